@@ -8,13 +8,16 @@ import shutil
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from platformdirs import user_cache_path
 
-# Seconds after its last use until a package is deleted from the cache.
+# Seconds after its last use until an entry is deleted from the cache.
 _EXPIRES_AFTER = 86400
+_DIGEST = "[0-9a-f]" * 20
+# Folders of packages and parts, their lock files, resolved requirements, generated files, and wheels of local folders.
+_ENTRIES = (f"*-{_DIGEST}", f"*-{_DIGEST}.*", f"generated/{_DIGEST}", f"wheels/{_DIGEST}")
 
 
 def cache() -> Path:
@@ -50,14 +53,19 @@ def filled_once(folder: Path) -> Iterator[bool]:
     with file_lock(folder):
         is_new = not marker.is_file()
         if is_new:
-            _delete_expired()
             shutil.rmtree(folder, ignore_errors=True)
             folder.mkdir(mode=0o700)
         yield is_new
         marker.touch()
 
 
-def _delete_expired() -> None:
-    for marker in cache().glob("*/built"):
-        if time.time() - marker.stat().st_mtime > _EXPIRES_AFTER:
-            shutil.rmtree(marker.parent, ignore_errors=True)
+def delete_expired() -> None:
+    """Delete the packages and other files of builds that no build has used for a day, also those of failed builds.
+
+    Entries without a digest in their name are not deleted, since AION_PACKAGE_CACHE may name a folder with other files.
+    """
+    for entry in [entry for pattern in _ENTRIES for entry in cache().glob(pattern)]:
+        with suppress(OSError):  # another process may delete it
+            used = max(each.stat().st_mtime for each in (entry, *entry.glob("*")))
+            if time.time() - used > _EXPIRES_AFTER:
+                shutil.rmtree(entry) if entry.is_dir() else entry.unlink()

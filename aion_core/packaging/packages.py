@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
-from aion_core.packaging.cache import cache, file_lock, filled_once
+from aion_core.packaging.cache import cache, delete_expired, file_lock, filled_once
 from aion_core.packaging.files import (
     ZipWriter,
     compile_all,
@@ -73,8 +73,12 @@ def packages(plans: Sequence[PackagePlan]) -> list[Package]:
     """
     # Build one package after another, because the first package installs nearly all distributions of the others.
     for planned in plans:
-        if not (_place(planned) / "built").is_file():
+        marker = _place(planned) / "built"
+        if marker.is_file():
+            marker.touch()  # before the deletion of expired packages
+        else:
             install(planned)
+    delete_expired()
     with ThreadPoolExecutor() as executor:
         return list(executor.map(_package, plans))
 

@@ -162,6 +162,7 @@ def resolved(
     # Do not cache the versions of a project without a lock, since they change with each release of a dependency.
     is_cacheable = project.lock is not None or not (project.sources or project.lines)
     if is_cacheable and cached.is_file():
+        cached.touch()
         text = cached.read_text(encoding="utf-8")
     else:
         text = _compiled(inputs, sources, pins, preferred, without, architecture, python, folder)

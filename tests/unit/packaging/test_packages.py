@@ -1,6 +1,7 @@
 """Build of a function's Lambda package."""
 
 import hashlib
+import os
 import zipfile
 from pathlib import Path
 
@@ -25,6 +26,26 @@ def test_package_size_is_printed_in_megabytes_like_limit(tmp_path: Path) -> None
     planned = PackagePlan("ApiFunction", "arm64", "3.13", "", ())
     built = packaging.Package(planned, tmp_path, packaging.LAMBDA_LIMIT, None)
     assert str(built).startswith("ApiFunction: 250 MB for arm64")
+
+
+def test_build_deletes_files_of_unused_builds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AION_PACKAGE_CACHE", str(tmp_path))
+    files = (("own.py", Path(__file__)),)
+    used, unused, new = (PackagePlan(name, "arm64", "3.13", "", files) for name in ("Used", "Unused", "New"))
+    packaging.packages([used, unused])
+    digest = "0123456789abcdef0123"
+    names = ("notes.txt", f"TaskFunction-arm64-3.13-{digest}/code/of_failed_build.py", f"requirements-{digest}.txt")
+    for name in (*names, f"wheels/{digest}/mine-1.0-py3-none-any.whl", f"generated/{digest}/aion.yaml"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).touch()
+    for path in tmp_path.rglob("*"):
+        os.utime(path, (0, 0))
+    (kept, _) = packaging.packages([used, new])
+    assert kept.code.is_dir()
+    assert {path.name.partition("-")[0] for path in tmp_path.glob("*")} == {
+        *("New", "Used", "distributions.lock", "generated", "notes.txt", "wheels")
+    }
+    assert not [*tmp_path.glob("wheels/*"), *tmp_path.glob("generated/*")]
 
 
 @pytest.mark.parametrize(
