@@ -227,16 +227,20 @@ def _compiled(
 
 def _with_local(text: str, folder: Path) -> Iterator[str]:
     """Yield the lines of resolved requirements, with local folders and wheels replaced by wheels with hashes."""
-    for line in text.splitlines():
-        if not line.strip() or line.startswith((" ", "#", "--")) or "==" in line:
-            yield line
+    for requirement in re.split(r"\n(?=\S)", text.strip()):
+        # The further lines of a requirement are its hashes.
+        line = requirement.partition("\n")[0].removesuffix(" \\")
+        if not line or line.startswith(("#", "--")) or "==" in line:
+            yield requirement
             continue
-        name, at, place = line.removesuffix(" \\").removeprefix("-e ").partition(" @ ")
-        place = place if at else name
+        name, at, place = line.removeprefix("-e ").partition(" @ ")
+        place = (place if at else name).partition("#")[0].replace("${PROJECT_ROOT}", str(folder))
         if place.startswith(("git+", "http:", "https:", "ssh:")):
             raise BuildError(f"{line!r} is not from an index: build its wheel with `uv build`, and require that file")
         # Decode the path of a file URL, in which a space is %20.
-        path = (folder / (url2pathname(place.removeprefix("file://")) if "file://" in place else place)).resolve()
+        if place.startswith("file:"):
+            place = url2pathname(place.removeprefix("file:").removeprefix("//"))
+        path = (folder / place).resolve()
         wheel = path if path.suffix == ".whl" else _wheel_of(path)
         digest = hashlib.sha256(wheel.read_bytes()).hexdigest()
         yield f"{_name_of_wheel(wheel)} @ {wheel.as_uri()} \\\n    --hash=sha256:{digest}"
@@ -317,13 +321,13 @@ def _check_lock(project: Wanted, locked: str) -> None:
     for source in project.sources:
         if source.name == "pyproject.toml":
             declared += [str(each) for each in read_pyproject(source.parent)["project"].get("dependencies", [])]
-    # Do not look for dependencies with a local source, because `uv export` prints their paths instead of their names,
+    # Do not look for dependencies with a URL or local source, because `uv export` prints paths instead of their names,
     # nor for those whose declared version is overridden.
     own = {DISTRIBUTION, ""}
     for settings in _all_uv_settings(project):
         own |= {canonicalize_name(name) for name in settings.get("sources", {})}
         own |= {_name(line) for line in settings.get("override-dependencies", [])}
-    lines = [line for line in declared if _name(line) not in own]
+    lines = [line for line in declared if _name(line) not in own and not _requirement(line).url]
     if lost := sorted({_name(line) for line in lines} - _names(locked)):
         raise BuildError(f"uv.lock lacks {', '.join(lost)} of pyproject.toml: run `uv lock`")
     pins = [_requirement(line) for line in _pins(locked.splitlines())]

@@ -1,8 +1,6 @@
 """Build of a function's Lambda package."""
 
-import hashlib
 import os
-import zipfile
 from pathlib import Path
 
 import pytest
@@ -10,6 +8,7 @@ import pytest
 from aion_core.packaging import packages as packaging
 from aion_core.packaging.plan import PackagePlan
 from aion_core.packaging.programs import BuildError
+from tests.unit.packaging.wheels import hashed, wheel
 
 
 def test_error_of_large_package_names_largest_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -55,15 +54,10 @@ def test_build_refuses_project_file_that_replaces_file_of_dependency(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str, said: str
 ) -> None:
     monkeypatch.setenv("AION_PACKAGE_CACHE", str(tmp_path / "packages"))
-    wheel = tmp_path / "mine-1.0-py3-none-any.whl"
-    with zipfile.ZipFile(wheel, "w") as archive:
-        archive.writestr("mine/__init__.py", "theirs = 1")
-        archive.writestr("mine-1.0.dist-info/METADATA", "Metadata-Version: 2.1\nName: mine\nVersion: 1.0\n")
-        archive.writestr("mine-1.0.dist-info/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
-        archive.writestr("mine-1.0.dist-info/RECORD", "mine/__init__.py,,\n")
+    written = wheel(tmp_path, "mine/__init__.py", "theirs = 1")
     own = tmp_path / "own.py"
     own.write_text("own = 1")
-    line = f"mine @ {wheel.as_uri()} --hash=sha256:{hashlib.sha256(wheel.read_bytes()).hexdigest()}"
+    line = hashed(f"mine @ {written.as_uri()}", written)
     planned = PackagePlan("ApiFunction", "arm64", "3.13", line, ((place, own),))
     if said:
         with pytest.raises(BuildError, match=said):

@@ -1,12 +1,14 @@
 """Requirements of Lambda packages, from aion's extras and the project's dependencies. Needs a package index."""
 
+import re
 from pathlib import Path
 
 import pytest
 
 from aion_core.packaging.programs import BuildError, find_uv, run
-from aion_core.packaging.requirements import TESTED, check_python, indexes, required_by, resolved, wanted
+from aion_core.packaging.requirements import TESTED, check, check_python, indexes, required_by, resolved, wanted
 from aion_core.shipped import shipped
+from tests.unit.packaging.wheels import hashed, wheel
 
 PROJECT = """
 [project]
@@ -182,6 +184,29 @@ def test_dependency_in_folder_is_built_as_wheel(tmp_path: Path) -> None:
     assert before.endswith("-none-any.whl")
     (library / "mine" / "__init__.py").write_text("changed = True\n")
     assert lines_of(tmp_path)["mine"] != before, "the lock is the same, the code is not"
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "./my wheels/mine-1.0-py3-none-any.whl",
+        "mine @ {wheel}",
+        "mine @ file:my%20wheels/mine-1.0-py3-none-any.whl",
+        "mine @ file:///${{PROJECT_ROOT}}/my%20wheels/mine-1.0-py3-none-any.whl",
+    ],
+)
+def test_wheel_file_is_required_with_one_hash(tmp_path: Path, line: str) -> None:
+    written = wheel(tmp_path / "my wheels")
+    (tmp_path / "requirements.txt").write_text(line.format(wheel=written.as_uri()))
+    text = resolved(("aws",), wanted(tmp_path), without=(), architecture="arm64", python="3.13", folder=tmp_path)
+    (found,) = (each for each in re.split(r"\n(?=\S)", text) if each.startswith("mine"))
+    assert found == hashed(f"mine @ {written.as_uri()} \\\n   ", written)
+
+
+def test_locked_wheel_file_is_not_reported_as_missing(tmp_path: Path) -> None:
+    (tmp_path / "pyproject.toml").write_text(PROJECT.format(f'"mine @ {wheel(tmp_path).as_uri()}"'))
+    run([find_uv(), "lock", "--quiet", "--project", str(tmp_path)])
+    check(tmp_path)
 
 
 def test_git_dependency_is_refused(tmp_path: Path) -> None:
