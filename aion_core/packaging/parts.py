@@ -60,7 +60,8 @@ def install(planned: PackagePlan) -> list[Path]:
 
 def _lines(requirements: str) -> Iterator[str]:
     """Split the text of a requirements file into its requirements, each with the lines of its hashes."""
-    yield from (line for line in re.split(r"\n(?=\S)", requirements.strip()) if line and not line.startswith("#"))
+    lines = re.split(r"\n(?=\S)", requirements.strip())
+    yield from (line for line in lines if line and not line.startswith(("#", "-")))
 
 
 def _name(line: str) -> str:
@@ -122,12 +123,13 @@ def _run_uv(lines: Iterable[str], target: Path, planned: PackagePlan) -> None:
     command += ["--no-deps", "--require-hashes", "--only-binary", ":all:", "--link-mode", "copy"]
     command += ["--python-platform", PLATFORMS[planned.architecture], "--python-version", planned.python]
     own_indexes = indexes(planned.folder) if planned.folder else {}
+    named = [line for line in planned.requirements.splitlines() if line.startswith("-")]
     groups: dict[tuple[str, ...], list[str]] = {}
     for line in lines:
         groups.setdefault(tuple(own_indexes.get(_name(line), ())), []).append(line)
     for places, group in groups.items():
         requirements = target / "requirements.txt"
-        requirements.write_text("\n".join(group), encoding="utf-8")
+        requirements.write_text("\n".join([*named, *group]), encoding="utf-8")
         options = [option for place in places for option in ("--index", place)]
         try:
             run([*command, "--requirements", str(requirements), *options], cwd=planned.folder)

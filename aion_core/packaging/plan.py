@@ -67,7 +67,7 @@ class PackagePlan:
     architecture: str
     python: str
     requirements: str
-    """Dependencies with exact versions and hashes, in the format of requirements.txt."""
+    """Dependencies with exact versions and hashes, and options naming indexes, in the format of requirements.txt."""
     files: tuple[tuple[str, Path], ...]
     """Pairs of a path in the package and the file to copy there."""
     agents: tuple[PackagedAgent, ...] = ()
@@ -141,7 +141,7 @@ def plan(
         project = wanted(folder)
         requirements = resolved(
             [*FUNCTION_EXTRAS[function], *sorted(project.extras)],
-            Wanted(lock=project.lock, folder=project.folder),
+            Wanted(lock=project.lock, folder=project.folder, options=project.options),
             without=UNUSED.get(function, ()),
             architecture=architecture,
             python=python,

@@ -58,6 +58,8 @@ class Wanted:
     """Folder of the project."""
     preferred: tuple[str, ...] = ()
     """Versions of a requirements.txt beside a pyproject.toml without uv.lock, such as an export of poetry.lock."""
+    options: tuple[str, ...] = ()
+    """Options of a requirements.txt that name package indexes, such as `--extra-index-url`."""
     is_aion: bool = False
     """True for aion-lambda's own repository, which packages its example agents."""
 
@@ -92,15 +94,31 @@ def wanted(folder: Path, also: Sequence[str] = ()) -> Wanted:
         declared = [str(line) for line in table.get("dependencies", [])]
         found = (folder / "pyproject.toml",)
         preferred = () if lock else tuple(_pins(exported))
-        return Wanted(found, tuple(lines), _extras([*declared, *lines]), lock, folder, preferred)
+        options = () if lock else tuple(_index_options(requirements))
+        return Wanted(found, tuple(lines), _extras([*declared, *lines]), lock, folder, preferred, options)
     if requirements.is_file():
-        return Wanted((requirements,), tuple(lines), _extras([*exported, *lines]))
+        options = tuple(_index_options(requirements))
+        return Wanted((requirements,), tuple(lines), _extras([*exported, *lines]), options=options)
     if "poetry" in project.get("tool", {}):
         raise BuildError(
             "pyproject.toml has its dependencies in [tool.poetry], and uv does not read that table: "
             "run `poetry export --output requirements.txt`, or move them to [project]"
         )
     return Wanted((), tuple(lines))
+
+
+def _index_options(requirements: Path) -> Iterator[str]:
+    """Yield the options that name package indexes, from a requirements.txt and the files that it includes."""
+    files = [requirements.resolve()] if requirements.is_file() else []
+    for file in files:
+        for line in _text(file).splitlines():
+            option, value, *_ = [*re.split(r"[\s=]+", _bare(line), maxsplit=1), ""]
+            if option in ("-r", "--requirement") and (included := (file.parent / value).resolve()).is_file():
+                files += [] if included in files else [included]
+            elif option in ("-f", "--find-links") and not value.startswith("$") and ":" not in value:
+                yield f"{option} {(file.parent / value).resolve()}"
+            elif option in ("-i", "--index-url", "--extra-index-url", "-f", "--find-links", "--no-index"):
+                yield f"{option} {value}".strip()
 
 
 def installed_frameworks(project: Wanted) -> set[str]:
@@ -151,7 +169,7 @@ def resolved(
     known = _names("\n".join([pins, *project.preferred]))
     tested = [line for line in TESTED.read_text(encoding="utf-8").splitlines() if _name(line) not in known]
     preferred = "\n".join([*project.preferred, *_pins(tested)])
-    inputs = "\n".join([*own, *project.lines])
+    inputs = "\n".join([*project.options, *own, *project.lines])
     sources = project.sources
     if project.lock:
         _check_lock(project, locked)
@@ -172,7 +190,7 @@ def resolved(
             part.write_text(text, encoding="utf-8")
             part.replace(cached)
     # Do not cache local dependencies, because their code may change while the lock stays the same.
-    return "\n".join(_with_local(text, folder))
+    return "\n".join([*project.options, *_with_local(text, folder)])
 
 
 def required_by(extra: str) -> list[str]:
