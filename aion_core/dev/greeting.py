@@ -8,6 +8,12 @@ from aion_core.agents.config import AgentConfig, default_agent
 STOPS = "Press Ctrl-C to stop."
 
 
+def example_agent(agents: Mapping[str, AgentConfig], failed: Collection[str]) -> str:
+    """Return the id of the agent in the example request: the default agent or, if it failed, the first loaded one."""
+    at_root = default_agent(agents)
+    return min(agents, key=lambda agent_id: (agent_id in failed, agent_id != at_root))
+
+
 def greeting(
     agents: Mapping[str, AgentConfig],
     base_url: str,
@@ -23,8 +29,7 @@ def greeting(
     has the ids of agents created by a factory in each turn.
     """
     failed, lines = failed or {}, []
-    at_root = default_agent(agents)
-    answering = [agent_id for agent_id in agents if agent_id not in failed]
+    at_root, called = default_agent(agents), example_agent(agents, failed)
     for agent_id, agent in agents.items():
         name = agent.name or agent_id
         if agent_id in failed:
@@ -36,10 +41,11 @@ def greeting(
         lines.append(f"{name} is available at {' and '.join(places)}")
         if agent_id in per_turn:
             lines.append(f"{name} is created by its factory in each turn; the factory has not been called yet")
-    if not answering:
+    if called in failed:
         waits = f"The server at {base_url}/ is waiting for an edit. Until then, tasks fail."
-        return "\n".join([*lines, waits, where, "", STOPS])
-    target = base_url if at_root in answering else f"{base_url}/agents/{answering[0]}"
+        key = [f"Send this header when an agent is loaded: {credentials}"] if credentials else []
+        return "\n".join([*lines, waits, where, *key, "", STOPS])
+    target = base_url if called == at_root else f"{base_url}/agents/{called}"
     request = {
         "jsonrpc": "2.0",
         "id": 1,

@@ -9,11 +9,12 @@ import socket
 import sys
 import threading
 import time
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Collection, Iterator
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from functools import partial
+from itertools import chain
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
@@ -177,7 +178,7 @@ class _Worker:
         self._background = app.state.background
         names = {name: value for name, value in task.environment.items() if name in (SQLITE, "AION_RETENTION_DAYS")}
         has_keys = task.with_key and os.environ.get("AION_STORE") != "memory"
-        header = _developer_header(task.config) if has_keys else ""
+        header = _developer_header(task.config, failures) if has_keys else ""
         if self._stack is not None:
             names = self._stack.environment("ApiFunction")
             self._pollers = self._stack.pollers({"TaskFunction": self._task_function}, environ=task.environment)
@@ -302,31 +303,38 @@ def _leaving(receive: Callable[[], Awaitable[Any]], leaving: asyncio.Event) -> C
     return receive_or_leave
 
 
-def _developer_header(config: Path) -> str:
-    """Create an API key with access to every agent and return its HTTP header, or "" if no agent accepts API keys."""
+def _developer_header(config: Path, failed: Collection[str]) -> str:
+    """Create an API key with access to every agent and return the header of the example request.
+
+    Return "" if no agent accepts API keys. `failed` has the ids of the agents that could not be loaded.
+    """
     from aion_core.agents.deployment import read_agent_configs
     from aion_core.agents.security import read_auth_policies
     from aion_core.auth.schemes.api_key import ApiKeyScheme, make_key
     from aion_core.bootstrap.operator import build_keys
+    from aion_core.dev.greeting import example_agent
     from aion_core.ports import SystemClock
     from aion_core.settings import Settings
 
     agents = read_agent_configs(config)
-    required = [
-        (scheme.header, requirement[name])
-        for policy in read_auth_policies(agents).values()
-        for requirement in policy.require
-        for name in requirement
+    accepted = [
+        (agent_id, scheme.header, scopes)
+        for agent_id, policy in read_auth_policies(agents).items()
+        for requirement in chain(policy.require, *policy.skills.values())
+        for name, scopes in requirement.items()
         if isinstance(scheme := policy.schemes[name], ApiKeyScheme)
     ]
-    if not required:
+    if not accepted:
         return ""
-    scopes = frozenset(scope for _, scopes in required for scope in scopes)
+    # Each agent may have a header of its own.
+    called = example_agent(agents, failed)
+    header = next((header for agent_id, header, _ in accepted if agent_id == called), accepted[0][1])
     now = SystemClock().now()
     # The key outlives this start, because clients may use it after a restart; its text cannot be printed again.
+    scopes = frozenset(scope for _, _, scopes in accepted for scope in scopes)
     made = make_key("developer", now=now, scopes=scopes, expires=now + timedelta(days=KEY_DAYS))
     asyncio.run(build_keys(Settings.from_environ()).add(made.record))
-    return f"{required[0][0]}: {made.text}"
+    return f"{header}: {made.text}"
 
 
 def _load_agent(agent: Any) -> str | None:

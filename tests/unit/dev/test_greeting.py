@@ -25,3 +25,12 @@ def test_dev_greeting_names_default_agent(tmp_path: Path, mark: str, at_root: st
         f"{at_root} is available at http://x/ and http://x/agents/{at_root}/"
     ]
     assert sum("/agents/" in line for line in lines) == 2
+
+
+def test_dev_greeting_prints_key_while_no_agent_is_loaded(tmp_path: Path) -> None:
+    """Print the key although no example request is printed, because only the first start message contains the key."""
+    file = tmp_path / "aion.yaml"
+    file.write_text("aion: {agents: {one: {path: a.py}}}", encoding="utf-8")
+    assert "X-API-Key: aion_k" in greeting(
+        read_agent_configs(file), "http://x", "memory", "X-API-Key: aion_k", failed={"one": "no package"}
+    )

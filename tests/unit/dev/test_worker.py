@@ -42,12 +42,40 @@ async def test_stopping_worker_closes_its_listening_socket_immediately() -> None
     await serving
 
 
-def test_api_key_made_by_dev_server_expires_after_thirty_days(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    config = tmp_path / "aion.yaml"
-    config.write_text("aion: {security: {schemes: {key: {type: api-key}}, require: [key]}, agents: {a: {path: a.py}}}")
+AGENTS = """
+aion:
+  security: {schemes: {key: {type: api-key}}, require: [{key: [chat]}]}
+  agents:
+    orders: {path: a.py, security: {schemes: {key: {type: api-key, header: X-Orders-Key}}}}
+    helper:
+      path: b.py
+      default: true
+      skills: [{id: refund, name: Refund, description: Refunds., require: [{key: [refund]}]}]
+"""
+
+
+@pytest.fixture
+def config(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     monkeypatch.setenv("AION_STORE", "sqlite")
     monkeypatch.setenv("AION_SQLITE_FOLDER", str(tmp_path))
-    header = _developer_header(config)
+    config = tmp_path / "aion.yaml"
+    config.write_text(AGENTS)
+    return config
+
+
+def test_api_key_made_by_dev_server_expires_after_thirty_days(config: Path) -> None:
+    header = _developer_header(config, ())
     (stored,) = asyncio.run(build_keys(Settings.from_environ()).all())
     assert stored.last4 == header[-4:]
     assert stored.expires == stored.created.replace(microsecond=0) + timedelta(days=KEY_DAYS)
+
+
+def test_api_key_made_by_dev_server_permits_restricted_skills(config: Path) -> None:
+    _developer_header(config, ())
+    (stored,) = asyncio.run(build_keys(Settings.from_environ()).all())
+    assert stored.scopes == {"chat", "refund"}
+
+
+@pytest.mark.parametrize(("failed", "name"), [((), "X-API-Key"), (("helper",), "X-Orders-Key")])
+def test_printed_header_is_of_agent_in_example(config: Path, failed: tuple[str, ...], name: str) -> None:
+    assert _developer_header(config, failed).startswith(f"{name}: aion_")
