@@ -127,7 +127,7 @@ def send(
     if as_json:
         click.echo(CONTROLS.sub(_json_escape, json.dumps(document(answer), ensure_ascii=False)))
     else:
-        for part in answer.parts.values():
+        for part in answer.parts:
             if save is None or part.WhichOneof("content") != "raw":
                 click.echo(described(part, hint="--save FOLDER"), err=True)
         if answer.state != "completed":
@@ -147,7 +147,7 @@ def document(answer: Answer) -> dict[str, Any]:
         "text": answer.shown,
         "task": answer.task_id,
         "context": answer.context_id,
-        "parts": [to_json(part) for part in answer.parts.values()],
+        "parts": [to_json(part) for part in answer.parts],
     }
 
 
@@ -164,7 +164,7 @@ def saved_files(answer: Answer, folder: Path) -> list[Path]:
 
 def _saved_files(answer: Answer, folder: Path) -> Iterator[Path]:
     folder.mkdir(parents=True, exist_ok=True)
-    for part in answer.parts.values():
+    for part in answer.parts:
         if part.WhichOneof("content") != "raw":
             continue
         # Use only the last part of the agent's file name, so that no file is written outside of the folder. Replace
@@ -382,7 +382,7 @@ async def _shown(opened: ChatSession, answers: AsyncIterator[Answer], console: "
     else:
         with Live(console=console, refresh_per_second=12, vertical_overflow="visible") as live:
             answer = await _answered(opened, answers, lambda each: live.update(markdown_of(each.shown)))
-    for part in answer.parts.values():
+    for part in answer.parts:
         console.print(described(part), markup=False)
     if choices := choices_of(answer):
         console.print(one_line(f"Choices: {', '.join(choices)} (Tab completes them)"), markup=False)
@@ -399,7 +399,7 @@ def choices_of(answer: Answer) -> list[str]:
 
     if not answer.question:
         return []
-    data = [MessageToDict(part)["data"] for part in answer.parts.values() if part.WhichOneof("content") == "data"]
+    data = [MessageToDict(part)["data"] for part in answer.parts if part.WhichOneof("content") == "data"]
     found = [each.get("options") or (each.get("schema") or {}).get("enum") for each in data if isinstance(each, dict)]
     return [choice for each in found if isinstance(each, list) for choice in each if isinstance(choice, str)]
 

@@ -100,9 +100,8 @@ class Answer:
     """Text of the current stream delta."""
     text: str = ""
     """Text of the last whole message."""
-    parts: dict[str, "Part"] = field(default_factory=dict)
-    """Files and data of messages and artifacts. The keys contain the ids of messages and artifacts, so that a repeated
-    event stores its parts only once."""
+    contents: dict[str, list["Part"]] = field(default_factory=dict)
+    """Files and data of each message and artifact, by its id, so that a repeated event stores its parts only once."""
     artifacts: dict[str, str] = field(default_factory=dict)
     """Texts of artifacts by id, in the order of their arrival."""
     artifacts_before: int = 0
@@ -137,6 +136,11 @@ class Answer:
         return self.question or self.state in ("completed", "failed", "canceled", "rejected")
 
     @property
+    def parts(self) -> list["Part"]:
+        """Files and data of all messages and artifacts."""
+        return [part for each in self.contents.values() for part in each]
+
+    @property
     def shown(self) -> str:
         """Text received so far: the message or, before it arrives, its streamed text, and the texts of artifacts."""
         said = self.text or self.streamed
@@ -160,7 +164,8 @@ class Answer:
         text = "".join(part.text for part in artifact.parts if not part.filename)
         known = self.artifacts.get(artifact.artifact_id, "") if append else ""
         self.artifacts[artifact.artifact_id] = known + text
-        self._keep(artifact.artifact_id, artifact.parts)
+        before = self.contents.get(artifact.artifact_id, []) if append else []
+        self.contents[artifact.artifact_id] = _joined([*before, *_files(artifact.parts)])
 
     def _message_begins(self) -> None:
         if not (self.text or self.streamed):
@@ -170,12 +175,24 @@ class Answer:
         self._message_begins()
         # Each part of a question is a text of its own: a remark on the last answer, or one of several questions.
         self.text = ("\n\n" if self.question else "").join(part.text for part in message.parts if part.text)
-        self._keep(message.message_id, message.parts)
+        self.contents[message.message_id] = _files(message.parts)
 
-    def _keep(self, key: str, parts: Iterable["Part"]) -> None:
-        for place, part in enumerate(parts):
-            if part.WhichOneof("content") != "text" or part.filename:
-                self.parts[f"{key}.{place}"] = part
+
+def _files(parts: Iterable["Part"]) -> list["Part"]:
+    """Return the files and data of parts."""
+    return [part for part in parts if part.WhichOneof("content") != "text" or part.filename]
+
+
+def _joined(parts: Iterable["Part"]) -> list["Part"]:
+    """Return an artifact's files and data. Consecutive files of one name are joined, because they are chunks."""
+    joined: list[Part] = []
+    for part in parts:
+        last = joined[-1] if joined else part
+        if part is not last and part.filename == last.filename != "" and part.HasField("raw") and last.HasField("raw"):
+            joined[-1] = type(part)(raw=last.raw + part.raw, filename=last.filename, media_type=last.media_type)
+        else:
+            joined.append(part)
+    return joined
 
 
 def _fields(question: Any) -> list[str]:

@@ -241,7 +241,7 @@ function receive({ task: told, statusUpdate, artifactUpdate, message }, answers)
       answers.get("aion:stream-delta")?.shown.remove();
       answers.delete("aion:stream-delta");
     }
-    draw(answers, whole.messageId, whole.parts, false);
+    draw(answers, whole.messageId, whole.parts);
   }
   if (status) {
     if (status.state === "TASK_STATE_FAILED") say("error", "The task failed.");
@@ -252,12 +252,15 @@ function receive({ task: told, statusUpdate, artifactUpdate, message }, answers)
   return (whole?.parts ?? []).map(({ text }) => text ?? "").join("");
 }
 
+// Draw a message, or an artifact with `append`. Consecutive files of one name in an artifact are chunks of a file.
 function draw(answers, id, parts, append) {
   const known = answers.get(id) ?? { shown: say("agent"), parts: [] };
   if (!append) known.parts = [];
   for (const each of parts) {
     const before = known.parts.at(-1);
+    const isSameFile = each.raw !== undefined && before?.raw !== undefined && each.filename && each.filename === before.filename;
     if (append && before?.text !== undefined && each.text !== undefined) before.text += each.text;
+    else if (append !== undefined && isSameFile) before.raw = btoa(atob(before.raw) + atob(each.raw));
     else known.parts.push({ ...each });
   }
   // Draw once in each frame: to parse the whole text again for each of thousands of chunks would block the page.
@@ -340,7 +343,7 @@ async function open(id, context) {
     if (seen.has(message.messageId)) continue;
     seen.add(message.messageId);
     if (message.role === "ROLE_USER") say("user", ...visible(message).flatMap(part));
-    else draw(answers, message.messageId, message.parts, false);
+    else draw(answers, message.messageId, message.parts);
   }
   for (const { artifactId, parts } of found.artifacts ?? []) draw(answers, artifactId, parts, false);
   if (status) update(status);

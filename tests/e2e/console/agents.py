@@ -100,7 +100,8 @@ def show(state: MessagesState) -> dict:
         return {{"messages": [AIMessage(HOSTILE)]}}
     if text == "files":
         emit_file(writer, base64=PIXEL, mime_type="image/png", name="dot.png")
-        emit_file(writer, base64=b64encode("naïve,1".encode()).decode(), mime_type="text/csv", name="rows.csv")
+        for place, rows in enumerate(("naïve,1;", "two,2")):
+            emit_file(writer, base64=b64encode(rows.encode()).decode(), mime_type="text/csv", name="rows.csv", append=place > 0)
         emit_file(writer, base64=b64encode(b"RIFF").decode(), mime_type="audio/wav", name="tone.wav")
         emit_file(writer, base64=b64encode(b"%PDF-1.4").decode(), mime_type="application/pdf", name="paper.pdf")
         emit_file(writer, url="https://example.com/film.mp4", mime_type="video/mp4", name="film.mp4")

@@ -127,6 +127,21 @@ def test_chat_shows_artifact_received_twice_only_once() -> None:
     assert document(answer)["task"] == "t"
 
 
+def test_chat_joins_chunks_of_file_in_artifact() -> None:
+    """Receive a file in chunks, from a stream and in a task, and two files of one name in a message."""
+    files = [Part(raw=content, filename="a.csv", media_type="text/csv") for content in (b"", b"one,", b"two")]
+    events = [
+        TaskArtifactUpdateEvent(artifact=Artifact(artifact_id="a", parts=[file]), append=place > 0)
+        for place, file in enumerate(files)
+    ]
+    streamed = [StreamResponse(artifact_update=event) for event in events]
+    task = StreamResponse(task=Task(id="t", artifacts=[Artifact(artifact_id="a", parts=files)]))
+    for answer in answer_of(*streamed), answer_of(task), answer_of(*streamed, task):
+        assert [part.raw for part in answer.parts] == [b"one,two"]
+    separate = answer_of(StreamResponse(message=Message(message_id="m", parts=files)))
+    assert len(separate.parts) == 3
+
+
 @pytest.mark.parametrize(
     ("name", "saved"),
     [
@@ -139,7 +154,7 @@ def test_chat_shows_artifact_received_twice_only_once() -> None:
     ],
 )
 def test_chat_saves_agents_file_only_within_folder(tmp_path: Path, name: str, saved: str) -> None:
-    answer = Answer(parts={"1": Part(raw=b"x", filename=name)})
+    answer = Answer(contents={"1": [Part(raw=b"x", filename=name)]})
     folder = tmp_path / "saved"
     assert saved_files(answer, folder) == [folder / saved]
     assert [path.name for path in tmp_path.iterdir()] == ["saved"]
@@ -155,7 +170,7 @@ def test_chat_prints_descriptions_of_file_and_data() -> None:
 def test_whole_numbers_in_data_are_printed_as_integers() -> None:
     part = ParseDict({"data": {"n": 3}}, Part())
     assert described(part) == '{\n  "n": 3\n}'
-    assert document(Answer(parts={"a.0": part}))["parts"] == [{"data": {"n": 3}}]
+    assert document(Answer(contents={"a.0": [part]}))["parts"] == [{"data": {"n": 3}}]
 
 
 def test_control_characters_and_html_of_agent_are_not_interpreted() -> None:
@@ -181,8 +196,8 @@ def test_control_characters_and_html_of_agent_are_not_interpreted() -> None:
 )
 def test_chat_reads_answer_choices_from_data_of_agents_question(data: dict[str, object], choices: list[str]) -> None:
     part = ParseDict({"data": data}, Part())
-    assert choices_of(Answer(question=True, parts={"1": part})) == choices
-    assert choices_of(Answer(parts={"1": part})) == []
+    assert choices_of(Answer(question=True, contents={"1": [part]})) == choices
+    assert choices_of(Answer(contents={"1": [part]})) == []
 
 
 def test_answer_to_question_with_object_schema_is_sent_as_data() -> None:
