@@ -115,6 +115,13 @@ PAUSED_BEFORE = "pausedBefore"
 """Metadata key of a question for the names of the nodes at a graph's static breakpoint."""
 
 
+QUESTION_EXPIRED = (
+    "The agent can no longer use this answer: its state at the question has expired, or was deleted. Send the task's first "
+    "message again with a new id."
+)
+"""Reason of AgentFailed for an answer to a question whose checkpoint or session no longer exists."""
+
+
 class InvalidResumeInput(ValueError):
     """Error: the pending interrupt does not accept the client's answer. The text names the accepted answers."""
 

@@ -36,7 +36,7 @@ from aion_core.agents.adk.thread import (
 from aion_core.agents.adk.turn import AdkServices, AdkTurn, ArtifactFactory, Drained, RunnerInput, SessionFactory
 from aion_core.agents.config import AgentConfig
 from aion_core.agents.frameworks import AgentDependencies
-from aion_core.agents.inbound import InvalidResumeInput, answered_question
+from aion_core.agents.inbound import QUESTION_EXPIRED, InvalidResumeInput, answered_question
 from aion_core.agents.load_errors import exception_text
 from aion_core.agents.objects import LoadedObject
 from aion_core.agents.readable_json import readable_json
@@ -171,7 +171,8 @@ class AdkAgent:
     ) -> RunnerInput:
         """Return the input for ADK's Runner: the message, the answer to a pending call, or the invocation to resume.
 
-        Raises InvalidResumeInput if the pending call does not accept the message as its answer.
+        Raises InvalidResumeInput if the pending call does not accept the message as its answer, and AgentFailed if the
+        session no longer has the call.
         """
         question, pending = answered_question(request), pending_calls(session.events)
         answers = resume_contents(request, question, pending) if question is not None else []
@@ -187,6 +188,8 @@ class AdkAgent:
             invocations = {each.event.invocation_id for each in pending}
             self._check_agents([event for event in session.events if event.invocation_id in invocations])
             return RunnerInput(answers[0], then=answers[1:])
+        if question is not None:
+            raise AgentFailed(QUESTION_EXPIRED)
         for response in canceled_responses(session.events):
             await turn.append(session, response)
         return RunnerInput(content_of(request))

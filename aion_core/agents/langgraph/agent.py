@@ -20,7 +20,7 @@ from pydantic import BaseModel, ValidationError
 
 from aion_core.agents.config import AgentConfig
 from aion_core.agents.frameworks import AgentDependencies
-from aion_core.agents.inbound import InvalidResumeInput, answered_question
+from aion_core.agents.inbound import QUESTION_EXPIRED, InvalidResumeInput, answered_question
 from aion_core.agents.langgraph.checkpoints import stored_thread
 from aion_core.agents.langgraph.content import Graph, input_advice, input_modes
 from aion_core.agents.langgraph.interrupts import breakpoint_before, input_required, paused_nodes, schema_rejection
@@ -243,6 +243,8 @@ async def check_thread(
     """Raise AgentFailed if the stored state is missing, or if it names nodes that the graph no longer has."""
     if _is_empty(state) and turn.own_saver is not None and _has_started(request, turn, question):
         raise AgentFailed(STATE_LOST)
+    if _is_empty(state) and turn.durable and question is not None:
+        raise AgentFailed(QUESTION_EXPIRED)
     if missing := missing_nodes(turn.nodes, state.metadata if state is not None else None):
         resumes = turn.thread.is_of_turn(state) or question is not None
         if resumes and await turn.thread.has_pending_work():

@@ -13,6 +13,7 @@ from google.adk.agents import BaseAgent, LlmAgent, ParallelAgent, SequentialAgen
 from google.adk.apps import App, ResumabilityConfig
 from google.adk.auth import AuthConfig, AuthCredential, AuthCredentialTypes, OAuth2Auth
 from google.adk.events import Event, RequestInput
+from google.adk.sessions import InMemorySessionService
 from google.adk.tools.authenticated_function_tool import AuthenticatedFunctionTool
 from google.adk.tools.function_tool import FunctionTool
 from google.adk.tools.long_running_tool import LongRunningFunctionTool
@@ -20,6 +21,7 @@ from google.adk.tools.tool_context import ToolContext
 from google.adk.workflow import FunctionNode
 from pydantic import BaseModel
 
+from aion_core.agents.inbound import QUESTION_EXPIRED
 from tests.support.adk import (
     answer_text,
     ask,
@@ -110,8 +112,6 @@ async def test_duplicate_answer_resumes_turn_once(dialect: str) -> None:
 async def test_restarted_process_accepts_answer_to_interrupt(dialect: str) -> None:
     """A new process can resume the turn, because the session stores the pending tool call."""
     root, model = expenses(50, ["Paid."])
-    from google.adk.sessions import InMemorySessionService
-
     sessions = InMemorySessionService()
     service = parts(served(root, sessions))
     async with http(service.app()) as client:
@@ -119,6 +119,17 @@ async def test_restarted_process_accepts_answer_to_interrupt(dialect: str) -> No
     later = parts(served(LlmAgent(name="root", model=model, tools=root.tools), sessions), service.store)
     async with http(later.app()) as client:
         assert answer_text(await answer(client, dialect, question, "yes")) == "Paid."
+
+
+async def test_answer_fails_task_after_session_has_expired(dialect: str) -> None:
+    root, model = expenses(50, ["Paid."])
+    sessions = InMemorySessionService()
+    async with http(parts(served(root, sessions)).app()) as client:
+        question = await ask(client, dialect)
+        await sessions.delete_session(app_name="test", user_id="anonymous", session_id=question["contextId"])
+        failed = await answer(client, dialect, question, "yes")
+    assert (state(failed), answer_text(failed)) == ("FAILED", QUESTION_EXPIRED)
+    assert len(model.seen) == 1, "the model does not receive the answer as a new message"
 
 
 @pytest.mark.parametrize("resumable", [True, False])

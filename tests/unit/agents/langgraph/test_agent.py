@@ -19,6 +19,7 @@ from langgraph.types import interrupt
 
 from aion.langgraph import AionContext, get_aion_context
 from aion.shared.types import A2AInbox, A2AOutbox
+from aion_core.agents.inbound import QUESTION_EXPIRED
 from aion_core.protocol.types import Artifact, Message, Part, Role, Task, TaskState, TaskStatus
 from tests.support.service import http, parts, send
 from tests.unit.agents.langgraph.requests import RequestEnvelope, State, ask, dialect, echo, one_node, said  # noqa: F401  # a fixture
@@ -289,6 +290,23 @@ async def test_answer_sent_twice_resumes_graph_once() -> None:
         later = await client.post("/", json=answer)
         assert said(later.json()["result"]["task"]) == "chose b"
     assert runs == ["run", "run"]
+
+
+async def test_answer_fails_task_after_its_checkpoint_has_expired() -> None:
+    runs: list[str] = []
+
+    def asks(state: State) -> State:
+        runs.append(state["messages"][-1].text)
+        return {"messages": [AIMessage(f"chose {interrupt('Which?')}")]}
+
+    made = parts(one_node(asks))
+    async with http(made.app()) as client:
+        question = await ask(client, message_id="m-1")
+    # Another checkpointer has no checkpoint of the thread, as after the checkpoint's TTL.
+    async with http(parts(one_node(asks), made.store).app()) as client:
+        failed = await ask(client, "b", message_id="m-2", taskId=question["id"])
+    assert (failed["status"]["state"], said(failed)) == ("TASK_STATE_FAILED", QUESTION_EXPIRED)
+    assert runs == ["hi"], "the graph does not receive the answer as a new message"
 
 
 async def test_answer_to_interrupt_may_be_data() -> None:
