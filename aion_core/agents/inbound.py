@@ -1,8 +1,8 @@
 """Input of a turn for every framework: context, inbox, conversation history, and the question that it answers."""
 
 import logging
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeVar
 
 from aion_core.authoring.context import AgentIdentity, AionContext, Event, ReplySink, Thread, User
 from aion_core.authoring.context import Message as ThreadMessage
@@ -15,6 +15,8 @@ from aion_core.protocol.types import Message, Role, to_json, with_integers
 from aion_core.tasks.resume_input import INTERRUPT_ID, INTERRUPTS
 
 logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
 
 # ── Context and inbox ─────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -134,6 +136,28 @@ def answered_question(request: TurnRequest) -> Message | None:
     if before is None or before.role != Role.ROLE_AGENT:
         return None
     return before if {INTERRUPT_ID, PAUSED_BEFORE} & before.metadata.fields.keys() else None
+
+
+def accepted_answers(
+    answers: Mapping[str, Any], pending: Mapping[str, T], convert: Callable[[T, Any], Any]
+) -> tuple[dict[str, Any], str]:
+    """Return the converted answers to pending interrupts by id, and the reason for refusing the others, "" if none.
+
+    `convert` returns the form of an answer that the interrupt accepts, or raises InvalidResumeInput. Raises
+    InvalidResumeInput if no answer is accepted. An answer to an interrupt that is no longer pending was accepted by an
+    earlier try of the turn.
+    """
+    accepted: dict[str, Any] = {}
+    rejection: InvalidResumeInput | None = None
+    for name, interrupt in pending.items():
+        if name in answers:
+            try:
+                accepted[name] = convert(interrupt, answers[name])
+            except InvalidResumeInput as error:
+                rejection = rejection or error
+    if rejection is not None and not accepted and answers.keys() <= pending.keys():
+        raise rejection
+    return accepted, str(rejection or "")
 
 
 def interrupt_ids(question: Message | None) -> list[str]:

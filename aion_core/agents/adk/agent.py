@@ -163,7 +163,7 @@ class AdkAgent:
             for emission in outbound.before_failure():
                 yield emission
             raise
-        for emission in _end(outbound, turn.stored() or session.events):
+        for emission in _end(outbound, turn.stored() or session.events, given.rejection if given is not None else ""):
             yield emission
 
     async def _input(
@@ -171,11 +171,11 @@ class AdkAgent:
     ) -> RunnerInput:
         """Return the input for ADK's Runner: the message, the answer to a pending call, or the invocation to resume.
 
-        Raises InvalidResumeInput if the pending call does not accept the message as its answer, and AgentFailed if the
-        session no longer has the call.
+        Raises InvalidResumeInput if no pending call accepts its answer, and AgentFailed if the session no longer has the
+        answered calls.
         """
         question, pending = answered_question(request), pending_calls(session.events)
-        answers = resume_contents(request, question, pending) if question is not None else []
+        answers, rejection = resume_contents(request, question, pending) if question is not None else ([], "")
         if earlier:
             for marker in missing_markers(self._root, turn.invocation(session)) if turn.resumes_by_id else ():
                 await turn.append(session, marker)
@@ -183,11 +183,11 @@ class AdkAgent:
             # the message. ADK does not store the message twice.
             message = None if turn.resumes_by_id else next(event.content for event in earlier if event.author == "user")
             # Pass the answers to all pending calls, because an earlier attempt may have used only some answers.
-            return RunnerInput(message, earlier[0].invocation_id, answers)
+            return RunnerInput(message, earlier[0].invocation_id, answers, rejection)
         if answers:
             invocations = {each.event.invocation_id for each in pending}
             self._check_agents([event for event in session.events if event.invocation_id in invocations])
-            return RunnerInput(answers[0], then=answers[1:])
+            return RunnerInput(answers[0], then=answers[1:], rejection=rejection)
         if question is not None:
             raise AgentFailed(QUESTION_EXPIRED)
         for response in canceled_responses(session.events):
@@ -277,10 +277,13 @@ def _only(module: ModuleType | None, kind: Any) -> Any:
     return getattr(module, next(iter(instances.values()))) if instances else None
 
 
-def _end(outbound: AdkOutbound, stored: Sequence[Event]) -> Iterator[Emission]:
-    """Yield the final emissions of a turn: the questions of the session's pending calls, or else the answer."""
+def _end(outbound: AdkOutbound, stored: Sequence[Event], rejection: str) -> Iterator[Emission]:
+    """Yield the final emissions of a turn: the questions of the session's pending calls, or else the answer.
+
+    The questions begin with `rejection`, the reason for refusing an answer to one of several calls.
+    """
     if pending := pending_calls(stored):
         yield from outbound.before_question()
-        yield input_required(pending)
+        yield input_required(pending, error=rejection)
     else:
         yield from outbound.end()

@@ -17,7 +17,7 @@ from google.genai import types as genai
 from msgspec import Struct
 from pydantic import ValidationError
 
-from aion_core.agents.inbound import InvalidResumeInput, interrupt_ids
+from aion_core.agents.inbound import InvalidResumeInput, accepted_answers, interrupt_ids
 from aion_core.agents.questions import Question, question_message
 from aion_core.agents.readable_json import json_part
 from aion_core.ports import InputRequired, TurnRequest
@@ -77,21 +77,22 @@ def input_required(calls: Sequence[PendingCall], *, error: str = "") -> InputReq
     )
 
 
-def resume_contents(request: TurnRequest, question: Message, calls: Sequence[PendingCall]) -> list[genai.Content]:
-    """Return the client's answers as ADK contents, one per branch; empty if the answered calls are no longer pending.
+def resume_contents(
+    request: TurnRequest, question: Message, calls: Sequence[PendingCall]
+) -> tuple[list[genai.Content], str]:
+    """Return the accepted answers as ADK contents, one per branch, and the reason for refusing the others.
 
-    Each branch needs its own content, because ADK stores a content only in the branch of its first call. Ambiguous
-    answers were refused before the turn, by `tasks.resume_input`. Raises InvalidResumeInput if an answer has the wrong
-    form; then none of the answers is used.
+    There are no contents if the answered calls are no longer pending. Each branch needs its own content, because ADK
+    stores a content only in the branch of its first call. Ambiguous answers were refused before the turn, by
+    `tasks.resume_input`. Raises InvalidResumeInput if no answer has the right form.
     """
-    answers = resume_values(request.message, interrupt_ids(question))
+    answers, pending = resume_values(request.message, interrupt_ids(question)), {each.id: each for each in calls}
+    responses, rejection = accepted_answers(answers, pending, lambda each, given: _response(_request(each.call), given))
     branches: dict[str | None, list[genai.Part]] = {}
-    for each in calls:
-        if each.id in answers:
-            response = _response(_request(each.call), answers[each.id])
-            answered = genai.FunctionResponse(id=each.id, name=each.call.name, response=response)
-            branches.setdefault(each.event.branch, []).append(genai.Part(function_response=answered))
-    return [genai.Content(role="user", parts=parts) for parts in branches.values()]
+    for name, response in responses.items():
+        answered = genai.FunctionResponse(id=name, name=pending[name].call.name, response=response)
+        branches.setdefault(pending[name].event.branch, []).append(genai.Part(function_response=answered))
+    return [genai.Content(role="user", parts=parts) for parts in branches.values()], rejection
 
 
 def canceled_responses(events: Sequence[Event]) -> list[Event]:

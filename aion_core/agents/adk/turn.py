@@ -189,6 +189,8 @@ class RunnerInput(Struct, frozen=True):
     """Id of the invocation to resume; None if the message begins a new invocation or answers a pending call."""
     then: Sequence[genai.Content] = ()
     """Further messages, each for a further run of the Runner. They answer pending calls of other branches."""
+    rejection: str = ""
+    """Reason for refusing an answer to one of several pending calls; "" if all are accepted."""
 
 
 class AdkServices(Struct, frozen=True, kw_only=True):

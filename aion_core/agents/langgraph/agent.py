@@ -169,30 +169,33 @@ async def _turn(request: TurnRequest, graph: Graph, setup: GraphSetup) -> AsyncG
             yield emission
         await turn.streamed.store()
         yield Paused()
+        return
     except (GeneratorExit, asyncio.CancelledError):
         raise
     except BaseException as error:  # a node may raise any exception, as the panic of a library in Rust
-        if pending and (rejection := schema_rejection(error)):
-            yield input_required(pending, rejection=rejection)
-            return
-        for emission in outbound.before_failure():
-            yield emission
-        if isinstance(error, GraphRecursionError):
-            raise AgentFailed(TOO_MANY_STEPS) from error
-        raise
-    else:
-        async for emission in _final_emissions(turn, outbound):
-            yield emission
+        if not pending or not (rejection := schema_rejection(error)):
+            for emission in outbound.before_failure():
+                yield emission
+            if isinstance(error, GraphRecursionError):
+                raise AgentFailed(TOO_MANY_STEPS) from error
+            raise
+        turn.rejection = rejection
+    async for emission in _final_emissions(turn, outbound):
+        yield emission
 
 
 async def _final_emissions(turn: GraphTurn, outbound: LangGraphOutbound) -> AsyncGenerator[Emission, None]:
     """Yield the final emissions of a turn, ending with the question of an interrupt or with the answer."""
     state = None if turn.has_ended else await turn.thread.state()
     if state is not None and (state.interrupts or state.next):
-        pending = [interrupt.id for interrupt in state.interrupts]
-        for emission in outbound.answer_before_interrupt(messages_of(finished_values(state, pending))):
+        # After a refused answer, the parent node of a subgraph still has the interrupts of the accepted answers.
+        pending = (
+            await turn.thread.pending_interrupts(state, may_be_torn=True) if turn.rejection else list(state.interrupts)
+        )
+        ids = [interrupt.id for interrupt in pending]
+        for emission in outbound.answer_before_interrupt(messages_of(finished_values(state, ids))):
             yield emission
-        yield input_required(state.interrupts) if pending else breakpoint_before(paused_nodes(state))
+        yield input_required(pending, rejection=turn.rejection) if pending else breakpoint_before(paused_nodes(state))
     else:
         for emission in outbound.finish():
             outbound.add_sent(emission)

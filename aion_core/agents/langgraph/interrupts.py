@@ -11,7 +11,7 @@ from langgraph.types import Command, Interrupt, StateSnapshot
 from msgspec import Struct
 from pydantic import TypeAdapter, ValidationError
 
-from aion_core.agents.inbound import PAUSED_BEFORE, InvalidResumeInput, interrupt_ids
+from aion_core.agents.inbound import PAUSED_BEFORE, InvalidResumeInput, accepted_answers, interrupt_ids
 from aion_core.agents.langgraph.content import content_parts, sent_data
 from aion_core.agents.questions import Question, question_message
 from aion_core.agents.readable_json import plain_json
@@ -168,20 +168,23 @@ def breakpoint_before(nodes: Sequence[str]) -> InputRequired:
     return InputRequired(Message(role=Role.ROLE_AGENT, parts=[Part(text=text)], metadata={PAUSED_BEFORE: list(nodes)}))
 
 
-def resume_command(request: TurnRequest, question: Message, pending: Sequence[Interrupt]) -> Command[Any] | None:
-    """Return the Command that resumes the interrupts answered by the client's message.
+def resume_command(
+    request: TurnRequest, question: Message, pending: Sequence[Interrupt]
+) -> tuple[Command[Any] | None, str]:
+    """Return the Command that resumes the interrupts answered by the client's message, and the refusal of the others.
 
     An answer belongs to the interrupt named in the metadata of its part or message, else to the question's only
-    interrupt. Return None if none of the answered interrupts is pending, because an earlier attempt of the turn has
-    resumed them. Raises InvalidResumeInput for an answer that its interrupt does not accept.
+    interrupt. The Command is None if none of the accepted answers' interrupts is pending, because an earlier attempt of
+    the turn has resumed them. Raises InvalidResumeInput if no answer is accepted.
     """
     answers = resume_values(request.message, interrupt_ids(question))
-    values: dict[str, Any] = {}
-    for interrupt in pending:
-        if interrupt.id in answers:
-            answer, review = answers[interrupt.id], review_of(interrupt)
-            values[interrupt.id] = review.decisions_of(answer) if review is not None else answer
-    return Command(resume=values) if values else None
+    values, rejection = accepted_answers(answers, {each.id: each for each in pending}, _resume_value)
+    return Command(resume=values) if values else None, rejection
+
+
+def _resume_value(interrupt: Interrupt, answer: Any) -> Any:
+    review = review_of(interrupt)
+    return review.decisions_of(answer) if review is not None else answer
 
 
 def schema_rejection(error: BaseException) -> str:

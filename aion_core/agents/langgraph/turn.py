@@ -199,6 +199,8 @@ class GraphTurn:
         """True if a checkpointer stores the state of the turn."""
         self.has_ended = False
         """True after the graph's last step: no node is left to run, and no interrupt waits for its answer."""
+        self.rejection = ""
+        """Reason for refusing an answer of the client's message to one of several interrupts; "" if all are accepted."""
         self.thread = GraphThread(graph, config, durable=self.durable)
         returned = partial(_add_returned, self._pending, graph)
         self._observer = LangChainCallbacks(request.task.id, self.streamed, returned)
@@ -207,11 +209,12 @@ class GraphTurn:
     def graph_input(self, state: StateSnapshot | None, question: Message | None, pending: list[Interrupt]) -> Any:
         """Return the graph's input: the message, the answer to an interrupt, or None to resume without input.
 
-        Raises InvalidResumeInput if the pending interrupt does not accept the message as its answer, and AgentFailed if
-        the message cannot reach the state.
+        Raises InvalidResumeInput if no pending interrupt accepts its answer, and AgentFailed if the message cannot reach
+        the state.
         """
         if question is not None and state is not None:
-            if (command := resume_command(self._request, question, pending)) is not None:
+            command, self.rejection = resume_command(self._request, question, pending)
+            if command is not None:
                 return command
             if state.tasks or self.thread.is_of_turn(state):
                 # Resume without input: the graph has paused at a breakpoint, or an earlier attempt has used the answer.

@@ -395,6 +395,26 @@ async def test_one_message_answers_several_interrupts(dialect: str, place: str) 
     assert (state(done), paid) == ("COMPLETED", [2])
 
 
+async def test_valid_answer_beside_invalid_one_counts(dialect: str) -> None:
+    agents: list[BaseAgent] = [
+        LlmAgent(name=name, model=scripted_model([call("pay", amount=n)], [f"{name}."]), tools=[TOOLS["pay"]])
+        for n, name in enumerate(("one", "two"), start=1)
+    ]
+    async with http(parts(served(ParallelAgent(name="root", sub_agents=agents))).app()) as client:
+        question = await ask(client, dialect)
+        listed = question["status"]["message"]["metadata"]["interrupts"]
+        given: list[dict[str, Any]] = [
+            {"text": "perhaps", "metadata": {"interruptId": listed[0]["id"]}},
+            {"text": "yes", "metadata": {"interruptId": listed[1]["id"]}},
+        ]
+        again = await ask_parts(client, dialect, *given, message_id="m-2", taskId=question["id"])
+        assert (state(again), len(paid)) == ("INPUT_REQUIRED", 1)
+        why, repeated, *_ = [part["text"] for part in again["status"]["message"]["parts"] if "text" in part]
+        assert (why.startswith("That is no decision."), repeated) == (True, listed[0]["text"])
+        done = await answer(client, dialect, question, "yes", message_id="m-3")
+    assert (state(done), sorted(paid)) == ("COMPLETED", [1, 2])
+
+
 async def test_answer_part_without_interrupt_id_is_refused(dialect: str) -> None:
     """The error lists the open interrupts, and the agent does not run."""
     model = scripted_model([call("pay", "call-1", amount=1), call("pay", "call-2", amount=2)], ["Done."])

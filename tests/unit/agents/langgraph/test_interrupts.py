@@ -68,6 +68,15 @@ async def post(client: httpx.AsyncClient, text: str = "hi", data: Any = None, **
     return task
 
 
+async def answered(client: httpx.AsyncClient, task: dict[str, Any], answers: dict[str, Any]) -> dict[str, Any]:
+    """Return the task after one message with a part for each of these interrupts."""
+    request = send(message_id="m-2", taskId=task["id"])
+    parts = [{**part, "metadata": {"interruptId": name}} for name, part in answers.items()]
+    request["params"]["message"]["parts"] = parts
+    result: dict[str, Any] = (await client.post("/", json=request)).json()["result"]["task"]
+    return result
+
+
 def texts(task: dict[str, Any]) -> list[str]:
     return [part["text"] for part in task["status"]["message"]["parts"] if "text" in part]
 
@@ -196,6 +205,17 @@ async def test_separate_tool_call_reviews_are_answered_by_id() -> None:
     assert (task["status"]["state"], sent) == ("TASK_STATE_COMPLETED", [("ada", "two")])
 
 
+async def test_valid_decision_beside_invalid_one_counts() -> None:
+    async with http(parts(an_agent("one", "two", mode="per_call")).app()) as client:
+        asked = await post(client, message_id="m-1")
+        listed = asked["status"]["message"]["metadata"]["interrupts"]
+        again = await answered(client, asked, {listed[0]["id"]: {"text": "perhaps"}, listed[1]["id"]: {"text": "yes"}})
+        why, question = texts(again)
+        assert (why.startswith("'perhaps' is no decision."), question) == (True, listed[0]["text"])
+        task = await post(client, "yes", message_id="m-3", taskId=asked["id"])
+    assert (task["status"]["state"], sorted(sent)) == ("TASK_STATE_COMPLETED", [("ada", "one"), ("ada", "two")])
+
+
 @pytest.mark.parametrize("answer", ["I have told her.", "respond: I have told her."])
 async def test_free_text_is_accepted_if_tool_allows_only_respond(answer: str) -> None:
     only: Any = {"allowed_decisions": ["respond"]}
@@ -246,6 +266,30 @@ async def test_answer_violating_response_schema_repeats_interrupt() -> None:
         assert question == "How many?"
         task = await post(client, data={"number": 2}, message_id="m-3", taskId=asked["id"])
     assert texts(task) == ["2 seats"]
+
+
+@pytest.mark.parametrize("nested", [False, True])
+async def test_valid_answer_counts_beside_one_that_violates_its_schema(nested: bool) -> None:
+    ran: list[int] = []
+
+    def node(state: Any) -> Any:
+        seats = interrupt("How many?", response_schema=Seats)
+        ran.append(seats.number)
+        return {"messages": [("ai", f"{seats.number} seats")]}
+
+    graph: Any = StateGraph(MessagesState).add_node("a", node).add_node("b", node)
+    graph.add_edge(START, "a")
+    graph.add_edge(START, "b")
+    if nested:
+        graph = StateGraph(MessagesState).add_node("inner", graph.compile()).add_edge(START, "inner")
+    async with http(parts(graph).app()) as client:
+        asked = await post(client, message_id="m-1")
+        first, second = (each["id"] for each in asked["status"]["message"]["metadata"]["interrupts"])
+        again = await answered(client, asked, {first: {"data": {"number": "many"}}, second: {"data": {"number": 2}}})
+        assert again["status"]["message"]["metadata"]["interruptId"] == first
+        assert len(texts(again)) == 2, "the reason, and one question"
+        task = await post(client, data={"number": 3}, message_id="m-3", taskId=asked["id"])
+    assert (task["status"]["state"], ran) == ("TASK_STATE_COMPLETED", [2, 3])
 
 
 @pytest.mark.parametrize("key", ["prompt", "question", "query", "message"])
