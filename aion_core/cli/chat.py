@@ -6,7 +6,7 @@ import json
 import re
 import signal
 import sys
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,9 +18,12 @@ from aion_core.cli.chat_session import (
     Answer,
     ChatSession,
     chat_session,
+    choices_of,
     data_part,
     endpoint_of,
+    fields_of,
     file_part,
+    name_interrupt,
     printable,
     refusal_text,
 )
@@ -89,6 +92,7 @@ def chat(url: str, stack: str | None, agent: str, context_id: str, sign: str) ->
 @click.option("--file", "files", multiple=True, type=click.Path(path_type=Path), help="File to send; repeatable.")
 @click.option("--data", default="", help="JSON to send as data, such as an answer with several fields.")
 @click.option("--task", "task_id", default="", help="Id of a task with a question; the message is the answer.")
+@click.option("--interrupt", "interrupt_id", default="", help="Id of the answered question, if several wait.")
 @click.option("--save", type=click.Path(path_type=Path, file_okay=False), help="Folder for the answer's files.")
 @click.option("--json", "as_json", is_flag=True, help="Print the answer as one JSON object, after its end.")
 @_target
@@ -98,6 +102,7 @@ def send(
     files: tuple[Path, ...],
     data: str,
     task_id: str,
+    interrupt_id: str,
     save: Path | None,
     as_json: bool,
     stack: str | None,
@@ -117,6 +122,7 @@ def send(
     parts += [file_part(path) for path in files]
     if not parts:
         raise click.UsageError("Give a TEXT, a --file or --data.")
+    name_interrupt(parts, interrupt_id)
     endpoint = endpoint_of(url, stack, sign)
 
     async def run() -> Answer:
@@ -132,6 +138,8 @@ def send(
                 click.echo(described(part, hint="--save FOLDER"), err=True)
         if answer.state != "completed":
             click.echo(one_line(f"The task {answer.task_id} is {answer.state}."), err=True)
+        for each in answer.interrupts if len(answer.interrupts) > 1 else ():
+            click.echo(one_line(f"Answer with --interrupt {each['id']}: {each.get('text', '')}"), err=True)
     if save is not None:
         for path in saved_files(answer, save):
             click.echo(f"Saved {path}.", err=True)
@@ -147,6 +155,7 @@ def document(answer: Answer) -> dict[str, Any]:
         "text": answer.shown,
         "task": answer.task_id,
         "context": answer.context_id,
+        "interrupts": answer.interrupts,
         "parts": [to_json(part) for part in answer.parts],
     }
 
@@ -280,20 +289,13 @@ async def _canceling(opened: ChatSession, task_id: Callable[[], str]) -> AsyncIt
 # ── Chat ──────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-async def _converse(opened: ChatSession, *, is_earlier: bool) -> None:
-    """Read lines from the terminal and answer them, until /quit or Ctrl-D.
-
-    `is_earlier` is True for a continued conversation. Then first show its unfinished task, which runs or waits for
-    input.
-    """
-    from a2a.utils.errors import A2AError
+def _reader() -> Callable[[str, list[str]], Awaitable[str]]:
+    """Return a function that reads a line after a prompt. Tab completes the given choices."""
     from prompt_toolkit import PromptSession
     from prompt_toolkit.completion import WordCompleter
     from prompt_toolkit.history import InMemoryHistory
     from prompt_toolkit.shortcuts import CompleteStyle
-    from rich.console import Console
 
-    console = Console(highlight=False)
     session: PromptSession[str] | None = None
     if sys.stdin.isatty():
         style = CompleteStyle.READLINE_LIKE
@@ -307,14 +309,29 @@ async def _converse(opened: ChatSession, *, is_earlier: bool) -> None:
             raise EOFError
         return line
 
+    return read
+
+
+async def _converse(opened: ChatSession, *, is_earlier: bool) -> None:
+    """Read lines from the terminal and answer them, until /quit or Ctrl-D.
+
+    `is_earlier` is True for a continued conversation. Then first show its unfinished task, which runs or waits for
+    input.
+    """
+    from a2a.utils.errors import A2AError
+    from rich.console import Console
+
+    console, read = Console(highlight=False), _reader()
     about = opened.card.description.strip().rstrip(".") or "no description"
     # Print the card's texts literally, because rich would interpret square brackets in them as markup.
     console.print(one_line(f"{opened.card.name}: {about}. /help lists the commands."), markup=False)
     attached: list[Part] = []
+    given: list[list[Part]] = []  # answers to the first of several questions; one message has the answers to all
     answer = await _resumed(opened, console) if is_earlier else Answer()
     while True:
+        asked = answer if opened.task_id else Answer()
         try:
-            line = (await read("answer> ", choices_of(answer)) if opened.task_id else await read("you> ", [])).strip()
+            line = (await read(*prompt_of(asked, len(given)))).strip()
         except EOFError:
             break
         except KeyboardInterrupt:
@@ -325,10 +342,11 @@ async def _converse(opened: ChatSession, *, is_earlier: bool) -> None:
                 break
             if command == "/new":
                 opened.begin_anew()
+                given = []
                 console.print("A new conversation.")
             elif command == "/cancel" and opened.task_id:
                 await opened.cancel(opened.task_id)
-                opened.task_id = ""
+                opened.task_id, given = "", []
                 console.print("The task is canceled.")
             elif command == "/file":
                 attached.append(file_part(Path(argument.strip())))
@@ -339,10 +357,11 @@ async def _converse(opened: ChatSession, *, is_earlier: bool) -> None:
             elif command.startswith("/"):
                 console.print(HELP)
             elif line or attached:
-                answer = await _shown(
-                    opened, opened.say(parts_of(line, attached, opened.task_id and answer.fields)), console
-                )
+                given.append(parts_of(line, attached, asked.interrupts[len(given) :]))
                 attached = []
+                if len(given) >= len(asked.interrupts):
+                    said, given = [part for each in given for part in each], []
+                    answer = await _shown(opened, opened.say(said), console)
         except (click.ClickException, A2AError) as error:
             text = error.format_message() if isinstance(error, click.ClickException) else refusal_text(error)
             console.print(text, style="red", markup=False)
@@ -353,13 +372,26 @@ async def _converse(opened: ChatSession, *, is_earlier: bool) -> None:
     console.print(text, style="dim", markup=False, soft_wrap=True)
 
 
-def parts_of(line: str, attached: list["Part"], fields: object = ()) -> list["Part"]:
-    """Return the parts of a message. A line with a JSON object is data if the answer has `fields`."""
+def prompt_of(answer: Answer, place: int) -> tuple[str, list[str]]:
+    """Return the prompt, and the choices of the question at this place."""
+    if not answer.question:
+        return "you> ", []
+    number = f" {place + 1} of {len(answer.interrupts)}" if len(answer.interrupts) > 1 else ""
+    return f"answer{number}> ", choices_of(answer, place)
+
+
+def parts_of(line: str, attached: list["Part"], interrupts: Sequence[Mapping[str, Any]] = ()) -> list["Part"]:
+    """Return the parts of a message that answers the first of the interrupts, if there are any.
+
+    A line with a JSON object is data if the answer has fields.
+    """
     from a2a.types import Part
 
-    if fields and line.startswith("{"):
-        return [data_part(line), *attached]
-    return [*([Part(text=line)] if line else []), *attached]
+    parts = [*([Part(text=line)] if line else []), *attached]
+    if interrupts and line.startswith("{") and fields_of(interrupts[0]):
+        parts = [data_part(line), *attached]
+    name_interrupt(parts, interrupts[0]["id"] if interrupts else "")
+    return parts
 
 
 async def _resumed(opened: ChatSession, console: "Console") -> Answer:
@@ -384,24 +416,14 @@ async def _shown(opened: ChatSession, answers: AsyncIterator[Answer], console: "
             answer = await _answered(opened, answers, lambda each: live.update(markdown_of(each.shown)))
     for part in answer.parts:
         console.print(described(part), markup=False)
-    if choices := choices_of(answer):
-        console.print(one_line(f"Choices: {', '.join(choices)} (Tab completes them)"), markup=False)
-    if answer.fields:
-        console.print(one_line(f"Answer with a JSON object of the fields: {', '.join(answer.fields)}"), markup=False)
+    for place, interrupt in enumerate(answer.interrupts or [{}]):
+        if choices := choices_of(answer, place):
+            console.print(one_line(f"Choices: {', '.join(choices)} (Tab completes them)"), markup=False)
+        if fields := fields_of(interrupt):
+            console.print(one_line(f"Answer with a JSON object of the fields: {', '.join(fields)}"), markup=False)
     if answer.state != "completed":
         console.print(f"The task is {answer.state}.", style="yellow")
     return answer
-
-
-def choices_of(answer: Answer) -> list[str]:
-    """Return the choices of an agent's question: the texts in `options` of its data, or in `enum` of its schema."""
-    from google.protobuf.json_format import MessageToDict
-
-    if not answer.question:
-        return []
-    data = [MessageToDict(part)["data"] for part in answer.parts if part.WhichOneof("content") == "data"]
-    found = [each.get("options") or (each.get("schema") or {}).get("enum") for each in data if isinstance(each, dict)]
-    return [choice for each in found if isinstance(each, list) for choice in each if isinstance(choice, str)]
 
 
 def described(part: "Part", hint: str = "/save FOLDER") -> str:

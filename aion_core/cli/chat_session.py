@@ -4,7 +4,7 @@ import asyncio
 import json
 import mimetypes
 import re
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -94,8 +94,8 @@ class Answer:
     """Name of the task's state, such as `input-required`. For an answer without a task, `completed`."""
     question: bool = False
     """True if the task waits for an answer to its message."""
-    fields: list[str] = field(default_factory=list)
-    """Names of the fields of an answer that has to be an object, the required ones first."""
+    interrupts: list[dict[str, Any]] = field(default_factory=list)
+    """Interrupts that wait for an answer, each with its `id`, and perhaps with its `text` and `schema`."""
     streamed: str = ""
     """Text of the current stream delta."""
     text: str = ""
@@ -156,7 +156,7 @@ class Answer:
         self.state, self.question = state_name(status.state), status.state in INTERRUPTED
         if status.HasField("message"):
             self._message(status.message)
-            self.fields = _fields(status.message) if self.question else []
+            self.interrupts = _interrupts(status.message) if self.question else []
         elif self.text and self.state == "working":
             self.text = ""
 
@@ -195,14 +195,47 @@ def _joined(parts: Iterable["Part"]) -> list["Part"]:
     return joined
 
 
-def _fields(question: Any) -> list[str]:
-    from google.protobuf.json_format import MessageToDict
+def _interrupts(question: Any) -> list[dict[str, Any]]:
+    from aion_core.protocol.types import to_json
+    from aion_core.tasks.resume_input import INTERRUPT_ID, INTERRUPTS
 
-    match MessageToDict(question.metadata).get("interrupts"):
-        case [{"schema": {"properties": dict(properties), **others}}]:
+    metadata = to_json(question.metadata)
+    listed = metadata.get(INTERRUPTS) or [{"id": metadata.get(INTERRUPT_ID)}]
+    return [each for each in listed if isinstance(each, dict) and each.get("id")] if isinstance(listed, list) else []
+
+
+def name_interrupt(parts: Iterable["Part"], interrupt_id: str) -> None:
+    """Set the interrupt that these parts answer. An empty id changes nothing."""
+    from aion_core.tasks.resume_input import INTERRUPT_ID
+
+    for part in parts if interrupt_id else ():
+        part.metadata.update({INTERRUPT_ID: interrupt_id})
+
+
+def fields_of(interrupt: Mapping[str, Any]) -> list[str]:
+    """Return the names of an answer's fields, the required ones first; empty if it need not be an object."""
+    match interrupt:
+        case {"schema": {"properties": dict(properties), **others}}:
             required = others.get("required")
             return sorted(properties, key=lambda name: not isinstance(required, list) or name not in required)
     return []
+
+
+def choices_of(answer: Answer, place: int = 0) -> list[str]:
+    """Return the choices of the question at this place: the texts in `options` of its data, or in `enum` of its schema."""
+    from google.protobuf.json_format import MessageToDict
+
+    from aion_core.tasks.resume_input import INTERRUPT_ID
+
+    if not answer.question:
+        return []
+    parts = [MessageToDict(part) for part in answer.parts if part.WhichOneof("content") == "data"]
+    if len(answer.interrupts) > 1:
+        asked = answer.interrupts[place]["id"]
+        parts = [part for part in parts if part.get("metadata", {}).get(INTERRUPT_ID) == asked]
+    data = [part["data"] for part in parts]
+    found = [each.get("options") or (each.get("schema") or {}).get("enum") for each in data if isinstance(each, dict)]
+    return [choice for each in found if isinstance(each, list) for choice in each if isinstance(choice, str)]
 
 
 class ChatSession:
@@ -210,7 +243,9 @@ class ChatSession:
 
     def __init__(self, client: "Client", card: "AgentCard", *, context_id: str = "", task_id: str = "") -> None:
         self.card = card
-        self._client, self.context_id, self.task_id = client, context_id or str(uuid4()), task_id
+        # Without a contextId, a message belongs to the context of its task.
+        self.context_id, self.task_id = context_id or ("" if task_id else str(uuid4())), task_id
+        self._client = client
 
     async def say(self, parts: list["Part"]) -> AsyncIterator[Answer]:
         """Send a message and yield the answer received so far after each event.

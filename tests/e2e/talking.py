@@ -7,7 +7,7 @@ from pathlib import Path
 from langchain_core.messages import AIMessage, AIMessageChunk
 from langgraph.config import get_stream_writer
 from langgraph.graph import START, MessagesState, StateGraph
-from langgraph.types import interrupt
+from langgraph.types import Command, Send, interrupt
 
 from aion.langgraph.stream import emit_data, emit_message
 
@@ -16,6 +16,8 @@ WORDS = [f"word{number}" for number in range(12)]
 
 async def talk(state: MessagesState) -> dict:
     writer, text = get_stream_writer(), state["messages"][-1].text
+    if "trip" in text:
+        return Command(goto=[Send("ask", {"prompt": "From where?"}), Send("ask", {"prompt": "By?", "options": ["bus"]})])
     if "book" in text:
         day = interrupt({"prompt": "Which day?", "options": ["Monday", "Tuesday"]})
         return {"messages": [AIMessage(f"Booked for {day}.")]}
@@ -31,7 +33,11 @@ async def talk(state: MessagesState) -> dict:
     return {"messages": [AIMessage(" ".join(WORDS), id="answer")]}
 
 
-graph = StateGraph(MessagesState).add_node("talk", talk).add_edge(START, "talk")
+def ask(question: dict) -> dict:
+    return {"messages": [AIMessage(f"{question['prompt']} {interrupt(question)}!")]}
+
+
+graph = StateGraph(MessagesState).add_node("talk", talk).add_node("ask", ask).add_edge(START, "talk")
 """
 WHOLE = " ".join(f"word{number}" for number in range(12))
 """The answer to a message without a special word."""

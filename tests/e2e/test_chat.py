@@ -67,7 +67,7 @@ def test_send_answers_question_of_task(url: str) -> None:
     asked = send(url, "book a table", "--json")
     question = json.loads(asked.stdout)
     assert (asked.returncode, question["text"]) == (3, "Which day?")
-    answered = send(url, "Tuesday", "--task", question["task"], "--context", question["context"])
+    answered = send(url, "Tuesday", "--task", question["task"])
     assert (answered.returncode, answered.stdout.strip()) == (0, "Booked for Tuesday.")
 
 
@@ -76,6 +76,32 @@ def test_send_answers_question_with_data(url: str) -> None:
     place = ("--task", question["task"], "--context", question["context"])
     answered = send(url, "--data", '{"day": "Tuesday"}', *place)
     assert (answered.returncode, answered.stdout.strip()) == (0, "Booked for {'day': 'Tuesday'}.")
+
+
+def test_send_answers_one_of_several_questions(url: str) -> None:
+    asked = send(url, "trip", "--json")
+    question = json.loads(asked.stdout)
+    first, second = question["interrupts"]
+    half = send(url, "Rome", "--task", question["task"], "--interrupt", first["id"])
+    assert (half.returncode, half.stdout.splitlines()[-1]) == (3, second["text"])
+    done = send(url, "bus", "--task", question["task"])
+    assert (done.returncode, "By? bus!" in done.stdout) == (0, True)
+    listed = send(url, "trip").stderr.splitlines()
+    assert [line.rpartition(": ")[2] for line in listed[-2:]] == ["From where?", "By?"]
+    assert listed[-1].startswith("Answer with --interrupt ")
+
+
+def test_chat_answers_several_questions(url: str) -> None:
+    terminal = ChatTerminal(url)
+    terminal.say("trip")
+    terminal.expect("Choices: bus")
+    terminal.say("Rome", prompt="answer 1 of 2>")
+    terminal.expect("answer 2 of 2>")
+    terminal.send("b\t")
+    terminal.expect("bus")
+    terminal.sendline("")
+    terminal.expect("By\\? bus!")
+    terminal.leave()
 
 
 def test_send_reports_refused_message(url: str) -> None:

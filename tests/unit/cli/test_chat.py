@@ -31,7 +31,6 @@ from rich.console import Console
 from aion_core.cli.chat import (
     PlainPrinter,
     chat,
-    choices_of,
     described,
     document,
     markdown_of,
@@ -39,7 +38,7 @@ from aion_core.cli.chat import (
     saved_files,
     send,
 )
-from aion_core.cli.chat_session import Answer, ChatSession, printable
+from aion_core.cli.chat_session import Answer, ChatSession, choices_of, fields_of, printable
 from aion_core.protocol.types import STREAM_DELTA_ID
 from tests.support.agents.scripted import GatedAgent
 from tests.support.service import parts
@@ -207,19 +206,25 @@ def test_answer_to_question_with_object_schema_is_sent_as_data() -> None:
     )
     asked = TaskStatus(state=TaskState.TASK_STATE_INPUT_REQUIRED, message=message)
     answer = answer_of(StreamResponse(status_update=TaskStatusUpdateEvent(status=asked)))
-    assert answer.fields == ["seats", "note"]
-    assert parts_of('{"seats": 2}', [], answer.fields) == [ParseDict({"data": {"seats": 2}}, Part())]
+    assert fields_of(answer.interrupts[0]) == ["seats", "note"]
+    named = {"interruptId": "1"}
+    sent = parts_of('{"seats": 2}', [], answer.interrupts)
+    assert sent == [ParseDict({"data": {"seats": 2}, "metadata": named}, Part())]
+    assert parts_of("two", [], answer.interrupts) == [ParseDict({"text": "two", "metadata": named}, Part())]
     assert parts_of('{"seats": 2}', [], []) == [Part(text='{"seats": 2}')]
     for line in ("{seats: 2}", '{"seats": NaN}', '{"seats": 1e999}', '{"seats": ' * 100_000):
         with pytest.raises(click.ClickException, match="The data is not JSON"):
-            parts_of(line, [], answer.fields)
+            parts_of(line, [], answer.interrupts)
 
 
-@pytest.mark.parametrize("interrupts", [None, "x", [1], [{"schema": 1}], [{"schema": {"properties": []}}], [{}, {}]])
+@pytest.mark.parametrize(
+    "interrupts", [None, "x", [1], [{"schema": 1}], [{"id": "i", "schema": {"properties": []}}], [{}, {}]]
+)
 def test_malformed_schema_of_question_has_no_fields(interrupts: object) -> None:
     message = ParseDict({"parts": [{"text": "?"}], "metadata": {"interrupts": interrupts}}, Message())
     asked = TaskStatus(state=TaskState.TASK_STATE_INPUT_REQUIRED, message=message)
-    assert answer_of(StreamResponse(status_update=TaskStatusUpdateEvent(status=asked))).fields == []
+    answer = answer_of(StreamResponse(status_update=TaskStatusUpdateEvent(status=asked)))
+    assert [field for interrupt in answer.interrupts for field in fields_of(interrupt)] == []
 
 
 def test_parts_of_question_are_separate_paragraphs() -> None:
