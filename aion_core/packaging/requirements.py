@@ -21,7 +21,7 @@ from packaging.utils import canonicalize_name
 
 from aion_core.agents.frameworks import FRAMEWORKS, extras
 from aion_core.packaging.cache import cache
-from aion_core.packaging.programs import BuildError, find_uv, run, uv_version
+from aion_core.packaging.programs import BuildError, find_uv, interpreter, run, uv_version
 
 DISTRIBUTION = "aion-lambda"
 PLATFORMS = {"arm64": "aarch64-manylinux_2_28", "x86_64": "x86_64-manylinux_2_28"}
@@ -190,7 +190,7 @@ def resolved(
             part.write_text(text, encoding="utf-8")
             part.replace(cached)
     # Do not cache local dependencies, because their code may change while the lock stays the same.
-    return "\n".join([*project.options, *_with_local(text, folder)])
+    return "\n".join([*project.options, *_with_local(text, folder, python)])
 
 
 def required_by(extra: str) -> list[str]:
@@ -243,7 +243,7 @@ def _compiled(
         return compiled.read_text(encoding="utf-8")
 
 
-def _with_local(text: str, folder: Path) -> Iterator[str]:
+def _with_local(text: str, folder: Path, python: str) -> Iterator[str]:
     """Yield the lines of resolved requirements, with local folders and wheels replaced by wheels with hashes."""
     for requirement in re.split(r"\n(?=\S)", text.strip()):
         # The further lines of a requirement are its hashes.
@@ -259,15 +259,17 @@ def _with_local(text: str, folder: Path) -> Iterator[str]:
         if place.startswith("file:"):
             place = url2pathname(place.removeprefix("file:").removeprefix("//"))
         path = (folder / place).resolve()
-        wheel = path if path.suffix == ".whl" else _wheel_of(path)
+        wheel = path if path.suffix == ".whl" else _wheel_of(path, python)
         digest = hashlib.sha256(wheel.read_bytes()).hexdigest()
         yield f"{_name_of_wheel(wheel)} @ {wheel.as_uri()} \\\n    --hash=sha256:{digest}"
 
 
-def _wheel_of(folder: Path) -> Path:
+def _wheel_of(folder: Path, python: str) -> Path:
     """Build the wheel of a dependency in a local folder. Raises BuildError if it is not pure Python."""
     with tempfile.TemporaryDirectory() as scratch:
-        run([find_uv(), "build", "--quiet", "--wheel", "--out-dir", scratch, str(folder)])
+        # Name the interpreter. Otherwise uv takes the folder's .python-version, or downloads one for requires-python.
+        command = [find_uv(), "build", "--quiet", "--wheel", "--python", interpreter(python) or sys.executable]
+        run([*command, "--out-dir", scratch, str(folder)])
         (built,) = Path(scratch).glob("*.whl")
         if not built.name.endswith("-any.whl"):
             raise BuildError(f"{folder} builds a wheel for this machine only ({built.name}); Lambda needs another one")

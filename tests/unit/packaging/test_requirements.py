@@ -168,15 +168,28 @@ def test_build_refuses_lock_file_lacking_new_dependency(tmp_path: Path) -> None:
         lines_of(tmp_path)
 
 
-def test_dependency_in_folder_is_built_as_wheel(tmp_path: Path) -> None:
-    tmp_path /= "my projéct"  # a file URL encodes the space and the letter
-    library = tmp_path / "lib" / "mine"
+def local_library(library: Path) -> Path:
+    """Write a distribution with the name `mine` into the folder, and return the folder."""
     (library / "mine").mkdir(parents=True)
     (library / "mine" / "__init__.py").touch()
     (library / "pyproject.toml").write_text(
         '[project]\nname = "mine"\nversion = "0.3.0"\n'
         '[build-system]\nrequires = ["hatchling"]\nbuild-backend = "hatchling.build"\n'
     )
+    return library
+
+
+def test_dependency_in_folder_is_built_by_lambda_python(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("UV_PYTHON_DOWNLOADS", "never")
+    library = local_library(tmp_path / "mine")
+    (library / ".python-version").write_text("3.99")
+    (tmp_path / "requirements.txt").write_text("./mine\n")
+    assert lines_of(tmp_path)["mine"].endswith("-none-any.whl")
+
+
+def test_dependency_in_folder_is_built_as_wheel(tmp_path: Path) -> None:
+    tmp_path /= "my projéct"  # a file URL encodes the space and the letter
+    library = local_library(tmp_path / "lib" / "mine")
     sources = '[tool.uv.sources]\nmine = { path = "lib/mine" }\n'
     (tmp_path / "pyproject.toml").write_text(PROJECT.format('"mine"') + sources)
     run([find_uv(), "lock", "--quiet", "--project", str(tmp_path)])
