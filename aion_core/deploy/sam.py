@@ -4,9 +4,11 @@ import hashlib
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -91,23 +93,60 @@ class Sam:
         # Put this Python environment first on PATH, because SAM's build calls `aion` and uv, which must be those of
         # this environment.
         path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}"
-        process = subprocess.Popen(  # noqa: S603 - no shell
-            [str(self.program), *arguments],
-            cwd=self.project,
-            env={**os.environ, **ENVIRONMENT, "PATH": path, **more},
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            errors="replace",
-        )
-        lines = []
-        with process:
+        with _raising_on_signals():
+            process = subprocess.Popen(  # noqa: S603 - no shell
+                [str(self.program), *arguments],
+                cwd=self.project,
+                env={**os.environ, **ENVIRONMENT, "PATH": path, **more},
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                text=True,
+                errors="replace",
+                # Give SAM a process group, so that its children (make, aion, uv) can be ended with it.
+                start_new_session=True,
+            )
             assert process.stdout is not None  # noqa: S101 - it is a pipe
-            for line in process.stdout:
-                lines.append(line.rstrip())
-                report(lines[-1])
+            lines = []
+            try:
+                with process.stdout:
+                    for line in process.stdout:
+                        lines.append(line.rstrip())
+                        report(lines[-1])
+                process.wait()
+            except BaseException:
+                _end(process)
+                raise
         return process.returncode, lines
+
+
+@contextmanager
+def _raising_on_signals() -> Iterator[None]:
+    """Let SIGTERM and, unless it is ignored as by nohup, SIGHUP raise KeyboardInterrupt in the block, as Ctrl-C does."""
+    numbers = [number for name in ("SIGTERM", "SIGHUP") if (number := getattr(signal, name, None))]
+    handled = [number for number in numbers if signal.getsignal(number) is not signal.SIG_IGN]
+    before = {number: signal.signal(number, signal.default_int_handler) for number in handled}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _end(process: subprocess.Popen[str]) -> None:
+    """End the process and its children. Kill them if they are still running after five seconds."""
+    if sys.platform == "win32":
+        process.kill()
+        return
+    with suppress(OSError):  # the group has ended
+        try:
+            os.killpg(process.pid, signal.SIGTERM)
+            process.wait(5)
+        except subprocess.TimeoutExpired:
+            pass
+        finally:
+            os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
 
 
 def _overrides(given: Mapping[str, str]) -> list[str]:

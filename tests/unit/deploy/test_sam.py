@@ -1,5 +1,9 @@
-"""Choice of SAM CLI: the program on PATH if it is new enough, else our own installation."""
+"""Choice of SAM CLI (the program on PATH if it is new enough, else our own installation), and its end on a signal."""
 
+import os
+import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -29,3 +33,28 @@ def test_old_or_broken_sam_on_path_is_skipped(
     program(tmp_path, says, code)
     monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
     assert sam.command() == sam.installed() / "sam"
+
+
+BUILD = """
+import sys
+from pathlib import Path
+from aion_core.deploy.sam import Sam
+from aion_core.deploy.samconfig import SamConfig
+folder = Path(sys.argv[1])
+Sam(folder / "sam", folder, SamConfig.read(folder / "samconfig.toml")).build(print, "")
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no process groups")
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_interrupted_deploy_ends_sam_and_its_children(tmp_path: Path, number: signal.Signals) -> None:
+    (tmp_path / "sam").write_text("#!/bin/sh\nexec 3>fifo\n(echo started; sleep 60; echo finished) >&3 & wait\n")
+    (tmp_path / "sam").chmod(0o755)
+    os.mkfifo(tmp_path / "fifo")
+    deploying = subprocess.Popen([sys.executable, "-c", BUILD, tmp_path], stderr=subprocess.DEVNULL)
+    # The end of the file is the end of all processes that write to it.
+    with (tmp_path / "fifo").open() as written:
+        assert written.readline() == "started\n"
+        deploying.send_signal(number)
+        assert written.read() == ""
+    assert deploying.wait()
