@@ -15,7 +15,6 @@ from aion_core.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from aion_core.packaging.plan import PackagePlan
-    from aion_core.packaging.selection import Selection
 
 
 def _function_names(_: click.Context, __: click.Parameter, incomplete: str) -> list[str]:
@@ -81,6 +80,10 @@ def build(
     if (above := project_above(folder)) is not None:
         raise ConfigurationError(f"aion.yaml is in {above}. Run `aion build` there.")
 
+    def print_notice(text: str) -> None:
+        # Print to standard output for `sam build`, which hides the error output of a successful make.
+        click.echo(text, err=target is None)
+
     def planned(function: str) -> "PackagePlan":
         return plan(function, folder=folder, architecture=architecture, python=python)
 
@@ -90,8 +93,11 @@ def build(
         with waiting("Resolving the dependencies"), ThreadPoolExecutor() as executor:
             plans = list(executor.map(planned, functions or FUNCTION_EXTRAS))
         if selection := next((each.selection for each in plans if each.selection), None):
-            _print_selection(selection, folder)
-            click.echo(f"{folder.name}: dependencies from {wanted(folder).described}", err=True)
+            print_notice(f"{folder.name}: {selection.summary}")
+            for name in selection.credentials:
+                warning = "may contain credentials, by its name. If it does, add it to .aionignore"
+                print_notice(f"{folder.name}: {name} {warning}")
+            print_notice(f"{folder.name}: dependencies from {wanted(folder).described}")
         with waiting("Installing the dependencies"):
             built = packages(plans)
         writer = ZipWriter()
@@ -105,17 +111,10 @@ def build(
                 where = f" → {os.path.relpath(archive)} ({archive.stat().st_size / 1024**2:.0f} MB zipped)"
             click.echo(f"{package}{where}")
             if package.warning:
-                click.echo(f"{function}: {package.warning}", err=True)
+                print_notice(f"{function}: {package.warning}")
     except (BuildError, OSError, TemplateError, UvMissing) as error:
         click.echo(f"aion build: {error}", err=True)
         sys.exit(1)
-
-
-def _print_selection(selection: "Selection", folder: Path) -> None:
-    click.echo(f"{folder.name}: {selection.summary}", err=True)
-    for name in selection.credentials:
-        warning = "may contain credentials, by its name. If it does, add it to .aionignore"
-        click.echo(f"{folder.name}: {name} {warning}", err=True)
 
 
 def _copied(zipped: Path, folder: Path, function: str) -> Path:

@@ -46,13 +46,20 @@ class Sam:
     def build(self, report: Report, architecture: str) -> None:
         """Build the packages for a processor architecture; "" means the one in the template. Raises DeployError.
 
-        `report` receives the output lines of the build.
+        `report` receives the output lines of the build, each once: the builds of two functions print the same notices.
         """
+        reported: set[str] = set()
+
+        def report_once(line: str) -> None:
+            if not _NOISE.match(line) and line not in reported:
+                reported.add(line)
+                report(line)
+
         overrides = _overrides({"Architecture": architecture} if architecture else {})
         more = {"AION_ARCHITECTURE": architecture} if architecture else {}
         # Build in the project's folder, because SAM would otherwise build in a copy of it without .venv and .git.
         command = ["build", "--build-in-source", *self._config(), *overrides]
-        code, lines = self._run(command, lambda line: None if _NOISE.match(line) else report(line), more)
+        code, lines = self._run(command, report_once, more)
         if code:
             raise DeployError(
                 "The packages could not be built.",

@@ -307,11 +307,11 @@ def test_build_without_lambda_python_is_reported(copied: Path, tmp_path: Path) -
     environ.update(PATH="/nowhere", PYENV_ROOT="/nowhere", UV_PYTHON_INSTALL_DIR="/nowhere")
     command = [sys.executable, "-m", "aion_core.cli", "build", "SweepFunction", "--to"]
     both = [
-        subprocess.Popen([*command, str(tmp_path / name)], cwd=copied, env=environ, stderr=subprocess.PIPE, text=True)
+        subprocess.Popen([*command, str(tmp_path / name)], cwd=copied, env=environ, stdout=subprocess.PIPE, text=True)
         for name in ("one", "two")
     ]
     for process in both:
-        told = process.communicate()[1]
+        told = process.communicate()[0]  # `sam build` hides the error output
         assert process.returncode == 0, told
         assert "no .pyc files" in told
         assert "uv python install 3.13" in told

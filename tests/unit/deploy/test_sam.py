@@ -1,4 +1,4 @@
-"""Choice of SAM CLI (the program on PATH if it is new enough, else our own installation), and its end on a signal."""
+"""Choice of SAM CLI (the program on PATH if it is new enough, else our own installation), and its runs."""
 
 import os
 import signal
@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from aion_core.deploy import sam
+from aion_core.deploy.samconfig import SamConfig
 
 
 def program(folder: Path, says: str, code: int = 0) -> Path:
@@ -33,6 +34,13 @@ def test_old_or_broken_sam_on_path_is_skipped(
     program(tmp_path, says, code)
     monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
     assert sam.command() == sam.installed() / "sam"
+
+
+def test_build_reports_notice_of_several_functions_once(tmp_path: Path) -> None:
+    found = program(tmp_path, "Build Succeeded\n3 MB\nexcluded: .env\n4 MB\nexcluded: .env")
+    lines: list[str] = []
+    sam.Sam(found, tmp_path, SamConfig.read(tmp_path / "samconfig.toml")).build(lines.append, "")
+    assert lines == ["3 MB", "excluded: .env", "4 MB"]
 
 
 BUILD = """
