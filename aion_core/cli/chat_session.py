@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-import mimetypes
 import re
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
@@ -61,14 +60,17 @@ def file_part(path: Path) -> "Part":
     """Return the message part of a file. Raises click.ClickException for a file that cannot be sent."""
     from a2a.types import Part
 
+    from aion_core.protocol.message_rules import type_of
+
     try:
         content = path.expanduser().read_bytes()
     except OSError as error:
         raise click.ClickException(f"{path} cannot be read: {error.strerror}.") from error
     if len(content) > MAX_FILE_BYTES:
         raise click.ClickException(f"{path} is larger than {MAX_FILE_BYTES // 1024**2} MB: send its URL instead.")
-    media_type = mimetypes.guess_type(path.name)[0] or "application/octet-stream"
-    return Part(raw=content, filename=path.name, media_type=media_type)
+    part = Part(raw=content, filename=path.name)
+    part.media_type = type_of(part) or ""
+    return part
 
 
 def data_part(text: str) -> "Part":

@@ -251,6 +251,9 @@ _WORDS = {
 _TYPE = re.compile(r"[a-z0-9!#$&^_.+*-]{1,127}/[a-z0-9!#$&^_.+*-]{1,127}")
 """Matches a media type, or a wildcard such as `text/*` (RFC 6838 4.2)."""
 
+_URL = re.compile(r"data:(?P<type>[^;,*]*)[;,]|[a-z][a-z0-9+.-]*://[^/?#]*(?P<path>[^?#]*)", re.IGNORECASE)
+"""Matches the media type of a data URL, or the path of another URL."""
+
 
 class Modes(msgspec.Struct, frozen=True):
     """Media types of an agent's input and output. An empty tuple allows all types.
@@ -326,7 +329,8 @@ def check_accepted(accepted: Collection[str], gives: Collection[str]) -> None:
 def type_of(part: Part) -> str | None:
     """Return a message part's media type in lower case, without parameters; None if it is invalid.
 
-    A wildcard is invalid. Without a stated type, the type is derived from the content, or from the name of a file.
+    A wildcard is invalid. Without a stated type, the type is derived from the content, or from the name or URL of a
+    file.
     """
     if part.media_type:
         stated = _essence(part.media_type)
@@ -336,20 +340,24 @@ def type_of(part: Part) -> str | None:
             return "text/plain"
         case "data":
             return "application/json"
-    guessed, encoding = guessed_type(part.filename)
-    # Ignore the guess for a file with an encoding: `report.csv.gz` is not a CSV file.
-    return guessed if guessed and not encoding else ANY_FILE
+    return _guessed_type(part) or ANY_FILE
 
 
-def guessed_type(name: str) -> tuple[str | None, str | None]:
-    """Guess the media type and the encoding (such as gzip) from a file name. Unknown values are None."""
+def _guessed_type(part: Part) -> str | None:
+    """Guess a file's media type from its data URL, or from the extension of its name or of its URL's path."""
+    url = _URL.match(part.url)
+    if url and url["type"]:
+        return _essence(url["type"])
     # Use only the end of the name, because Python is slow for a long name that begins with many dots.
-    name = name[-MAX_NAME:]
+    name = (part.filename or (url["path"] if url else None) or "")[-MAX_NAME:]
     if sys.version_info >= (3, 13):
         # Do not use `guess_type`: from Python 3.13 on it parses names as URLs, and urllib caches them, so that file
         # names would stay in memory.
-        return mimetypes.guess_file_type(name)
-    return mimetypes.guess_type(name)
+        guessed, encoding = mimetypes.guess_file_type(name)
+    else:
+        guessed, encoding = mimetypes.guess_type(name)
+    # Ignore the guess for a file with an encoding: `report.csv.gz` is not a CSV file.
+    return None if encoding else guessed
 
 
 def _is_taken(part: Part, given: str, takes: Collection[str]) -> bool:

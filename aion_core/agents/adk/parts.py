@@ -9,10 +9,8 @@ from google.genai import types as genai
 from aion_core.agents.inbound import text_of
 from aion_core.agents.readable_json import json_part
 from aion_core.ports import TurnRequest
-from aion_core.protocol.message_rules import guessed_type
+from aion_core.protocol.message_rules import ANY_FILE, type_of
 from aion_core.protocol.types import Part, to_json, utf8
-
-OCTET_STREAM = "application/octet-stream"
 
 DATA_START, DATA_END = b"<a2a_datapart_json>", b"</a2a_datapart_json>"
 """Tags around the JSON of an A2A data part that ADK has received from another agent. ADK passes it on as a text file."""
@@ -30,7 +28,7 @@ def content_of(request: TurnRequest) -> genai.Content:
 def content_parts(parts: Iterable[Part]) -> list[genai.Part]:
     """Convert A2A parts to ADK parts, and skip empty parts.
 
-    The MIME type of a file is its `mediaType`, else guessed from its name, else `application/octet-stream`.
+    The MIME type of a file is that of `type_of`, with the parameters of its `mediaType`.
     """
     converted: list[genai.Part] = []
     for part in parts:
@@ -65,7 +63,7 @@ def file_parts(saved: genai.Part) -> list[Part]:
     if parts := a2a_parts([saved]):
         return parts
     if saved.inline_data is not None:
-        return [Part(raw=b"", media_type=saved.inline_data.mime_type or OCTET_STREAM)]
+        return [_file_part(Part(raw=b""), saved.inline_data)]
     return [Part(text="")] if saved.text == "" and not saved.thought else []
 
 
@@ -94,18 +92,21 @@ def _a2a_part(part: genai.Part) -> Part | None:
     if part.text:
         return Part(text=utf8(part.text))
     if part.inline_data is not None and part.inline_data.data:
-        blob, content = part.inline_data, part.inline_data.data
-        if (data := _received_data(content)) is not None:
-            return data
-        return Part(raw=content, media_type=blob.mime_type or OCTET_STREAM, filename=blob.display_name or "")
+        content = part.inline_data.data
+        return _received_data(content) or _file_part(Part(raw=content), part.inline_data)
     if part.file_data is not None and part.file_data.file_uri:
-        file = part.file_data
-        return Part(url=file.file_uri, media_type=file.mime_type or "", filename=file.display_name or "")
+        return _file_part(Part(url=part.file_data.file_uri), part.file_data)
     if part.executable_code is not None:
         return json_part({"executableCode": part.executable_code.model_dump(mode="json", exclude_none=True)})
     if part.code_execution_result is not None:
         return json_part({"codeExecutionResult": part.code_execution_result.model_dump(mode="json", exclude_none=True)})
     return None
+
+
+def _file_part(part: Part, file: genai.Blob | genai.FileData) -> Part:
+    part.filename = file.display_name or ""
+    part.media_type = file.mime_type or type_of(part) or ANY_FILE
+    return part
 
 
 def _received_data(content: bytes) -> Part | None:
@@ -119,5 +120,6 @@ def _received_data(content: bytes) -> Part | None:
 
 
 def _mime_type(part: Part) -> str:
-    name = part.filename or (part.url.partition("?")[0] if part.WhichOneof("content") == "url" else "")
-    return part.media_type or guessed_type(name)[0] or OCTET_STREAM
+    """Return a file's media type with its parameters, because those of raw audio are its format."""
+    _, separator, parameters = part.media_type.partition(";")
+    return f"{type_of(part) or ANY_FILE}{separator}{parameters}"

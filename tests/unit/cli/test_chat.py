@@ -38,7 +38,7 @@ from aion_core.cli.chat import (
     saved_files,
     send,
 )
-from aion_core.cli.chat_session import Answer, ChatSession, choices_of, fields_of, printable
+from aion_core.cli.chat_session import Answer, ChatSession, choices_of, fields_of, file_part, printable
 from aion_core.protocol.types import STREAM_DELTA_ID
 from tests.support.agents.scripted import GatedAgent
 from tests.support.service import parts
@@ -159,6 +159,11 @@ def test_chat_saves_agents_file_only_within_folder(tmp_path: Path, name: str, sa
     assert [path.name for path in tmp_path.iterdir()] == ["saved"]
     (second,) = saved_files(answer, folder)
     assert second.name == f"{Path(saved).stem}-1{Path(saved).suffix}"
+
+
+def test_compressed_file_is_sent_as_file_of_unknown_type(tmp_path: Path) -> None:
+    (file := tmp_path / "a.csv.gz").write_bytes(b"\x1f\x8b")
+    assert file_part(file).media_type == "application/octet-stream"
 
 
 def test_chat_prints_descriptions_of_file_and_data() -> None:

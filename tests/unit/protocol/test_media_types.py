@@ -30,7 +30,14 @@ def free() -> ServiceParts:
         (Part(raw=b"x"), "application/octet-stream"),
         (Part(raw=b"x", filename="a.PNG"), "image/png"),
         (Part(raw=b"x", filename="a.png", media_type="image/webp"), "image/webp"),
-        (Part(url="https://example.org/a.png"), "application/octet-stream"),
+        (Part(url="https://example.org/a.PNG?size=2.jpg#page.html"), "image/png"),
+        (Part(url="s3://bucket.zip/a.pdf"), "application/pdf"),
+        (Part(url="https://example.sh"), "application/octet-stream"),
+        (Part(url="https://example.org?of=a.png"), "application/octet-stream"),
+        (Part(url="https://[/a.csv.gz"), "application/octet-stream"),
+        (Part(url="data:Image/PNG;base64,AAEC"), "image/png"),
+        (Part(url="data:,hello"), "application/octet-stream"),
+        (Part(url="data:image/*,a.png"), "application/octet-stream"),
         (Part(url="https://example.org/a", filename="a.pdf"), "application/pdf"),
         (Part(raw=b"x", filename="a.csv.gz"), "application/octet-stream"),
         (Part(raw=b"x", filename="no-suffix"), "application/octet-stream"),
@@ -44,7 +51,7 @@ def free() -> ServiceParts:
     ids=str,
 )
 def test_media_type_of_part_is_stated_or_derived(part: Part, type_: str | None) -> None:
-    """Take the stated type, else that of the file name's extension, else application/octet-stream."""
+    """Take the stated type, else that of the extension in the name or URL, else application/octet-stream."""
     assert type_of(part) == type_
 
 

@@ -59,7 +59,10 @@ async def test_every_a2a_part_kind_reaches_model(dialect: str) -> None:
     ("named", "mime_type"),
     [
         ({"mediaType": "text/x-own", "filename": "a.png"}, "text/x-own"),
+        ({"mediaType": "Audio/L16; rate=16000"}, "audio/l16; rate=16000"),
+        ({"mediaType": "file"}, "application/octet-stream"),
         ({"filename": "a.png"}, "image/png"),
+        ({"filename": "a.csv.gz"}, "application/octet-stream"),
         ({"filename": "a.nobodyknows"}, "application/octet-stream"),
         ({}, "application/octet-stream"),
     ],
@@ -69,7 +72,7 @@ async def test_file_mime_type_is_guessed_by_default(
     dialect: str, kind: str, named: dict[str, str], mime_type: str
 ) -> None:
     """Use the file's declared type, else the type guessed from its name, else application/octet-stream."""
-    held = {"raw": base64.b64encode(b"x").decode()} if kind == "raw" else {"url": "https://example.org/file"}
+    held = {"raw": base64.b64encode(b"x").decode()} if kind == "raw" else {"url": "https://example.sh"}
     (part,) = await parts_seen(dialect, {**held, **named})
     file = part.inline_data or part.file_data
     assert file is not None
@@ -92,6 +95,8 @@ async def test_answer_contains_files_and_code_without_thoughts(dialect: str) -> 
             genai.Part(text="hm, maybe", thought=True),
             genai.Part(inline_data=genai.Blob(mime_type="image/png", data=b"pixels", display_name="a.png")),
             genai.Part(file_data=genai.FileData(mime_type="application/pdf", file_uri="https://example.org/a.pdf")),
+            genai.Part(inline_data=genai.Blob(data=b"a,b", display_name="a.csv")),
+            genai.Part(file_data=genai.FileData(file_uri="gs://bucket/a.mp4")),
             genai.Part(executable_code=genai.ExecutableCode(code="1+1", language=genai.Language.PYTHON)),
             genai.Part(code_execution_result=genai.CodeExecutionResult(outcome=genai.Outcome.OUTCOME_OK, output="2")),
             genai.Part(function_response=genai.FunctionResponse(id="c", name="look", response={"secret": 1})),
@@ -104,6 +109,8 @@ async def test_answer_contains_files_and_code_without_thoughts(dialect: str) -> 
         {"text": "Here."},
         {"raw": base64.b64encode(b"pixels").decode(), "mediaType": "image/png", "filename": "a.png"},
         {"url": "https://example.org/a.pdf", "mediaType": "application/pdf"},
+        {"raw": base64.b64encode(b"a,b").decode(), "mediaType": "text/csv", "filename": "a.csv"},
+        {"url": "gs://bucket/a.mp4", "mediaType": "video/mp4"},
         {"data": {"executableCode": {"code": "1+1", "language": "PYTHON"}}},
         {"data": {"codeExecutionResult": {"outcome": "OUTCOME_OK", "output": "2"}}},
     ]
