@@ -6,6 +6,7 @@ import codecs
 import inspect
 import json
 import logging
+import re
 import types
 import typing
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -68,6 +69,8 @@ def content_of(parts: Iterable[Part], *, files: bool) -> str | list[Block]:
         if is_payload(part) or not (is_text or files):
             continue
         block = {"type": "text", "text": part.text} if is_text else _block_of(part)
+        if block.get("text") == "":
+            continue  # models such as Anthropic's refuse an empty text
         if is_text and blocks and blocks[-1].get("joins"):
             blocks[-1]["text"] += part.text
         else:
@@ -83,7 +86,7 @@ def _block_of(part: Part) -> Block:
         return {"type": "text", "text": json.dumps(to_json(part.data), ensure_ascii=False)}
     media_type = type_of(part) or ANY_FILE
     if part.WhichOneof("content") == "raw" and media_type.startswith("text/"):
-        return {"type": "text", "text": part.raw.decode("utf-8", "replace")}
+        return {"type": "text", "text": _decoded(part)}
     kind = media_type.partition("/")[0]
     block: Block = {"type": kind if kind in MEDIA else "file"}
     if part.WhichOneof("content") == "raw":
@@ -92,6 +95,23 @@ def _block_of(part: Part) -> Block:
         block |= {"url": part.url} | ({"mime_type": media_type} if media_type != ANY_FILE else {})
     # Include the file name: providers such as OpenAI require it.
     return block | ({"extras": {"filename": part.filename}} if part.filename else {})
+
+
+_CHARSET = re.compile(
+    r';\s*charset\s*=\s*"?((?:utf|us-ascii|iso|latin|windows|cp|koi8|gb|big5|shift|euc)[\w-]*)', re.I | re.A
+)
+"""Matches the charset of a text file's media type. Others of Python's codecs are no charsets, and some are slow."""
+
+
+def _decoded(part: Part) -> str:
+    """Decode a text file: UTF-16 with a byte order mark, or the charset of its media type, by default UTF-8."""
+    found = _CHARSET.search(part.media_type)
+    is_utf16 = part.raw.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
+    try:
+        text = part.raw.decode("utf-16" if is_utf16 else found[1] if found else "utf-8", "replace")
+    except LookupError:
+        text = part.raw.decode("utf-8", "replace")
+    return text.removeprefix("\ufeff")
 
 
 # ── From LangChain to A2A ─────────────────────────────────────────────────────────────────────────────────────────────
@@ -280,7 +300,7 @@ def _read(part: Part) -> tuple[str, Any]:
         except A2AError as error:
             return "file", f"a file ({error})"
     if kind == "raw" and media_type.startswith("text/"):
-        return "text", part.raw.decode("utf-8", "replace")
+        return "text", _decoded(part)
     return {"text": ("text", part.text), "data": ("data", to_json(part.data))}.get(str(kind), ("file", "a file"))
 
 

@@ -12,7 +12,8 @@ from pydantic import BaseModel
 
 from aion.langgraph import AionContext
 from aion_core.agents.langgraph.agent import LangGraphAgent
-from aion_core.agents.langgraph.content import input_fields, message_of
+from aion_core.agents.langgraph.content import content_of, input_fields, message_of
+from aion_core.protocol.types import Part
 from tests.support.service import http, parts, send
 
 Values = dict[str, Any]
@@ -200,6 +201,36 @@ async def test_text_or_json_file_becomes_graph_state(part: Values) -> None:
     seen: list[Any] = []
     await ask(graph_of(TripInput, seen), part)
     assert seen == [TripInput(city="Oslo")]
+
+
+@pytest.mark.parametrize(
+    ("content", "media_type", "text"),
+    [
+        ("Grüße".encode("latin-1"), "text/plain; charset=ISO-8859-1", "Grüße"),
+        ("Grüße".encode("cp1252"), 'Text/CSV; header=present;charset="windows-1252"', "Grüße"),
+        ("Grüße".encode("utf-16"), "text/plain", "Grüße"),
+        ("Grüße".encode("utf-16"), "text/plain; charset=utf-16le", "Grüße"),
+        ("Grüße".encode("utf-8-sig"), "text/csv", "Grüße"),
+        ("Grüße".encode("utf-8-sig"), "text/csv; charset=utf-8", "Grüße"),
+        ("Grüße".encode(), "text/plain; charset=iso-nobodyknows", "Grüße"),
+        ("Grüße".encode(), "text/plain; charset=punycode", "Grüße"),
+        ("Grüße".encode("latin-1"), "text/plain", "Gr\ufffd\ufffde"),
+    ],
+)
+def test_text_file_is_decoded_by_its_charset(content: bytes, media_type: str, text: str) -> None:
+    part = Part(raw=content, media_type=media_type)
+    assert content_of([part], files=True) == text
+    fields = input_fields(graph_of(TripInput).compile())
+    assert fields is not None
+    assert fields.values([part]) == ({"city": text}, [])
+
+
+def test_empty_text_beside_file_is_no_content_block() -> None:
+    """Send an empty text and an empty text file beside an image: models refuse empty texts."""
+    image = Part(raw=b"x", media_type="image/png")
+    sent = [Part(text=""), image, Part(raw=b"", media_type="text/csv")]
+    assert content_of(sent, files=True) == content_of([image], files=True)
+    assert content_of(sent[2:], files=True) == ""
 
 
 @pytest.mark.parametrize(
