@@ -24,6 +24,7 @@ from pydantic import BaseModel, ValidationError
 
 from aion_core.agents.readable_json import json_part
 from aion_core.authoring.context import AionContext, get_aion_context
+from aion_core.authoring.json_forms import bytes_of
 from aion_core.errors import AgentFailed
 from aion_core.protocol.aion.extensions import is_payload
 from aion_core.protocol.message_rules import ANY_FILE, type_of
@@ -185,15 +186,16 @@ def _media_part(block: Any) -> Part | None:
     if block.get("type") not in MEDIA:
         return None
     media_type, url = str(block.get("mime_type") or ""), str(block.get("url") or "")
-    encoded, unencoded = str(block.get("base64") or ""), str(block.get("text") or "")
-    raw = utf8(unencoded).encode()
-    if url.startswith("data:"):
-        header, _, given = url.partition(",")
-        media_type = media_type or header.removeprefix("data:").partition(";")[0]
-        encoded, raw = (given, b"") if header.endswith(";base64") else ("", unquote_to_bytes(given))
+    encoded, raw = block.get("base64") or "", utf8(str(block.get("text") or "")).encode()
+    if url[:5].lower() == "data:":
+        header, _, given = url[5:].partition(",")
+        media_type = media_type or header.partition(";")[0]
+        raw = unquote_to_bytes(given)
+        encoded, raw = (raw.decode("ascii", "replace"), b"") if header.lower().endswith(";base64") else ("", raw)
     try:
-        raw = raw or base64.b64decode(encoded)
-    except binascii.Error:
+        raw = raw or bytes_of(encoded, f"The base64 of a content block of type {block['type']}")
+    except ValueError as error:
+        logger.warning("%s The client does not receive this file.", error)
         return None
     part = Part(media_type=media_type, filename=_name_of(block))
     if raw:
@@ -203,20 +205,31 @@ def _media_part(block: Any) -> Part | None:
     else:
         # Skip a file_id, because only the model's provider can resolve it.
         return None
-    part.media_type = part.media_type or (type_of(part) or "")
+    part.media_type = part.media_type or type_of(part) or ""
+    if part.media_type == ANY_FILE and not media_type:
+        part.media_type = _detected_type(block["type"], raw) or ANY_FILE
     return part
 
 
-_AUDIO = {
-    b"RIFF": "wav",
-    b"ID3": "mpeg",
-    b"OggS": "ogg",
-    b"fLaC": "flac",
-    b"\xff\xf1": "aac",
-    b"\xff\xf9": "aac",
-    b"\xff": "mpeg",
+_FIRST_BYTES = {
+    "image": {b"\x89PNG": "png", b"\xff\xd8\xff": "jpeg", b"GIF8": "gif", b"RIFF": "webp"},
+    "audio": {
+        b"RIFF": "wav",
+        b"ID3": "mpeg",
+        b"OggS": "ogg",
+        b"fLaC": "flac",
+        b"\xff\xf1": "aac",
+        b"\xff\xf9": "aac",
+        b"\xff": "mpeg",
+    },
 }
-"""Subtypes of audio by the first bytes of a file. Audio in any other form has no header."""
+"""Subtypes of images and audio by the first bytes of a file."""
+
+
+def _detected_type(kind: str, content: bytes) -> str | None:
+    """Return the media type of an image or audio by its first bytes, or None."""
+    subtypes = _FIRST_BYTES.get(kind, {})
+    return next((f"{kind}/{subtype}" for first, subtype in subtypes.items() if content.startswith(first)), None)
 
 
 def _spoken(audio: Any) -> Block:
@@ -228,8 +241,8 @@ def _spoken(audio: Any) -> Block:
     data = str(audio.get("data") or "")
     with suppress(binascii.Error):
         start = base64.b64decode(data[:8])
-        kind = next((kind for first, kind in _AUDIO.items() if start.startswith(first)), "pcm")
-        return {"type": "audio", "base64": data, "mime_type": f"audio/{kind}", "transcript": audio.get("transcript")}
+        media_type = _detected_type("audio", start) or "audio/pcm"  # audio in any other form has no header
+        return {"type": "audio", "base64": data, "mime_type": media_type, "transcript": audio.get("transcript")}
     return {}
 
 

@@ -275,12 +275,26 @@ def test_refusal_of_model_becomes_message_text(message: AIMessage) -> None:
         ({"type": "file", "url": "data:text/csv;charset=utf-8,a%2Cb"}, b"a,b", "text/csv"),
         ({"type": "image", "url": "data:image/svg+xml;utf8,<svg/>"}, b"<svg/>", "image/svg+xml"),
         ({"type": "image", "url": "data:image/png;base64,aGVsbG8="}, b"hello", "image/png"),
+        ({"type": "image", "url": "DATA:image/png;Base64,aGVsbG8%3D"}, b"hello", "image/png"),
+        ({"type": "image", "base64": "-_-_", "mime_type": "image/png"}, b"\xfb\xff\xbf", "image/png"),
+        ({"type": "image", "base64": "iVBORw=="}, b"\x89PNG", "image/png"),
+        ({"type": "image", "base64": "iVBORw==", "filename": "a.webp"}, b"\x89PNG", "image/webp"),
+        ({"type": "image", "base64": "AAEC"}, b"\x00\x01\x02", "application/octet-stream"),
+        ({"type": "audio", "base64": "SUQz"}, b"ID3", "audio/mpeg"),
+        ({"type": "file", "base64": "iVBORw=="}, b"\x89PNG", "application/octet-stream"),
         ({"type": "text-plain", "text": "A report", "mime_type": "text/plain"}, b"A report", "text/plain"),
     ],
 )
 def test_langchain_content_block_becomes_file_part(block: Values, raw: bytes, media_type: str) -> None:
     [part] = message_of(AIMessage([block])).parts
     assert (part.raw, part.media_type) == (raw, media_type)
+
+
+@pytest.mark.parametrize("encoded", ["data:image/png;base64,AAEC", "AAE", b"\x89PNG"])
+def test_file_with_invalid_base64_is_logged(encoded: object, caplog: pytest.LogCaptureFixture) -> None:
+    message = message_of(AIMessage([{"type": "text", "text": "Here."}, {"type": "image", "base64": encoded}]))
+    assert [part.text for part in message.parts] == ["Here."]
+    assert "The base64 of a content block of type image is" in caplog.text
 
 
 def append_count(state: Any) -> Any:
