@@ -179,10 +179,14 @@ def _saved_files(answer: Answer, folder: Path) -> Iterator[Path]:
         # Use only the last part of the agent's file name, so that no file is written outside of the folder. Replace
         # control characters, because the name is printed, and a file name cannot contain NUL.
         filename = "".join(each if each.isprintable() else "_" for each in part.filename)
-        name = Path(filename.replace("\\", "/")).name.strip(". ") or "file"
-        path, number = folder / name, 1
+        name = Path(Path(filename.replace("\\", "/")).name.strip(". ") or "file")
+        # Shorten the name, because a file system limits it to 255 bytes, and a number may be added.
+        stem, suffix = (
+            text.encode()[:most].decode(errors="ignore") for text, most in ((name.stem, 200), (name.suffix, 40))
+        )
+        path, number = folder / f"{stem}{suffix}", 1
         while path.exists():
-            path, number = folder / f"{Path(name).stem}-{number}{Path(name).suffix}", number + 1
+            path, number = folder / f"{stem}-{number}{suffix}", number + 1
         path.write_bytes(part.raw)
         yield path
 

@@ -1,7 +1,6 @@
 """Conversation with an agent from the command line: target, messages with files, streamed events, resumption."""
 
 import asyncio
-import json
 import re
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
@@ -74,16 +73,19 @@ def file_part(path: Path) -> "Part":
 
 
 def data_part(text: str) -> "Part":
-    """Return the data part of a JSON text. Raises click.ClickException if the text is not JSON."""
+    """Return the data part of a JSON text. Raises click.ClickException if the text is not JSON that A2A can carry."""
     from a2a.types import Part
-    from google.protobuf.json_format import Error, MessageToDict, ParseDict
+    from a2a.utils.errors import A2AError
+    from google.protobuf.json_format import ParseDict, ParseError
+
+    from aion_core.protocol.types import check_json, parse_json
 
     try:
-        part = ParseDict({"data": json.loads(text)}, Part())
-        MessageToDict(part)  # refuses NaN and Infinity, which Python's parser accepts
-    except (ValueError, Error, RecursionError) as error:
-        raise click.ClickException(f"The data is not JSON: {error}.") from error
-    return part
+        data = parse_json(text.encode("utf-8", "surrogatepass"), "data")
+        check_json(data, "data")
+        return ParseDict({"data": data}, Part())
+    except (A2AError, ParseError) as error:
+        raise click.ClickException(str(error)) from error
 
 
 @dataclass
@@ -355,6 +357,8 @@ def refusal_text(error: Exception) -> str:
     if status == httpx.codes.TOO_MANY_REQUESTS:
         after = cause.response.headers.get("retry-after", "") if isinstance(cause, httpx.HTTPStatusError) else ""
         return f"The agent has received too many requests of yours (429). Try again{f' in {after} s' if after else ' later'}."
+    if status == httpx.codes.REQUEST_ENTITY_TOO_LARGE:
+        return "The message is too large (413). Send fewer or smaller files, or their URLs."
     return printable(f"The message is refused: {error}")
 
 

@@ -111,6 +111,12 @@ def test_send_reports_refused_message(url: str) -> None:
     assert "Traceback" not in sent.stderr
 
 
+def test_send_of_too_large_files_names_next_step(url: str, tmp_path: Path) -> None:
+    (file := tmp_path / "zeros.bin").write_bytes(bytes(2_000_000))
+    sent = send(url, "--file", str(file), "--file", str(file))
+    assert sent.stderr == "Error: The message is too large (413). Send fewer or smaller files, or their URLs.\n"
+
+
 @pytest.mark.parametrize(
     ("arguments", "code", "said"),
     [

@@ -2,6 +2,7 @@
 
 import io
 import json
+import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -38,7 +39,7 @@ from aion_core.cli.chat import (
     saved_files,
     send,
 )
-from aion_core.cli.chat_session import Answer, ChatSession, choices_of, fields_of, file_part, printable
+from aion_core.cli.chat_session import Answer, ChatSession, choices_of, data_part, fields_of, file_part, printable
 from aion_core.protocol.types import STREAM_DELTA_ID
 from tests.support.agents.scripted import GatedAgent
 from tests.support.service import parts
@@ -150,6 +151,8 @@ def test_chat_joins_chunks_of_file_in_artifact() -> None:
         ("", "file"),
         ("c:\\x\\b.txt", "b.txt"),
         ("\x1b]0;\0a\u202e\n.txt", "_]0;_a__.txt"),
+        ("ü" * 500 + ".txt", "ü" * 100 + ".txt"),
+        ("a." + "x" * 500, "a." + "x" * 39),
     ],
 )
 def test_chat_saves_agents_file_only_within_folder(tmp_path: Path, name: str, saved: str) -> None:
@@ -217,9 +220,23 @@ def test_answer_to_question_with_object_schema_is_sent_as_data() -> None:
     assert sent == [ParseDict({"data": {"seats": 2}, "metadata": named}, Part())]
     assert parts_of("two", [], answer.interrupts) == [ParseDict({"text": "two", "metadata": named}, Part())]
     assert parts_of('{"seats": 2}', [], []) == [Part(text='{"seats": 2}')]
-    for line in ("{seats: 2}", '{"seats": NaN}', '{"seats": 1e999}', '{"seats": ' * 100_000):
-        with pytest.raises(click.ClickException, match="The data is not JSON"):
-            parts_of(line, [], answer.interrupts)
+
+
+@pytest.mark.parametrize(
+    ("line", "reason"),
+    [
+        ("{seats: 2}", "is not JSON"),
+        ('{"seats": NaN}', "NaN is no JSON number"),
+        ('{"seats": 1e999}', "has a number too large"),
+        ('{"seats": 9007199254740993}', "has an integer above 2^53: send it as a string"),
+        ('{"seats": "\udcff"}', "is not UTF-8"),
+        ('{"seats": ' * 100_000, "has more than 5000 values"),
+        ("[" * 50 + "]" * 50, "is nested more than 32 levels deep"),
+    ],
+)
+def test_data_that_a2a_cannot_carry_is_refused(line: str, reason: str) -> None:
+    with pytest.raises(click.ClickException, match=re.escape(reason)):
+        data_part(line)
 
 
 @pytest.mark.parametrize(
