@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from aion_core.authoring.json_forms import as_json, as_value, bytes_of
 from aion_core.protocol.message_rules import is_reserved, without_reserved_keys
-from aion_core.protocol.types import Artifact, Part
+from aion_core.protocol.types import Artifact, Part, utf8
 
 if TYPE_CHECKING:
     from langchain_core.messages import AIMessage, AIMessageChunk
@@ -74,7 +74,7 @@ def emit_file(
         raise ValueError("emit_file's url is empty.")
     if not mime_type:
         raise ValueError('emit_file\'s mime_type is empty: give one, such as "application/octet-stream".')
-    part = Part(media_type=mime_type, filename=name or "")
+    part = Part(media_type=mime_type, filename=utf8(name or ""))
     if base64 is None:
         part.url = url or ""
     else:
@@ -163,5 +163,5 @@ def running_node() -> str:
 def _emit_artifact(writer: Writer, part: Part, name: str, append: bool, last: bool, artifact_id: str | None) -> None:
     if is_reserved(artifact_id):
         raise ValueError(f"The artifact_id {artifact_id!r} begins with aion:, as only the server's own do: change it.")
-    artifact = Artifact(artifact_id=artifact_id or "", name=name, parts=[part])
+    artifact = Artifact(artifact_id=artifact_id or "", name=utf8(name), parts=[part])
     write_emission(writer, ArtifactEmitted(artifact, append, last, running_node()))

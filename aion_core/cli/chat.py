@@ -117,7 +117,9 @@ def send(
     """
     from a2a.types import Part
 
-    text = sys.stdin.read() if text == "-" else text
+    from aion_core.protocol.types import utf8
+
+    text = utf8(sys.stdin.read() if text == "-" else text)
     parts = [*([Part(text=text)] if text else []), *([data_part(data)] if data else [])]
     parts += [file_part(path) for path in files]
     if not parts:
@@ -391,7 +393,9 @@ def parts_of(line: str, attached: list["Part"], interrupts: Sequence[Mapping[str
     """
     from a2a.types import Part
 
-    parts = [*([Part(text=line)] if line else []), *attached]
+    from aion_core.protocol.types import utf8
+
+    parts = [*([Part(text=utf8(line))] if line else []), *attached]
     if interrupts and line.startswith("{") and fields_of(interrupts[0]):
         parts = [data_part(line), *attached]
     name_interrupt(parts, interrupts[0]["id"] if interrupts else "")

@@ -60,6 +60,7 @@ def file_part(path: Path) -> "Part":
     from a2a.types import Part
 
     from aion_core.protocol.message_rules import type_of
+    from aion_core.protocol.types import utf8
 
     try:
         content = path.expanduser().read_bytes()
@@ -67,7 +68,7 @@ def file_part(path: Path) -> "Part":
         raise click.ClickException(f"{path} cannot be read: {error.strerror}.") from error
     if len(content) > MAX_FILE_BYTES:
         raise click.ClickException(f"{path} is larger than {MAX_FILE_BYTES // 1024**2} MB: send its URL instead.")
-    part = Part(raw=content, filename=path.name)
+    part = Part(raw=content, filename=utf8(path.name))
     part.media_type = type_of(part) or ""
     return part
 

@@ -104,7 +104,7 @@ def _a2a_part(part: genai.Part) -> Part | None:
 
 
 def _file_part(part: Part, file: genai.Blob | genai.FileData) -> Part:
-    part.filename = file.display_name or ""
+    part.filename = utf8(file.display_name or "")
     part.media_type = file.mime_type or type_of(part) or ANY_FILE
     return part
 

@@ -249,7 +249,7 @@ def _spoken(audio: Any) -> Block:
 def _name_of(block: Mapping[str, Any]) -> str:
     extras = block.get("extras")
     named: Sequence[Any] = (extras.get("filename"), extras.get("name")) if isinstance(extras, Mapping) else ()
-    return next((str(name) for name in (*named, block.get("filename"), block.get("name")) if name), "")
+    return next((utf8(str(name)) for name in (*named, block.get("filename"), block.get("name")) if name), "")
 
 
 def ai_messages(messages: Sequence[BaseMessage]) -> Iterator[AIMessage]:

@@ -2,6 +2,7 @@
 
 import inspect
 import math
+import os
 from base64 import b64encode, encodebytes, urlsafe_b64encode
 from collections.abc import Callable
 from typing import Any, TypedDict
@@ -42,6 +43,14 @@ def test_file_is_emitted_by_content(encode: Callable[[bytes], bytes]) -> None:
     content = bytes(range(256))
     [event] = emitted(emit_file, base64=encode(content).decode(), mime_type="image/png", name="a.png")
     assert event.artifact == Artifact(name="a.png", parts=[Part(raw=content, media_type="image/png", filename="a.png")])
+
+
+def test_emitted_name_may_be_no_unicode_text() -> None:
+    """Emit a file and data by the name of a file of Linux in another encoding."""
+    name = os.fsdecode(b"caf\xe9.txt")
+    [file] = emitted(emit_file, base64="AAA=", mime_type="text/plain", name=name)
+    [data] = emitted(emit_data, {}, name=name)
+    assert (file.artifact.name, file.artifact.parts[0].filename, data.artifact.name) == ("caf?.txt",) * 3
 
 
 def test_file_is_emitted_in_chunks() -> None:

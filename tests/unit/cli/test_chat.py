@@ -2,6 +2,7 @@
 
 import io
 import json
+import os
 import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -162,6 +163,12 @@ def test_chat_saves_agents_file_only_within_folder(tmp_path: Path, name: str, sa
     assert [path.name for path in tmp_path.iterdir()] == ["saved"]
     (second,) = saved_files(answer, folder)
     assert second.name == f"{Path(saved).stem}-1{Path(saved).suffix}"
+
+
+def test_file_name_and_text_may_be_no_unicode_text(tmp_path: Path) -> None:
+    (file := tmp_path / os.fsdecode(b"caf\xe9.txt")).write_bytes(b"x")
+    assert file_part(file).filename == "caf?.txt"
+    assert parts_of(file.stem, []) == [Part(text="caf?")]
 
 
 def test_compressed_file_is_sent_as_file_of_unknown_type(tmp_path: Path) -> None:

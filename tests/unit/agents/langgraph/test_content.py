@@ -290,6 +290,11 @@ def test_langchain_content_block_becomes_file_part(block: Values, raw: bytes, me
     assert (part.raw, part.media_type) == (raw, media_type)
 
 
+def test_name_of_content_block_may_be_no_unicode_text() -> None:
+    block = {"type": "file", "base64": "AAEC", "mime_type": "text/plain", "filename": "caf\udce9.txt"}
+    assert [part.filename for part in message_of(AIMessage([block])).parts] == ["caf?.txt"]
+
+
 @pytest.mark.parametrize("encoded", ["data:image/png;base64,AAEC", "AAE", b"\x89PNG"])
 def test_file_with_invalid_base64_is_logged(encoded: object, caplog: pytest.LogCaptureFixture) -> None:
     message = message_of(AIMessage([{"type": "text", "text": "Here."}, {"type": "image", "base64": encoded}]))
