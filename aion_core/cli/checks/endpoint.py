@@ -87,7 +87,8 @@ def _card_checks(url: str, path: str, answer: httpx.Response | str, *, signed: b
         next_step = "Search the function's log for the response's correlation id."
         if answer.status_code == 403 and signed:
             next_step = "Check your permission execute-api:Invoke (or lambda:InvokeFunctionUrl)."
-        elif answer.status_code == 404:
+        elif answer.status_code in (401, 404):
+            # A server with authentication answers 401 at every unknown path; cards need no credentials.
             parts = urlsplit(url)
             next_step = (
                 f"Check the path of the URL: the default agent is at {parts.scheme}://{parts.netloc}, and each agent is at "

@@ -62,8 +62,12 @@ def test_doctor_reads_card_of_healthy_server_at_both_paths(run: RunCommand, tmp_
     assert "Anybody on this machine may call" in results["callers"]["message"]
 
 
-def test_doctor_suggests_agent_paths_if_url_path_is_wrong(run: RunCommand, tmp_path: Path) -> None:
-    with _Uvicorn(tmp_path, OPEN) as url:
+KEYS = "aion: {security: {schemes: {key: {type: api-key}}}, agents: {helper: {path: agent.py}}}"
+
+
+@pytest.mark.parametrize("text", [OPEN, KEYS], ids=["open", "keys"])
+def test_doctor_suggests_agent_paths_if_url_path_is_wrong(run: RunCommand, tmp_path: Path, text: str) -> None:
+    with _Uvicorn(tmp_path, text) as url:
         code, results = run_doctor(run, "--url", f"{url}/agent/helper", "--config", "/nowhere.yaml")
     assert code == 1
     hint = f"Check the path of the URL: the default agent is at {url}, and each agent is at {url}/agents/ID."
