@@ -46,6 +46,8 @@ def greeting(
         key = [f"Send this header when an agent is loaded: {credentials}"] if credentials else []
         return "\n".join([*lines, waits, where, *key, "", STOPS])
     target = base_url if called == at_root else f"{base_url}/agents/{called}"
+    required = ", ".join(each.uri for each in agents[called].capabilities.extensions if each.required)
+    headers = filter(None, [credentials, f"A2A-Extensions: {required}" if required else ""])
     request = {
         "jsonrpc": "2.0",
         "id": 1,
@@ -62,7 +64,7 @@ def greeting(
             "Send a message:",
             "",
             f"  curl -sN {target}/ -H 'Content-Type: application/json' \\",
-            *([f"    -H '{credentials}' \\"] if credentials else []),
+            *(f"    -H '{header}' \\" for header in headers),
             f"    -d '{json.dumps(request)}'",
             "",
             STOPS,

@@ -34,3 +34,11 @@ def test_dev_greeting_prints_key_while_no_agent_is_loaded(tmp_path: Path) -> Non
     assert "X-API-Key: aion_k" in greeting(
         read_agent_configs(file), "http://x", "memory", "X-API-Key: aion_k", failed={"one": "no package"}
     )
+
+
+def test_dev_greeting_names_required_extensions_in_request(tmp_path: Path) -> None:
+    file = tmp_path / "aion.yaml"
+    extensions = "[{uri: 'https://x.test/a', required: true}, {uri: 'https://x.test/b'}]"
+    file.write_text(f"aion: {{agents: {{one: {{path: a.py, capabilities: {{extensions: {extensions}}}}}}}}}")
+    lines = greeting(read_agent_configs(file), "http://x", "memory").splitlines()
+    assert "    -H 'A2A-Extensions: https://x.test/a' \\" in lines
