@@ -23,11 +23,10 @@ def read_auth_policy(agent_id: str, config: AgentConfig) -> AuthPolicy | None:
             raise ConfigurationError(f"{where} requires schemes, and neither it nor aion.security declares a scheme.")
         return None
     schemes = security.schemes
-    _check_unique(where, schemes)
     require = [{name: []} for name in schemes] if security.require is None else security.require
     if not require:
         raise ConfigurationError(f"{where}: `require` is empty, so no caller could authenticate. Name a scheme.")
-    return AuthPolicy(
+    policy = AuthPolicy(
         schemes,
         tuple(_requirement(where, schemes, each) for each in require),
         {
@@ -36,6 +35,8 @@ def read_auth_policy(agent_id: str, config: AgentConfig) -> AuthPolicy | None:
         },
         has_open_skill=len(requirements_by_skill) < len(skills) or not config.skills,
     )
+    _check_unique(where, policy.required_schemes)
+    return policy
 
 
 def read_auth_policies(configs: Mapping[str, AgentConfig]) -> dict[str, AuthPolicy]:

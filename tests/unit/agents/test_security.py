@@ -67,6 +67,14 @@ def test_agent_security_policy_overrides_policy_of_deployment(tmp_path: Path) ->
     assert declared(tmp_path, "") == {}
 
 
+@pytest.mark.parametrize("own", ["{type: api-key, header: X-Own}", TOKENS.replace("audience: x", "audience: y")])
+def test_agent_scheme_may_have_type_of_deployment_scheme(tmp_path: Path, own: str) -> None:
+    schemes = f"{{jwt: {TOKENS}, k: {{type: api-key}}}}"
+    found = declared(tmp_path, schemes, a=f"security: {{schemes: {{mine: {own}}}}}")
+    assert list(found["a"].required_schemes) == ["mine"]
+    assert list(found["b"].required_schemes) == ["jwt", "k"]
+
+
 @pytest.mark.parametrize(
     ("jwt", "sentence"),
     [
@@ -104,6 +112,12 @@ SCHEMES = f"{{jwt: {TOKENS}, k: {{type: api-key}}, b: {{type: basic}}}}"
         (SCHEMES, "[{jwt: [], b: []}]", "", "requires jwt and b together, and a request has one Authorization header."),
         (SCHEMES, "[{b: [x]}]", "", "requires scopes of 'b', a scheme without scopes."),
         ("{k: {type: api-key}, l: {type: api-key, header: X-L}}", "", "", "k and l are of one type; one such scheme"),
+        (
+            "{k: {type: api-key}}",
+            "",
+            "security: {schemes: {l: {type: api-key}}, require: [k, l]}",
+            "a: k and l are of one type",
+        ),
         (f"{{i: {TOKENS}, j: {TOKENS}}}", "", "", "two schemes are of the issuer https://i.test"),
         (SCHEMES, "", "skills: [{id: s, name: s, description: d, require: [nope]}]", "a.skills: s requires 'nope'"),
         ("", "", "skills: [{id: s, name: s, description: d, require: [k]}]", "requires schemes, and neither it nor"),
