@@ -44,6 +44,14 @@ With a successor there is more time: the successor already serves requests, so t
 CUT_SECONDS, CUT_SECONDS_BESIDE_SUCCESSOR = 5, 15
 """Seconds from the stop command until the worker cancels all requests, without and with a successor."""
 
+SLOW_SECONDS = 10.0
+"""Seconds after which the worker reports an agent that is still being loaded."""
+
+STILL_LOADING = (
+    "The agent %r is still being loaded (%.0f s). If its import never ends, move the code that runs a program below "
+    '`if __name__ == "__main__":`.'
+)
+
 KEY_DAYS = 30
 """Life of the API key that `aion dev --auth on` makes at its start."""
 
@@ -169,7 +177,7 @@ class _Worker:
 
         failures, agents = {}, app.state.agents
         for agent_id, agent in agents.items():
-            if (failure := _load_agent(agent)) is not None:
+            if (failure := _load_agent(agent_id, agent)) is not None:
                 failures[agent_id] = failure
         per_turn = tuple(agent_id for agent_id, agent in agents.items() if getattr(agent, "is_per_turn", False))
         # Empty the app's map of agents, so that its startup does not load them a second time. The supervisor reports
@@ -337,8 +345,12 @@ def _developer_header(config: Path, failed: Collection[str]) -> str:
     return f"{header}: {made.text}"
 
 
-def _load_agent(agent: Any) -> str | None:
-    """Load the agent. Return the reason as text if it cannot be loaded, else None."""
+def _load_agent(agent_id: str, agent: Any, slow_seconds: float = SLOW_SECONDS) -> str | None:
+    """Load the agent. Return the reason as text if it cannot be loaded, else None. Log a warning if loading is slow."""
+    # No agent is available until all are loaded, so name the agent whose import may never end.
+    slow = threading.Timer(slow_seconds, logger.warning, (STILL_LOADING, agent_id, slow_seconds))
+    slow.daemon = True
+    slow.start()
     try:
         agent.load()
     except ConfigurationError as error:
@@ -346,6 +358,8 @@ def _load_agent(agent: Any) -> str | None:
         return str(screen()) if callable(screen) else str(error)
     except Exception as error:  # report any exception of the author's code
         return "\n".join(console_log.traceback_lines(error))
+    finally:
+        slow.cancel()
     return None
 
 

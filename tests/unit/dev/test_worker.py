@@ -3,6 +3,7 @@
 import asyncio
 import multiprocessing
 import socket
+import time
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ import pytest
 
 from aion_core.bootstrap.operator import build_keys
 from aion_core.dev.messages import Serving, Stop, Stopping
-from aion_core.dev.worker import KEY_DAYS, _developer_header, _Worker
+from aion_core.dev.worker import KEY_DAYS, _developer_header, _load_agent, _Worker
 from aion_core.settings import Settings
 
 
@@ -79,3 +80,13 @@ def test_api_key_made_by_dev_server_permits_restricted_skills(config: Path) -> N
 @pytest.mark.parametrize(("failed", "name"), [((), "X-API-Key"), (("helper",), "X-Orders-Key")])
 def test_printed_header_is_of_agent_in_example(config: Path, failed: tuple[str, ...], name: str) -> None:
     assert _developer_header(config, failed).startswith(f"{name}: aion_")
+
+
+def test_dev_server_names_agent_that_loads_slowly(caplog: pytest.LogCaptureFixture) -> None:
+    class SlowAgent:
+        def load(self) -> None:
+            while not caplog.records:
+                time.sleep(0.001)
+
+    assert _load_agent("helper", SlowAgent(), slow_seconds=0) is None
+    assert "The agent 'helper' is still being loaded" in caplog.text
