@@ -187,7 +187,8 @@ def _walk(project: _Project, folder: Path, above: Rules) -> Iterator[tuple[Path,
 
     An excluded folder is yielded without its files.
     """
-    rules = [*above, *_rules(folder)]
+    # Sort .aionignore files of all folders behind, so that they override .gitignore files: the last match wins.
+    rules = sorted([*above, *_rules(folder)], key=lambda rule: rule[2] == ".aionignore")
     for entry in sorted(os.scandir(folder), key=lambda entry: entry.name):
         path = Path(entry.path)
         if path.name == "__pycache__" or path.suffix in (".pyc", ".pyo"):
@@ -212,11 +213,12 @@ def _rules_above(folder: Path) -> Iterator[tuple[Path, GitIgnoreSpec, str]]:
 
 
 def _rules(folder: Path) -> Iterator[tuple[Path, GitIgnoreSpec, str]]:
-    # Yield .aionignore last, so that it overrides .gitignore: the last match wins.
-    for name in reversed(IGNORE_FILES):
+    for name in IGNORE_FILES:
         file = folder / name
         if file.is_file():
-            lines = file.read_text(encoding="utf-8-sig", errors="replace").splitlines()
+            text = file.read_text(encoding="utf-8-sig", errors="replace")
+            # GitIgnoreSpec would read `src/**/`, all folders below src, as `src/`.
+            lines = re.sub(r"/\*\*/\s*$", "/**/*/", text, flags=re.MULTILINE).splitlines()
             yield folder, GitIgnoreSpec.from_lines([line for line in lines if _is_pattern(line)]), file.name
 
 
@@ -227,6 +229,22 @@ def _is_pattern(line: str) -> bool:
     except (re.error, ValueError):
         return False
     return True
+
+
+def _is_ignored(path: str, spec: GitIgnoreSpec) -> bool | None:
+    """Return True or False for a path that a pattern excludes or includes, as in git. Return None without a match.
+
+    Patterns that match only a parent folder do not count. GitIgnoreSpec.check_file differs from git: a pattern such as
+    `!src/**` takes precedence over all later names of folders.
+    """
+    for pattern in reversed(spec.patterns):
+        if pattern.regex and (found := [*pattern.regex.finditer(path)]):
+            # The group is the slash of a folder with the pattern's name, which may be a parent of the path.
+            slash = found[-1].end(1) if pattern.regex.groups else -1
+            # Match again without the slash, because `src/**` does not match the folder src itself.
+            if slash == len(path) or (slash == -1 and pattern.regex.search(path.removesuffix("/"))):
+                return pattern.include
+    return None
 
 
 def _reason(path: Path, project: _Project, rules: Rules) -> str | None:
@@ -245,8 +263,7 @@ def _reason(path: Path, project: _Project, rules: Rules) -> str | None:
         return "generated"
     for base, spec, name in reversed(rules):
         relative = f"{path.relative_to(base).as_posix()}{'/' if is_folder else ''}"
-        ignored = spec.check_file(relative).include
-        if ignored is not None:
+        if (ignored := _is_ignored(relative, spec)) is not None:
             return f"matched by {name}" if ignored else None
     if path.parent == project.folder and path.name in _NEEDLESS:
         return "not needed on AWS"

@@ -127,6 +127,39 @@ def test_aionignore_overrides_gitignore(tmp_path: Path) -> None:
     assert left_out(tmp_path)["tests/"] == "matched by .aionignore"
 
 
+@pytest.mark.parametrize(
+    "written_files",
+    [
+        {"data/.gitignore": "*\n", ".aionignore": "!data/\n!index.bin\n"},
+        {"data/.gitignore": "!*.bin\n", ".aionignore": "*.bin\n!index.bin\n"},
+    ],
+)
+def test_aionignore_overrides_gitignore_of_subfolder(tmp_path: Path, written_files: dict[str, str]) -> None:
+    written(tmp_path, {**written_files, "data/index.bin": "", "data/other.bin": ""})
+    assert [file.name for file in select(tmp_path).files] == ["index.bin"]
+
+
+@pytest.mark.parametrize(
+    "patterns",
+    [
+        "*\n!*/\n!keep.txt",
+        "data/**\n!data/**/\n!keep.txt",
+        "data/**\n!data/deep\n!data/deep/keep.txt",
+        "*.txt\n!keep.txt",
+    ],
+)
+def test_file_is_included_again_as_in_git(tmp_path: Path, patterns: str) -> None:
+    written(tmp_path, {".gitignore": patterns, "data/deep/keep.txt": "", "data/deep/other.txt": ""})
+    assert [file.name for file in select(tmp_path).files] == ["keep.txt"]
+
+
+@pytest.mark.parametrize("name", ["secrets", "secrets/", "/src/secrets", "src/*/"])
+def test_folder_is_excluded_after_its_parent_is_included(tmp_path: Path, name: str) -> None:
+    written(tmp_path, {".aionignore": f"/*\n!/src/\n!src/**\n{name}\n", "src/a.py": "", "src/secrets/b.py": ""})
+    assert [file.name for file in select(tmp_path).files] == ["a.py"]
+    assert left_out(tmp_path)["src/secrets/"] == "matched by .aionignore"
+
+
 def test_deployment_files_in_top_folder_are_excluded(tmp_path: Path) -> None:
     files = dict.fromkeys(
         ("template.yaml", "samconfig.toml", "Makefile", "uv.lock", "infra/roles.yaml", "infra/mine.py"), ""
