@@ -3,6 +3,7 @@
 import os
 import shutil
 import sys
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -67,6 +68,7 @@ def build(
     dependencies, and aion's code. No native code is compiled, so any machine can build for both of Lambda's processors.
     """
     from aion_core.agents.discovery import project_above
+    from aion_core.packaging.cache import cache
     from aion_core.packaging.files import ZipWriter
     from aion_core.packaging.packages import packages
     from aion_core.packaging.plan import plan
@@ -112,9 +114,23 @@ def build(
             click.echo(f"{package}{where}")
             if package.warning:
                 print_notice(f"{function}: {package.warning}")
-    except (BuildError, OSError, TemplateError, UvMissing) as error:
+    except (BuildError, TemplateError, UvMissing) as error:
         click.echo(f"aion build: {error}", err=True)
         sys.exit(1)
+    except OSError as error:
+        output = {target: "--to"} if target else {zips: "--zips"}
+        click.echo(f"aion build: {_unusable(error, {cache(): 'AION_PACKAGE_CACHE', **output})}", err=True)
+        sys.exit(1)
+
+
+def _unusable(error: OSError, options: Mapping[Path, str]) -> str:
+    """Return the error's file and reason and, if the file is in one of these folders, the option naming the folder."""
+    if not error.filename:
+        return str(error)
+    file = Path(error.filename)
+    named = [option for folder, option in options.items() if folder in (file, *file.parents) or file in folder.parents]
+    remedy = "".join(f": name another folder by {option}" for option in named)
+    return f"{file} cannot be read or written ({error.strerror}){remedy}"
 
 
 def _copied(zipped: Path, folder: Path, function: str) -> Path:

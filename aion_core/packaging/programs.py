@@ -22,26 +22,29 @@ def run(command: Sequence[str], *, cwd: Path | None = None) -> str:
 
 
 class UvMissing(Exception):
-    """Error if uv is not installed on this machine."""
+    """Error if uv is not installed on this machine, or if the variable UV names no program."""
 
-    def __init__(self) -> None:
-        super().__init__("uv is not installed: https://docs.astral.sh/uv/getting-started/installation/")
+    def __init__(self, given: str | None = None) -> None:
+        installed = "uv is not installed: https://docs.astral.sh/uv/getting-started/installation/"
+        super().__init__(
+            f"UV is {given}, which is not a program: correct or unset this variable" if given else installed
+        )
 
 
 def find_uv() -> str:
     """Return the path of uv: the uv that started this process, or beside this Python, or on PATH. Raises UvMissing."""
     beside = Path(sys.executable).with_name("uv")
-    found = os.environ.get("UV") or (str(beside) if beside.is_file() else shutil.which("uv"))
+    given = os.environ.get("UV")
+    found = shutil.which(given) if given else str(beside) if beside.is_file() else shutil.which("uv")
     if found is None:
-        raise UvMissing
+        raise UvMissing(given)
     return found
 
 
 @cache
 def uv_version() -> str:
-    """Return the output of `uv --version`. Raises UvMissing."""
-    done = subprocess.run([find_uv(), "--version"], capture_output=True, text=True, check=True)  # noqa: S603
-    return done.stdout.strip()
+    """Return the output of `uv --version`. Raises BuildError or UvMissing."""
+    return run([find_uv(), "--version"]).strip()
 
 
 @cache
