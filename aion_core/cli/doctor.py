@@ -8,7 +8,7 @@ import sys
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TextIO
 
 import click
 
@@ -58,6 +58,7 @@ def doctor(
 
     Each line is ok, warning or FAILED, with the next step. The exit code is 1 if a check FAILED.
     """
+    output = _output_of_results() if as_json else None
     # Hide log messages, because the results of the checks contain the same information.
     logging.disable(logging.CRITICAL)
     try:
@@ -74,12 +75,24 @@ def doctor(
             {"name": each.name, "status": each.status, "message": each.message, "next": each.next_step}
             for each in found
         ]
-        click.echo(json.dumps(document, indent=2))
+        click.echo(json.dumps(document, indent=2), file=output)
     else:
         counted = {status: sum(each.status is status for each in found) for status in Status}
         click.echo(f"\n{', '.join(f'{number} {status}' for status, number in counted.items())}.")
     if any(each.status is Status.FAILED for each in found):
         sys.exit(1)
+
+
+def _output_of_results() -> TextIO:
+    """Return a stream to standard output, and redirect all other output of this process to standard error.
+
+    Agents' code may write to standard output, also by child processes, by threads and at exit.
+    """
+    stream, is_captured = sys.stdout, sys.stdout is not sys.__stdout__  # a test captures it
+    if not is_captured and sys.stderr is not None:
+        stream = open(os.dup(1), "w", encoding=stream.encoding, errors=stream.errors)  # noqa: SIM115 - open until exit
+        os.dup2(2, 1)
+    return stream
 
 
 def _next(checks: Iterator[CheckResult]) -> CheckResult | None:

@@ -2,6 +2,8 @@
 
 import json
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -33,6 +35,22 @@ def test_doctor_loads_each_agent(run: RunCommand, tmp_path: Path) -> None:
     ran = run("--config", config, "--no-template", "--port", 0)
     assert ran.stdout.splitlines()[-1].endswith(", 0 FAILED.")
     assert "noise" not in ran.stdout
+
+
+NOISE = """
+import atexit, os, subprocess
+os.write(1, b"written")
+subprocess.run(["echo", "echoed"])
+atexit.register(print, "printed at exit")
+"""
+
+
+def test_doctor_json_is_free_of_output_of_agents(tmp_path: Path) -> None:
+    config = written(tmp_path, OPEN.replace("agent.py", "loud_agent.py"), loud_agent=f"{NOISE}{AGENT}")
+    command = [sys.executable, "-m", "aion_core.cli", "doctor", "--json", "--no-template", "--config", str(config)]
+    ran = subprocess.run(command, capture_output=True, text=True)
+    assert {each["status"] for each in json.loads(ran.stdout)} <= {"ok", "warning"}
+    assert [text for text in ("written", "echoed", "printed at exit") if text not in ran.stderr] == []
 
 
 def test_broken_agent_does_not_stop_other_doctor_checks(run: RunCommand, tmp_path: Path) -> None:
