@@ -99,8 +99,9 @@ def _console(settings: Settings, engine: Engine) -> bool | DevelopmentConsole:
 
 def _open_tasks(engine: Engine, limits: CallerLimits | None) -> OpenTasks | None:
     """Return the service that limits each caller's open tasks; None if no limit on open tasks is configured."""
-    most = limits.limits.open_tasks_per_owner if limits else None
-    return OpenTasks(limits.counters, engine.stores.tasks, engine.clock, most=most) if limits and most else None
+    if limits is None or (most := limits.limits.open_tasks_per_owner) is None:
+        return None
+    return OpenTasks(limits.counters, engine.stores.tasks, engine.clock, most=most, agents=engine.configs)
 
 
 AFTER_RESTORE = "aion.after_restore"

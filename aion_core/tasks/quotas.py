@@ -1,12 +1,12 @@
 """Limit of the number of open tasks per caller.
 
 The end of a task does not lower the count, because that would cost one more write per task. When the limit is reached,
-the next new message removes ended tasks from the count.
+the next new message removes from the count ended tasks, and tasks of agents that are no longer in aion.yaml.
 """
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 
 from aion_core.errors import StoreError, TooManyRequests
 from aion_core.ports import Clock, Head, NewTask, OpenTask, RateLimits, TaskStore
@@ -21,8 +21,11 @@ RETRY_SECONDS = 10
 class OpenTasks:
     """Counter of each caller's open tasks. It refuses new tasks at the limit."""
 
-    def __init__(self, counts: RateLimits, store: TaskStore, clock: Clock, *, most: int) -> None:
-        self._counts, self._store, self._clock, self._most = counts, store, clock, most
+    def __init__(
+        self, counts: RateLimits, store: TaskStore, clock: Clock, *, most: int, agents: Container[str] | None = None
+    ) -> None:
+        """Count only tasks of these agents, by id: a caller cannot end a task of a removed agent. None means all."""
+        self._counts, self._store, self._clock, self._most, self._agents = counts, store, clock, most, agents
 
     async def admit(self, caller: str, new: NewTask) -> OpenTask:
         """Count a task before it is created. Raises TooManyRequests at the limit.
@@ -36,7 +39,11 @@ class OpenTasks:
             return task
         counted = list(counted)
         heads = await asyncio.gather(*(self._store.head(each.key) for each in counted))
-        ended = [each for each, head in zip(counted, heads, strict=True) if limits.has_ended(each, head, now)]
+        ended = [
+            each
+            for each, head in zip(counted, heads, strict=True)
+            if limits.has_ended(each, head, now) or (head and not self._is_served(head))
+        ]
         if ended:
             await self._counts.forget_tasks(caller, ended)
             if not await self._counts.count_task(caller, task, most=self._most):
@@ -56,6 +63,9 @@ class OpenTasks:
         except StoreError as error:
             # Only log the error: after a minute, the next message at the limit removes the missing task from the count.
             logger.warning("A task that was not created is still counted: %s", error)
+
+    def _is_served(self, head: Head) -> bool:
+        return self._agents is None or head.context.agent in self._agents
 
     async def _creates_none(self, new: NewTask, heads: Sequence[Head | None]) -> bool:
         if any(head and head.context == new.context and head.state in lifecycle.INTERRUPTED for head in heads):

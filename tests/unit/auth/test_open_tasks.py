@@ -119,6 +119,19 @@ async def test_open_task_limit_applies_to_every_send_request(app: FastAPI, issue
     await cancel_all(alice)
 
 
+async def test_open_tasks_of_removed_agent_are_not_counted(app: FastAPI, issuer: Issuer, tmp_path: Path) -> None:
+    """Admit a task although others wait for input: their agent is removed, so the caller can no longer end them."""
+    config = tmp_path / "aion.yaml"
+    environ = {"AION_STORE": "sqlite", "AION_SQLITE_FOLDER": str(tmp_path), "AION_CONFIG": str(config)}
+    before = asking(build_app(Settings.from_environ(environ)), issuer, "alice")
+    for n in range(MOST):
+        task_of(await begin(before, "ask", f"m-{n}"))
+    assert (await begin(before, "hello", "m-9")).status_code == 429
+    config.write_text(config.read_text().replace("one:", "three:"))
+    after = asking(build_app(Settings.from_environ(environ)), issuer, "alice")
+    assert task_of(await begin(after, "hello", "m-9"))["status"]["state"] == "TASK_STATE_COMPLETED"
+
+
 async def test_open_task_limit_allows_messages_to_existing_tasks(app: FastAPI, issuer: Issuer) -> None:
     """At the limit, send a repeat, an answer to an interrupt, and a message to a running task: all are accepted."""
     alice = asking(app, issuer, "alice")
