@@ -31,10 +31,9 @@ from aion_core.ports import (
 )
 from aion_core.ports.table import Change
 from aion_core.protocol.types import Message, Part, Role, Task, TaskState, TaskStatusUpdateEvent
-from aion_core.tasks import contexts, lifecycle
+from aion_core.tasks import contexts, lifecycle, resume_input
 from aion_core.tasks.contexts import ContextRecord, Times
 from aion_core.tasks.lifecycle import HeadMove, NewEvent, Transition, new_event
-from aion_core.tasks.resume_input import names_interrupt
 
 KEEP_LONGER = 24 * 3600
 """Least number of seconds (or half a retention) by which a follow-up extends a TTL: each extension costs a snapshot."""
@@ -72,11 +71,8 @@ def refused(record: ContextRecord, when_busy: WhenBusy) -> Interrupted | Context
 
 def answers_nothing(new: NewTask, record: ContextRecord) -> bool:
     """Return True if the new task's message answers a question, but no task of the context requires input."""
-    if record.interrupted is not None or not isinstance(task := new.events[0], Task):
-        return False
-    message = task.history[0]
-    # Most messages have no metadata at all.
-    return any(each.HasField("metadata") for each in (message, *message.parts)) and names_interrupt(message)
+    task = new.events[0]
+    return record.interrupted is None and isinstance(task, Task) and resume_input.names_interrupt(task.history[0])
 
 
 def is_full(record: ContextRecord) -> bool:
