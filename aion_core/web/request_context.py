@@ -30,7 +30,8 @@ def stated_version(request: Request) -> str:
 
     If several headers state different versions, return them joined by commas.
     """
-    stated = dict.fromkeys(filter(None, map(str.strip, request.headers.getlist(VERSION))))
+    # Split the value too, because a Function URL joins several headers of one name by commas.
+    stated = dict.fromkeys(filter(None, map(str.strip, ",".join(request.headers.getlist(VERSION)).split(","))))
     return ", ".join(stated) or request.query_params.get(VERSION, "").strip()
 
 

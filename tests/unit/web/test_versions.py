@@ -109,7 +109,7 @@ async def test_protocol_version_header_precedes_query(client: httpx.AsyncClient)
     assert answer.status_code == 200
 
 
-@pytest.mark.parametrize(("versions", "status"), [(("1.0", "0.3"), 400), (("1.0", "1.0"), 200)])
+@pytest.mark.parametrize(("versions", "status"), [(("1.0", "0.3"), 400), (("1.0", "1.0"), 200), (("1.0,1.0",), 200)])
 async def test_two_version_headers_with_different_values_are_refused(
     client: httpx.AsyncClient, versions: Sequence[str], status: int
 ) -> None:
