@@ -64,7 +64,7 @@ def build_worker(settings: Settings | None = None, telemetry: Telemetry | None =
     if settings.on_lambda:
         from aion_core.agents.loading import load_in_init
 
-        load_in_init([*engine.agents.values()], fails=False)
+        load_in_init(engine.agents, fails=False)
     return engine.worker
 
 

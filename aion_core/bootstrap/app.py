@@ -112,13 +112,13 @@ this constant, because it must not import this module."""
 def _start_on_lambda(settings: Settings, engine: Engine) -> Mapping[str, Any] | None:
     """Load the agents in the init phase. With SnapStart, wait for all and return the hooks to call after a restore."""
     if not settings.snap_start:
-        load_in_init([*engine.agents.values()])
+        load_in_init(engine.agents)
         return None
     # Import the conversion for A2A v0.3 before the snapshot. Otherwise the first v0.3 request after a restore would
     # wait for the import.
     import aion_core.web.v03_operations  # noqa: F401
 
-    load_in_init([*engine.agents.values()], None)
+    load_in_init(engine.agents, None)
     return {AFTER_RESTORE: (reseed_rng, engine.renew_secrets)}
 
 
