@@ -373,11 +373,16 @@ def _state_names(graph: Graph) -> list[str]:
 
 
 def _direct_tools(graph: Graph) -> Iterator[str]:
+    return (name for name, tool in tools_of(graph) if tool.return_direct)
+
+
+def tools_of(graph: Graph) -> Iterator[tuple[str, Any]]:
+    """Yield name and tool for each tool in the graph's ToolNodes, including those of its subgraphs."""
     for node in graph.nodes.values():
         # Recognise a ToolNode by its attribute, because its import is slow and most graphs have no ToolNode.
         tools = getattr(node.bound, "tools_by_name", None)
         if isinstance(tools, dict):
-            yield from (name for name, tool in tools.items() if tool.return_direct)
+            yield from tools.items()
     for _, nested in graph.get_subgraphs():
         if isinstance(nested, Pregel):
-            yield from _direct_tools(nested)
+            yield from tools_of(nested)

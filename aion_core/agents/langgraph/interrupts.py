@@ -1,7 +1,7 @@
 """Interrupts of a graph: the question for the client, and the Command that resumes the graph with the answer."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from a2a.utils.errors import A2AError
@@ -52,8 +52,11 @@ class Review(Struct, frozen=True):
         numbered = [f"{number}. {line}" for number, line in enumerate(lines, start=1)]
         return "\n".join(["May the agent make these calls? One word answers for all of them.", *numbered])
 
-    def decisions_of(self, answer: Any) -> Any:
-        """Convert a client's answer to the middleware's decisions. Raises InvalidResumeInput for an invalid answer."""
+    def decisions_of(self, answer: Any, tools: Collection[str] = ()) -> Any:
+        """Convert a client's answer to the middleware's decisions. Raises InvalidResumeInput for an invalid answer.
+
+        An edited call must name its own tool or one of the `tools`; if they are not known, it may name any tool.
+        """
         decision_data = _parse_answer(answer, self.allowed) if isinstance(answer, str) else answer
         if decision_data is None and isinstance(answer, str):
             raise InvalidResumeInput(f"{answer[:80]!r} is no decision. {self._how()}")
@@ -69,10 +72,13 @@ class Review(Struct, frozen=True):
             count = len(self.actions)
             wanted = "One decision is" if count == 1 else f"{count} decisions, one for each call, are"
             raise InvalidResumeInput(f"{wanted} wanted. {self._how()}")
-        for decision, allowed in zip(decisions, self.allowed, strict=True):
+        for action, decision, allowed in zip(self.actions, decisions, self.allowed, strict=True):
             kind = decision.get("type") if isinstance(decision, Mapping) else None
             if kind not in allowed or not _is_complete(decision):
                 raise InvalidResumeInput(f"That is no decision on this call. {self._how()}")
+            name = decision["edited_action"]["name"] if kind == "edit" else action.get("name")
+            if tools and name not in (action.get("name"), *tools):
+                raise InvalidResumeInput(f"The agent has no tool {str(name)[:80]!r}. {self._how()}")
         return decisions[0] if self.one_by_one else {"decisions": decisions}
 
     def _how(self) -> str:
@@ -169,22 +175,23 @@ def breakpoint_before(nodes: Sequence[str]) -> InputRequired:
 
 
 def resume_command(
-    request: TurnRequest, question: Message, pending: Sequence[Interrupt]
+    request: TurnRequest, question: Message, pending: Sequence[Interrupt], tools: Collection[str]
 ) -> tuple[Command[Any] | None, str]:
     """Return the Command that resumes the interrupts answered by the client's message, and the refusal of the others.
 
     An answer belongs to the interrupt named in the metadata of its part or message, else to the question's only
     interrupt. The Command is None if none of the accepted answers' interrupts is pending, because an earlier attempt of
-    the turn has resumed them. Raises InvalidResumeInput if no answer is accepted.
+    the turn has resumed them. `tools` has the names of the graph's tools. Raises InvalidResumeInput if no answer is
+    accepted.
     """
     answers = resume_values(request.message, interrupt_ids(question))
-    values, rejection = accepted_answers(answers, {each.id: each for each in pending}, _resume_value)
+
+    def value(interrupt: Interrupt, answer: Any) -> Any:
+        review = review_of(interrupt)
+        return review.decisions_of(answer, tools) if review is not None else answer
+
+    values, rejection = accepted_answers(answers, {each.id: each for each in pending}, value)
     return Command(resume=values) if values else None, rejection
-
-
-def _resume_value(interrupt: Interrupt, answer: Any) -> Any:
-    review = review_of(interrupt)
-    return review.decisions_of(answer) if review is not None else answer
 
 
 def schema_rejection(error: BaseException) -> str:

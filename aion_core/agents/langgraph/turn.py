@@ -18,7 +18,7 @@ from langgraph.types import Interrupt, StateSnapshot, StreamMode
 from msgspec.structs import replace
 
 from aion_core.agents.inbound import context_of, interrupt_ids
-from aion_core.agents.langgraph.answers import ReturnedMessages, returned_together
+from aion_core.agents.langgraph.answers import ReturnedMessages, returned_together, tools_of
 from aion_core.agents.langgraph.content import MESSAGES, Graph, check_input, state_values
 from aion_core.agents.langgraph.interrupts import resume_command
 from aion_core.agents.langgraph.model_streams import LangChainCallbacks
@@ -213,7 +213,8 @@ class GraphTurn:
         the state.
         """
         if question is not None and state is not None:
-            command, self.rejection = resume_command(self._request, question, pending)
+            tools = {name for name, _ in tools_of(self._graph)}
+            command, self.rejection = resume_command(self._request, question, pending, tools)
             if command is not None:
                 return command
             if state.tasks or self.thread.is_of_turn(state):

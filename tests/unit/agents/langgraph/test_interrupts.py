@@ -162,6 +162,18 @@ async def test_invalid_decision_repeats_tool_call_review(given: str, mode: str) 
     assert (task["status"]["state"], sent) == ("TASK_STATE_COMPLETED", [("ada", "hello")])
 
 
+@MODES
+async def test_edit_to_unknown_tool_repeats_tool_call_review(mode: str) -> None:
+    edit = {"type": "edit", "edited_action": {"name": "fax", "args": {"to": "bob", "text": "bye"}}}
+    async with http(parts(an_agent("hello", mode=mode)).app()) as client:
+        asked = await post(client, message_id="m-1")
+        again = await post(client, data=edit, message_id="m-2", taskId=asked["id"])
+        assert again["status"]["state"] == "TASK_STATE_INPUT_REQUIRED"
+        assert len(texts(again)) == 2, "the reason, and the question"
+        task = await post(client, data=EDIT, message_id="m-3", taskId=asked["id"])
+    assert (task["status"]["state"], sent) == ("TASK_STATE_COMPLETED", [("bob", "bye")])
+
+
 @pytest.mark.parametrize(
     ("calls", "said"), [(1, "One decision is wanted. "), (2, "2 decisions, one for each call, are wanted. ")]
 )
