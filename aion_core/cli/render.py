@@ -9,7 +9,7 @@ from aion_core.errors import StoreCorrupt
 from aion_core.log import one_line
 from aion_core.ports import Delivery, Head, LeaseHeld, Numbered, TaskFilter, TaskKey, Turn
 from aion_core.protocol.types import Event, Message, Task, TaskState, TaskStatusUpdateEvent, stream_response, to_json
-from aion_core.tasks.lifecycle import state_name
+from aion_core.tasks.lifecycle import INTERRUPTED, fold, state_name
 
 if TYPE_CHECKING:
     from aion_core.bootstrap.operator import Operator
@@ -41,6 +41,7 @@ class TaskReport:
             "context": head.context.context_id,
             "state": state_name(head.state),
             "since": head.timestamp.isoformat(),
+            "interrupts": self._interrupts(),
             "generation": head.generation,
             "fence": head.fence,
             "events": [self._event(each) for each in self.events] if self.events is not None else None,
@@ -61,6 +62,10 @@ class TaskReport:
             "events": f"{head.generation}, written under fence {head.fence}",
             **self._context_lines(),
         }
+        if head.state in INTERRUPTED:
+            wanted = "a credential" if head.state == TaskState.TASK_STATE_AUTH_REQUIRED else "an answer"
+            ids = ", ".join(self._interrupts())
+            lines["waits for"] = f"{wanted} of its client{f', to interrupt {ids}' if ids else ''}"
         text = [f"{name:12}{one_line(value)}" for name, value in lines.items()]
         text += ["", "log:", *(self._event_lines() if self.events is not None else [f"  {UNREADABLE}"])]
         if self.undelivered:
@@ -69,6 +74,12 @@ class TaskReport:
             fields = delivery_document(each)
             text += ["", f"webhook {each.config_id}:", *(f"  {name:18}{value}" for name, value in fields.items())]
         return "\n".join(text)
+
+    def _interrupts(self) -> list[str]:
+        """Return the ids of the interrupts for whose answer the task waits; empty if they have no ids."""
+        from aion_core.tasks.resume_input import interrupt_ids
+
+        return interrupt_ids(fold(self.events)) if self.events and self.head.state in INTERRUPTED else []
 
     def _context(self) -> dict[str, Any] | None:
         if self.context is None or self.context.record.expired:
@@ -97,8 +108,8 @@ class TaskReport:
                 f"of {record.holder}, {'until' if lease_until > self.now else 'expired'} {time_text(lease_until)}"
             )
         for name, turns in (("running", [record.running] if record.running else []), ("waiting", record.waiting)):
-            for turn in turns:
-                lines[f"{name} {turn.id[-4:]}" if name in lines else name] = (
+            for number, turn in enumerate(turns, start=1):
+                lines[f"{name} {number}" if number > 1 else name] = (
                     f"turn {turn.id} of task {turn.task_id}: {turn.tries} attempts, {turn.handoffs} handoffs"
                 )
         lines["timer"] = f"{time_text(due_at)}{' (expired)' if due_at <= self.now else ''}" if due_at else "not set"

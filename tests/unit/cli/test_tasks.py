@@ -4,8 +4,9 @@ import asyncio
 import json
 
 import pytest
-from a2a.types import Artifact, Part, TaskArtifactUpdateEvent
+from a2a.types import Artifact, Part, TaskArtifactUpdateEvent, TaskState
 
+from aion_core.agents.questions import Question, question_message
 from aion_core.auth.principal import API_KEY_ISSUER, Principal, owner_in
 from aion_core.local.stack import LocalStack
 from aion_core.ports import ContextKey
@@ -122,6 +123,7 @@ def test_task_show_prints_events_lease_and_waiting_messages(run: RunCommand, cha
         begun = await chat.starts("m-1", text="a private word")
         await chat.store.append(begun.lease, begun.head, chat.says(begun.head, text="a private answer"))
         await chat.waits("m-2")
+        await chat.waits("m-3")
 
     asyncio.run(busy())
     owner = ("--owner", chat.context.owner)
@@ -132,6 +134,7 @@ def test_task_show_prints_events_lease_and_waiting_messages(run: RunCommand, cha
     assert "lease       of holder-1, until " in shown
     assert "running     turn turn-m-1 of task t-m-1: 1 attempts" in shown
     assert "waiting     turn turn-m-2 of task t-m-2: 0 attempts" in shown
+    assert "waiting 2   turn turn-m-3 of task t-m-3: 0 attempts" in shown
     assert [line.split()[0] for line in shown.split("log:\n")[1].splitlines()] == ["1", "2", "3"]
     assert "private" not in shown
     whole = run("show", "t-m-1", *owner, "--content").stdout
@@ -139,8 +142,33 @@ def test_task_show_prints_events_lease_and_waiting_messages(run: RunCommand, cha
     assert "a private answer" in whole
     (document,) = json.loads(run("show", "t-m-1", *owner, "--json").stdout)
     assert document["contextState"]["holder"] == "holder-1"
-    assert [turn["task"] for turn in document["contextState"]["waiting"]] == ["t-m-2"]
+    assert [turn["task"] for turn in document["contextState"]["waiting"]] == ["t-m-2", "t-m-3"]
     assert "private" not in json.dumps(document)
+
+
+@pytest.mark.parametrize(
+    ("state", "ids", "line"),
+    [
+        (TaskState.TASK_STATE_INPUT_REQUIRED, ["i-1", "i-2"], "an answer of its client, to interrupt i-1, i-2"),
+        (TaskState.TASK_STATE_INPUT_REQUIRED, [], "an answer of its client"),
+        (TaskState.TASK_STATE_AUTH_REQUIRED, ["i-1"], "a credential of its client, to interrupt i-1"),
+    ],
+)
+def test_task_show_prints_what_task_waits_for(
+    run: RunCommand, chat: StoreConversation, state: TaskState, ids: list[str], line: str
+) -> None:
+    async def asks() -> None:
+        begun = await chat.starts("m-1")
+        question = chat.says(begun.head, state, "which?")
+        if ids:
+            question.status.message.MergeFrom(question_message([Question(each, "which?") for each in ids]))
+        await chat.store.finish(begun.lease, begun.head, question, run_next=False)
+
+    asyncio.run(asks())
+    owner = ("--owner", chat.context.owner)
+    assert f"waits for   {line}\n" in run("show", "t-m-1", *owner).stdout
+    (document,) = json.loads(run("show", "t-m-1", *owner, "--json").stdout)
+    assert document["interrupts"] == ids
 
 
 def test_task_show_escapes_control_characters_of_artifact(run: RunCommand, chat: StoreConversation) -> None:
