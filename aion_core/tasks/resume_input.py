@@ -5,7 +5,7 @@ interrupts, `metadata.interrupts` lists them, each with its `id`, and an answer 
 answer several interrupts: each part names its interrupt in its own `metadata.interruptId`.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from aion_core.errors import InputNotRequired, InvalidMessage, TaskFinished
@@ -75,8 +75,8 @@ def interrupt_ids(task: Task) -> list[str]:
 
 
 def interrupt_id_of(message: Message) -> str:
-    """Return the interrupt id from the message's metadata; "" without one."""
-    return str(_metadata(message).get(INTERRUPT_ID, ""))
+    """Return the interrupt id from the message's metadata; "" if it is missing or null."""
+    return _id_in(_metadata(message))
 
 
 def resume_values(message: Message, ids: Sequence[str]) -> dict[str, Any]:
@@ -110,7 +110,12 @@ def resume_value(message: Message) -> Any:
 
 
 def _part_interrupt(part: Part) -> str:
-    return str(part.metadata[INTERRUPT_ID]) if INTERRUPT_ID in part.metadata else ""
+    return _id_in(to_json(part.metadata)) if INTERRUPT_ID in part.metadata else ""
+
+
+def _id_in(metadata: Mapping[str, Any]) -> str:
+    name = metadata.get(INTERRUPT_ID)
+    return "" if name is None else str(name)
 
 
 def _metadata(message: Message) -> dict[str, Any]:
