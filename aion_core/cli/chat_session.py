@@ -258,13 +258,19 @@ class ChatSession:
         Raises A2AError for a refused message, and click.ClickException if the connection stays lost.
         """
         from a2a.types import Message, Role, SendMessageRequest
+        from a2a.utils.errors import UnsupportedOperationError
 
         message = Message(
             message_id=str(uuid4()), role=Role.ROLE_USER, parts=parts, context_id=self.context_id, task_id=self.task_id
         )
         request = SendMessageRequest(message=message)
-        async for answer in self._followed(lambda: self._client.send_message(request), Answer()):
-            yield answer
+        try:
+            async for answer in self._followed(lambda: self._client.send_message(request), Answer()):
+                yield answer
+        except UnsupportedOperationError:
+            # The question no longer waits: it was answered elsewhere. The next message begins a new task.
+            self.task_id = ""
+            raise
 
     async def _followed(
         self, begin: Callable[[], AsyncIterator["StreamResponse"]], answer: Answer

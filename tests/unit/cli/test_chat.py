@@ -26,6 +26,7 @@ from a2a.types import (
     TaskStatus,
     TaskStatusUpdateEvent,
 )
+from a2a.utils.errors import UnsupportedOperationError
 from click.testing import CliRunner
 from google.protobuf.json_format import ParseDict
 from rich.console import Console
@@ -42,7 +43,7 @@ from aion_core.cli.chat import (
 )
 from aion_core.cli.chat_session import Answer, ChatSession, choices_of, data_part, fields_of, file_part, printable
 from aion_core.protocol.types import STREAM_DELTA_ID
-from tests.support.agents.scripted import GatedAgent
+from tests.support.agents.scripted import AskingAgent, GatedAgent
 from tests.support.service import parts
 
 
@@ -290,6 +291,21 @@ async def test_message_with_lost_response_is_sent_again(monkeypatch: pytest.Monk
         answers = [answer async for answer in session.say([Part(text="hi")])]
     assert answers[-1].shown == "answer to hi"
     assert agent.asked == ["hi"]
+
+
+async def test_answer_to_task_answered_elsewhere_ends_question() -> None:
+    made = parts(AskingAgent())
+    async with httpx.AsyncClient(transport=httpx.ASGITransport(made.app())) as client:
+        session = ChatSession(ClientFactory(ClientConfig(httpx_client=client)).create(made.card), made.card)
+        (*_, question) = [answer async for answer in session.say([Part(text="book")])]
+        assert (question.question, session.task_id) == (True, question.task_id)
+        other = ChatSession(session._client, made.card, task_id=question.task_id)
+        (*_, answer) = [answer async for answer in other.say([Part(text="yes")])]
+        assert (answer.shown, answer.context_id) == ("yes it is", session.context_id)
+        with pytest.raises(UnsupportedOperationError, match="takes no more messages"):
+            [answer async for answer in session.say([Part(text="no")])]
+        (*_, question) = [answer async for answer in session.say([Part(text="and now?")])]
+    assert question.question, "the next line begins a new task of the conversation"
 
 
 # ── Hostile agents ────────────────────────────────────────────────────────────────────────────────────────────────────
