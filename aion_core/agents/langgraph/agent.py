@@ -244,10 +244,10 @@ async def check_thread(
     request: TurnRequest, turn: GraphTurn, graph: Graph, state: StateSnapshot | None, question: Message | None
 ) -> None:
     """Raise AgentFailed if the stored state is missing, or if it names nodes that the graph no longer has."""
-    if _is_empty(state) and turn.own_saver is not None and _has_started(request, turn, question):
-        raise AgentFailed(STATE_LOST)
     if _is_empty(state) and turn.durable and question is not None:
-        raise AgentFailed(QUESTION_EXPIRED)
+        raise AgentFailed(STATE_LOST if isinstance(turn.own_saver, InMemorySaver) else QUESTION_EXPIRED)
+    if _is_empty(state) and turn.own_saver is not None and _has_started(request, turn):
+        raise AgentFailed(STATE_LOST)
     if missing := missing_nodes(turn.nodes, state.metadata if state is not None else None):
         resumes = turn.thread.is_of_turn(state) or question is not None
         if resumes and await turn.thread.has_pending_work():
@@ -258,14 +258,14 @@ def _is_empty(state: StateSnapshot | None) -> bool:
     return state is None or state.metadata is None
 
 
-def _has_started(request: TurnRequest, turn: GraphTurn, question: Message | None) -> bool:
+def _has_started(request: TurnRequest, turn: GraphTurn) -> bool:
     """Return True if the checkpointer should have stored a state of this turn.
 
-    A state must exist after an interrupt, a handoff or a recorded emission. Without any of these, an earlier attempt
-    may have failed before its first step, so a missing state is no error. The exception is the author's InMemorySaver,
-    whose state was lost with the process of the earlier attempt.
+    A state must exist after a handoff or a recorded emission. Without either of these, an earlier attempt may have
+    failed before its first step, so a missing state is no error. The exception is the author's InMemorySaver, whose
+    state was lost with the process of the earlier attempt.
     """
-    if question is not None or request.turn.handoffs or any(entry.key for entry in request.recorded):
+    if request.turn.handoffs or any(entry.key for entry in request.recorded):
         return True
     return request.turn.tries > 1 and isinstance(turn.own_saver, InMemorySaver)
 

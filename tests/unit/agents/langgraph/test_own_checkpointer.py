@@ -12,6 +12,7 @@ from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.types import StreamWriter, interrupt
 
 from aion.langgraph.stream import emit_message
+from aion_core.agents.inbound import QUESTION_EXPIRED
 from aion_core.agents.langgraph.agent import STATE_LOST, LangGraphAgent
 from aion_core.errors import AgentFailed
 from aion_core.ports import Agent, Reply, TurnRequest
@@ -91,6 +92,11 @@ class Lasting(BaseCheckpointSaver[str]):
 
     def get_next_version(self, current: Any, channel: None) -> Any:
         return self._threads.get_next_version(current, channel)
+
+
+async def test_error_names_expiry_if_persistent_checkpointer_has_lost_interrupt() -> None:
+    _, status = await conversation(ServedBy(lambda: asks(Lasting(InMemorySaver()))), "SendMessage", "book", "Monday")
+    assert status["message"]["parts"][0]["text"] == QUESTION_EXPIRED
 
 
 class Died(BaseException):
