@@ -81,6 +81,14 @@ def test_busy_or_full_context_refuses_new_task(record: ContextRecord, when_busy:
     assert admission.refused(record, when_busy) == refusal
 
 
+@pytest.mark.parametrize("record", [NEW, FREE, RUNS, WAITS, ASKS])
+def test_answer_needs_interrupted_task_in_its_context(record: ContextRecord) -> None:
+    answer = new()
+    answer.events[0].history[0].metadata.update({"interruptId": "i-1"})  # type: ignore[union-attr]
+    assert admission.answers_nothing(answer, record) is (record is not ASKS)
+    assert not admission.answers_nothing(new(), record)
+
+
 def test_context_with_twenty_queued_turns_is_full() -> None:
     assert not admission.is_full(replace(FREE, waiting=(turn(),) * 19))
     assert admission.is_full(replace(FREE, waiting=(turn(),) * 20))
