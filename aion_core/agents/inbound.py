@@ -10,9 +10,9 @@ from aion_core.authoring.types import A2AInbox
 from aion_core.errors import InvalidMessage
 from aion_core.ports import TurnRequest
 from aion_core.protocol.aion.extensions import Inbound, InboundEvent, answer_to, read
-from aion_core.protocol.message_rules import ALLOWED_SKILLS, NO_AION_EXTENSIONS, without_reserved_keys
+from aion_core.protocol.message_rules import ALLOWED_SKILLS, INTERRUPT_ID, NO_AION_EXTENSIONS, without_reserved_keys
 from aion_core.protocol.types import Message, Role, to_json, with_integers
-from aion_core.tasks.resume_input import INTERRUPT_ID, INTERRUPTS
+from aion_core.tasks.resume_input import INTERRUPTS
 
 logger = logging.getLogger(__name__)
 

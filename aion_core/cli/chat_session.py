@@ -201,8 +201,9 @@ def _joined(parts: Iterable["Part"]) -> list["Part"]:
 
 
 def _interrupts(question: Any) -> list[dict[str, Any]]:
+    from aion_core.protocol.message_rules import INTERRUPT_ID
     from aion_core.protocol.types import to_json
-    from aion_core.tasks.resume_input import INTERRUPT_ID, INTERRUPTS
+    from aion_core.tasks.resume_input import INTERRUPTS
 
     metadata = to_json(question.metadata)
     listed = metadata.get(INTERRUPTS) or [{"id": metadata.get(INTERRUPT_ID)}]
@@ -211,7 +212,7 @@ def _interrupts(question: Any) -> list[dict[str, Any]]:
 
 def name_interrupt(parts: Iterable["Part"], interrupt_id: str) -> None:
     """Set the interrupt that these parts answer. An empty id changes nothing."""
-    from aion_core.tasks.resume_input import INTERRUPT_ID
+    from aion_core.protocol.message_rules import INTERRUPT_ID
 
     for part in parts if interrupt_id else ():
         part.metadata.update({INTERRUPT_ID: interrupt_id})
@@ -230,7 +231,7 @@ def choices_of(answer: Answer, place: int = 0) -> list[str]:
     """Return the choices of the question at this place: the texts in `options` of its data, or in `enum` of its schema."""
     from google.protobuf.json_format import MessageToDict
 
-    from aion_core.tasks.resume_input import INTERRUPT_ID
+    from aion_core.protocol.message_rules import INTERRUPT_ID
 
     if not answer.question:
         return []

@@ -1,4 +1,4 @@
-"""Rules for a message: limits, ids, media types (A2A 5.5.3, 8) and reserved names. Pure.
+"""Rules for a message: limits, ids, media types (A2A 5.5.3, 8), ids of interrupts, and reserved names. Pure.
 
 The limits bound the cost of a request before it reaches an agent.
 """
@@ -16,6 +16,23 @@ from google.protobuf.struct_pb2 import ListValue, Struct, Value
 
 from aion_core.errors import ContentTypeNotSupported, InvalidMessage
 from aion_core.protocol.types import AgentCard, Message, Part, Role, SendMessageRequest
+
+# ── Answers to interrupts ─────────────────────────────────────────────────────────────────────────────────────────────
+
+INTERRUPT_ID = "interruptId"
+"""Key in the metadata of a message or part. Its value is the id of the interrupt that it asks or answers."""
+
+
+def interrupt_id_of(named: Message | Part) -> str:
+    """Return the interrupt id from the metadata of a message or part; "" if it is missing or null."""
+    name = named.metadata[INTERRUPT_ID] if INTERRUPT_ID in named.metadata.fields else None
+    return "" if name is None else str(name)
+
+
+def names_interrupt(message: Message) -> bool:
+    """Return True if the message or one of its parts has an interrupt id: it answers a question."""
+    return bool(interrupt_id_of(message)) or any(map(interrupt_id_of, message.parts))
+
 
 # ── Reserved names ────────────────────────────────────────────────────────────────────────────────────────────────────
 

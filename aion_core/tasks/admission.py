@@ -30,8 +30,9 @@ from aion_core.ports import (
     WhenBusy,
 )
 from aion_core.ports.table import Change
+from aion_core.protocol.message_rules import names_interrupt
 from aion_core.protocol.types import Message, Part, Role, Task, TaskState, TaskStatusUpdateEvent
-from aion_core.tasks import contexts, lifecycle, resume_input
+from aion_core.tasks import contexts, lifecycle
 from aion_core.tasks.contexts import ContextRecord, Times
 from aion_core.tasks.lifecycle import HeadMove, NewEvent, Transition, new_event
 
@@ -72,7 +73,7 @@ def refused(record: ContextRecord, when_busy: WhenBusy) -> Interrupted | Context
 def answers_nothing(new: NewTask, record: ContextRecord) -> bool:
     """Return True if the new task's message answers a question, but no task of the context requires input."""
     task = new.events[0]
-    return record.interrupted is None and isinstance(task, Task) and resume_input.names_interrupt(task.history[0])
+    return record.interrupted is None and isinstance(task, Task) and names_interrupt(task.history[0])
 
 
 def is_full(record: ContextRecord) -> bool:

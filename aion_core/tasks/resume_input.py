@@ -5,15 +5,16 @@ interrupts, `metadata.interrupts` lists them, each with its `id`, and an answer 
 answer several interrupts: each part names its interrupt in its own `metadata.interruptId`.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from aion_core.errors import InputNotRequired, InvalidMessage, TaskFinished
 from aion_core.protocol.aion.extensions import SOURCE_SCHEMA, schemas_of
+from aion_core.protocol.message_rules import INTERRUPT_ID, interrupt_id_of, names_interrupt
 from aion_core.protocol.types import Message, Part, Task, to_json
 from aion_core.tasks import lifecycle
 
-INTERRUPT_ID, INTERRUPTS = "interruptId", "interrupts"
+INTERRUPTS = "interrupts"
 
 
 def check_resume_input(task: Task, message: Message) -> None:
@@ -39,7 +40,7 @@ def check_resume_input(task: Task, message: Message) -> None:
     fields = {"message": named}
     for index, part in enumerate(message.parts):
         field = f"message.parts[{index}]"
-        fields[field] = _part_interrupt(part)
+        fields[field] = interrupt_id_of(part)
         if part.WhichOneof("content") in ("text", "data") and len(ids) > 1 and not (named or fields[field]):
             raise InvalidMessage(
                 f"The task has {len(ids)} interrupts. Set metadata.{INTERRUPT_ID} of the message, or of each part, to "
@@ -62,21 +63,11 @@ def input_not_required() -> InputNotRequired:
     )
 
 
-def names_interrupt(message: Message) -> bool:
-    """Return True if the message or one of its parts has an interrupt id: it answers a question."""
-    return bool(interrupt_id_of(message)) or any(map(_part_interrupt, message.parts))
-
-
 def interrupt_ids(task: Task) -> list[str]:
     """Return the ids of the task's interrupts, in the order of its status message."""
-    metadata = _metadata(task.status.message)
+    metadata: dict[str, Any] = to_json(task.status.message.metadata)
     listed = metadata.get(INTERRUPTS) or [{"id": metadata[INTERRUPT_ID]}] if INTERRUPT_ID in metadata else []
     return [str(question["id"]) for question in listed]
-
-
-def interrupt_id_of(message: Message) -> str:
-    """Return the interrupt id from the message's metadata; "" if it is missing or null."""
-    return _id_in(_metadata(message))
 
 
 def resume_values(message: Message, ids: Sequence[str]) -> dict[str, Any]:
@@ -88,7 +79,7 @@ def resume_values(message: Message, ids: Sequence[str]) -> dict[str, Any]:
     default = interrupt_id_of(message) or (ids[0] if len(ids) == 1 else "")
     parts: dict[str, list[Part]] = {}
     for part in message.parts:
-        parts.setdefault(_part_interrupt(part) or default, []).append(part)
+        parts.setdefault(interrupt_id_of(part) or default, []).append(part)
     return {name: resume_value(Message(parts=each)) for name, each in parts.items() if name}
 
 
@@ -107,17 +98,3 @@ def resume_value(message: Message) -> Any:
         if part.WhichOneof("content") == "data" and SOURCE_SCHEMA not in schemas_of(part)
     ]
     return data[0] if len(data) == 1 else data or ""
-
-
-def _part_interrupt(part: Part) -> str:
-    return _id_in(to_json(part.metadata)) if INTERRUPT_ID in part.metadata else ""
-
-
-def _id_in(metadata: Mapping[str, Any]) -> str:
-    name = metadata.get(INTERRUPT_ID)
-    return "" if name is None else str(name)
-
-
-def _metadata(message: Message) -> dict[str, Any]:
-    metadata: dict[str, Any] = to_json(message.metadata)
-    return metadata

@@ -6,8 +6,9 @@ import pytest
 from google.protobuf.json_format import ParseDict
 
 from aion_core.errors import InputNotRequired, InvalidMessage
+from aion_core.protocol.message_rules import names_interrupt
 from aion_core.protocol.types import Message, Task, TaskState, TaskStatus
-from aion_core.tasks.resume_input import check_resume_input, names_interrupt
+from aion_core.tasks.resume_input import check_resume_input
 
 
 def message(of_message: Any = None, *of_parts: Any) -> Message:
