@@ -15,7 +15,7 @@ from aion_core.auth.schemes.api_key import HEADER
 
 # ── Card ──────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
-MEDIA_TYPE = r"^[A-Za-z0-9!#$&^_.+-]+/[A-Za-z0-9!#$&^_.+*-]+( *; *[^;\s]+)*$"
+MEDIA_TYPE = r"^([A-Za-z0-9!#$&^_.+-]+/[A-Za-z0-9!#$&^_.+*-]+|\*/\*)( *; *[^;\s]+)*$"
 """Pattern of `type/subtype` (RFC 6838), including ranges such as `image/*`."""
 WEB_ADDRESS = r"^https?://[^\s/]+\S*$"
 SCOPE = r"^[!#-\[\]-~]+$"

@@ -67,7 +67,7 @@ EXTENSION = "      capabilities: {extensions: [{uri: u, params: %s}]}\n"
         ("      input_modes: []\n", "aion.agents.a.input_modes is empty."),
         *(
             (f"      output_modes: ['{bad}']\n", f"aion.agents.a.output_modes.0 is {bad!r}: a media type is like")
-            for bad in ("text", "text/", "/plain", "text/pla in", "text//plain", "text/plain;", "")
+            for bad in ("text", "text/", "/plain", "text/pla in", "text//plain", "text/plain;", "*/png", "")
         ),
         ("      provider: {organization: X}\n", "aion.agents.a.provider.url is missing."),
         ("      provider: {organization: '', url: 'https://x.com'}\n", "aion.agents.a.provider.organization is empty."),
@@ -162,6 +162,8 @@ def test_invalid_yaml_file_error_is_one_line(tmp_path: Path, text: str, sentence
     assert "\n" not in str(refusal.value)
 
 
-@pytest.mark.parametrize("media_type", ["text/plain", "image/*", "application/vnd.a+json", "text/plain; charset=utf-8"])
+@pytest.mark.parametrize(
+    "media_type", ["text/plain", "image/*", "*/*", "application/vnd.a+json", "text/plain; charset=utf-8"]
+)
 def test_any_media_type_is_accepted(tmp_path: Path, media_type: str) -> None:
     assert config(tmp_path, f"{ONE}      input_modes: ['{media_type}']\n")["a"].input_modes == [media_type]
