@@ -438,10 +438,11 @@ def described(part: "Part", hint: str = "/save FOLDER") -> str:
     """Return a line that describes a file part, or the JSON of a data part. `hint` is the command that saves a file."""
     from aion_core.protocol.types import to_json
 
+    name = ", ".join(filter(None, (part.filename or "file", part.media_type)))
     match part.WhichOneof("content"):
         case "data":
             return printable(json.dumps(to_json(part)["data"], indent=2, ensure_ascii=False))
         case "url":
-            return printable(f"[{part.filename or 'file'}, {part.media_type}: {part.url}]")
+            return printable(f"[{name}: {part.url}]")
         case _:
-            return printable(f"[{part.filename or 'file'}, {part.media_type}, {len(part.raw)} bytes; {hint}]")
+            return printable(f"[{name}, {len(part.raw)} bytes; {hint}]")

@@ -19,12 +19,13 @@ export function part({ text, data, raw, url, filename, mediaType = "" }) {
   if (data !== undefined) return [code(JSON.stringify(data, null, 2))];
   const name = filename || mediaType || "file";
   if (raw === undefined) return /^https?:/i.test(url ?? "") ? [link(url, name)] : [element("code", {}, String(url))];
-  const src = `data:${mediaType || "application/octet-stream"};base64,${raw}`;
-  if (/^image\/(png|jpeg|gif|webp)$/.test(mediaType)) return [element("img", { src, alt: name })];
-  const player = /^(audio|video)\//.exec(mediaType)?.[1];
+  const type = mediaType.split(";")[0].trim().toLowerCase();
+  const src = `data:${type || "application/octet-stream"};base64,${raw}`;
+  if (/^image\/(png|jpe?g|gif|webp)$/.test(type)) return [element("img", { src, alt: name })];
+  const player = /^(audio|video)\//.exec(type)?.[1];
   if (player) return [element(player, { src, controls: true, "aria-label": name })];
   const file = element("a", { href: src, download: name }, name);
-  if (!/^text\/|[/+]json$/.test(mediaType)) return [file];
+  if (!/^text\/|[/+]json$/.test(type)) return [file];
   const bytes = Uint8Array.from(atob(raw), (each) => each.charCodeAt(0));
   return [file, code(new TextDecoder().decode(bytes).slice(0, PREVIEW))];
 }

@@ -100,6 +100,7 @@ def show(state: MessagesState) -> dict:
         return {{"messages": [AIMessage(HOSTILE)]}}
     if text == "files":
         emit_file(writer, base64=PIXEL, mime_type="image/png", name="dot.png")
+        emit_file(writer, base64=PIXEL, mime_type="IMAGE/JPG; q=1", name="dot.jpg")
         for place, rows in enumerate(("naïve,1;", "two,2")):
             emit_file(writer, base64=b64encode(rows.encode()).decode(), mime_type="text/csv", name="rows.csv", append=place > 0)
         emit_file(writer, base64=b64encode(b"RIFF").decode(), mime_type="audio/wav", name="tone.wav")

@@ -68,8 +68,9 @@ def test_files_and_data_are_rendered_by_type(console: Page) -> None:
     send(console, "files")
     ends(console)
     log = console.locator("#log")
-    image = log.get_by_alt_text("dot.png")
-    assert image.evaluate("image => image.decode().then(() => image.naturalWidth)") == 1
+    for name in ("dot.png", "dot.jpg"):
+        image = log.get_by_alt_text(name)
+        assert image.evaluate("image => image.decode().then(() => image.naturalWidth)") == 1
     expect(log.locator("pre")).to_have_text("naïve,1;two,2")
     expect(log.locator("audio")).to_have_attribute("aria-label", "tone.wav")
     expect(log.locator("a", has_text="film.mp4")).to_have_attribute("href", "https://example.com/film.mp4")

@@ -180,6 +180,7 @@ def test_compressed_file_is_sent_as_file_of_unknown_type(tmp_path: Path) -> None
 def test_chat_prints_descriptions_of_file_and_data() -> None:
     assert described(Part(raw=b"123", filename="a.bin", media_type="x/y")) == "[a.bin, x/y, 3 bytes; /save FOLDER]"
     assert described(Part(url="https://e.com/a", media_type="x/y")) == "[file, x/y: https://e.com/a]"
+    assert described(Part(raw=b"", filename="a.bin")) == "[a.bin, 0 bytes; /save FOLDER]"
 
 
 def test_whole_numbers_in_data_are_printed_as_integers() -> None:
