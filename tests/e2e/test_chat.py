@@ -117,6 +117,12 @@ def test_send_of_too_large_files_names_next_step(url: str, tmp_path: Path) -> No
     assert sent.stderr == "Error: The message is too large (413). Send fewer or smaller files, or their URLs.\n"
 
 
+def test_chat_continues_after_refusal_of_attached_files(url: str, tmp_path: Path) -> None:
+    (file := tmp_path / "zeros.bin").write_bytes(bytes(2_000_000))
+    done = run("chat", url, text=f"/file {file}\n/file {file}\nlook\nhello\n")
+    assert done.stdout.count("The message is too large (413)") == 1
+
+
 @pytest.mark.parametrize(
     ("arguments", "code", "said"),
     [
