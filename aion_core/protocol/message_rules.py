@@ -262,8 +262,13 @@ _WORDS = {
     "image": "image/*",
     "audio": "audio/*",
     "video": "video/*",
+    "audio/x-wav": "audio/wav",
+    "audio/wave": "audio/wav",
+    "audio/vnd.wave": "audio/wav",
+    "image/jpg": "image/jpeg",
 }
-"""Media types by their short names. Samples, and cards and clients of the first protocol versions, use these names."""
+"""Media types by their other names: short names, which samples, and cards and clients of the first protocol versions
+use, and names of browsers and of Python, which models refuse."""
 
 _TYPE = re.compile(r"[a-z0-9!#$&^_.+*-]{1,127}/[a-z0-9!#$&^_.+*-]{1,127}")
 """Matches a media type, or a wildcard such as `text/*` (RFC 6838 4.2)."""
@@ -374,7 +379,7 @@ def _guessed_type(part: Part) -> str | None:
     else:
         guessed, encoding = mimetypes.guess_type(name)
     # Ignore the guess for a file with an encoding: `report.csv.gz` is not a CSV file.
-    return None if encoding else guessed
+    return _essence(guessed) if guessed and not encoding else None
 
 
 def _is_taken(part: Part, given: str, takes: Collection[str]) -> bool:

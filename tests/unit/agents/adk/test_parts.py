@@ -61,6 +61,7 @@ async def test_every_a2a_part_kind_reaches_model(dialect: str) -> None:
         ({"mediaType": "text/x-own", "filename": "a.png"}, "text/x-own"),
         ({"mediaType": "Audio/L16; rate=16000"}, "audio/l16; rate=16000"),
         ({"mediaType": "file"}, "application/octet-stream"),
+        ({"mediaType": "image/jpg"}, "image/jpeg"),
         ({"filename": "a.png"}, "image/png"),
         ({"filename": "a.csv.gz"}, "application/octet-stream"),
         ({"filename": "a.nobodyknows"}, "application/octet-stream"),

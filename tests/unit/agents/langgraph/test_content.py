@@ -225,6 +225,11 @@ def test_text_file_is_decoded_by_its_charset(content: bytes, media_type: str, te
     assert fields.values([part]) == ({"city": text}, [])
 
 
+def test_content_block_has_registered_media_type() -> None:
+    content = content_of([Part(raw=b"x", media_type="Audio/x-wav; codecs=1")], files=True)
+    assert content == [{"type": "audio", "base64": "eA==", "mime_type": "audio/wav"}]
+
+
 def test_empty_text_beside_file_is_no_content_block() -> None:
     """Send an empty text and an empty text file beside an image: models refuse empty texts."""
     image = Part(raw=b"x", media_type="image/png")
