@@ -171,6 +171,9 @@ def _message_request(body: dict[str, Any], encodes_files_twice: bool) -> SendMes
             if part.WhichOneof("part") is None:
                 field = f"message.content[{index}]"
                 raise invalid_params(f"{field} has no content: give it one of text, file or data.", field)
+            if part.HasField("file") and part.file.WhichOneof("file") is None:
+                field = f"message.content[{index}].file"
+                raise invalid_params(f"{field} has no content: give it fileWithBytes or fileWithUri.", field)
             content = part.file.file_with_bytes
             if content and not (encodes_files_twice and _is_base64(content)):
                 part.file.file_with_bytes = base64.b64encode(content)

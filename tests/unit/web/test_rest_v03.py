@@ -184,6 +184,10 @@ async def test_v03_task_list_filters_by_v03_state_names(status: str, found: int)
         (old_body(messageId=5), "message.messageId"),
         (old_body(content=[{}]), "message.content[0]"),
         (old_body(content=[{"text": "a"}, {"file": {"fileWithBytes": "!"}}]), "message.content[1].file.fileWithBytes"),
+        (
+            old_body(content=[{"file": {"bytes": "AAEC"}}]),
+            "message.content[0].file has no content: give it fileWithBytes",
+        ),
         (old_body(content=[{"text": "a", "data": {"data": {}}}]), "message.content[0]"),
         (old_body(content=[]), "message.content is empty: give it at least one part, such as a text."),
         (body(role="user", parts=[]), "message.parts is empty: give it at least one part, such as a text."),
