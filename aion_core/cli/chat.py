@@ -136,7 +136,7 @@ def send(
         click.echo(CONTROLS.sub(_json_escape, json.dumps(document(answer), ensure_ascii=False)))
     else:
         for part in answer.parts:
-            if save is None or part.WhichOneof("content") != "raw":
+            if save is None or part.WhichOneof("content") not in ("raw", "text"):
                 click.echo(described(part, hint="--save FOLDER"), err=True)
         if answer.state != "completed":
             click.echo(one_line(f"The task {answer.task_id} is {answer.state}."), err=True)
@@ -176,7 +176,7 @@ def saved_files(answer: Answer, folder: Path) -> list[Path]:
 def _saved_files(answer: Answer, folder: Path) -> Iterator[Path]:
     folder.mkdir(parents=True, exist_ok=True)
     for part in answer.parts:
-        if part.WhichOneof("content") != "raw":
+        if part.WhichOneof("content") not in ("raw", "text"):
             continue
         # Use only the last part of the agent's file name, so that no file is written outside of the folder. Replace
         # control characters, because the name is printed, and a file name cannot contain NUL.
@@ -189,7 +189,7 @@ def _saved_files(answer: Answer, folder: Path) -> Iterator[Path]:
         path, number = folder / f"{stem}{suffix}", 1
         while path.exists():
             path, number = folder / f"{stem}-{number}{suffix}", number + 1
-        path.write_bytes(part.raw)
+        path.write_bytes(part.raw or part.text.encode())
         yield path
 
 
@@ -445,4 +445,4 @@ def described(part: "Part", hint: str = "/save FOLDER") -> str:
         case "url":
             return printable(f"[{name}: {part.url}]")
         case _:
-            return printable(f"[{name}, {len(part.raw)} bytes; {hint}]")
+            return printable(f"[{name}, {len(part.raw or part.text.encode())} bytes; {hint}]")

@@ -177,6 +177,14 @@ def test_compressed_file_is_sent_as_file_of_unknown_type(tmp_path: Path) -> None
     assert file_part(file).media_type == "application/octet-stream"
 
 
+def test_text_artifact_with_file_name_is_saved(tmp_path: Path) -> None:
+    """Receive the artifact that an ADK agent saves as a text."""
+    note = Artifact(artifact_id="a", name="note.txt", parts=[Part(text="grün", filename="note.txt")])
+    answer = answer_of(StreamResponse(artifact_update=TaskArtifactUpdateEvent(artifact=note)))
+    assert [described(part) for part in answer.parts] == ["[note.txt, 5 bytes; /save FOLDER]"]
+    assert [path.read_text("utf-8") for path in saved_files(answer, tmp_path)] == ["grün"]
+
+
 def test_chat_prints_descriptions_of_file_and_data() -> None:
     assert described(Part(raw=b"123", filename="a.bin", media_type="x/y")) == "[a.bin, x/y, 3 bytes; /save FOLDER]"
     assert described(Part(url="https://e.com/a", media_type="x/y")) == "[file, x/y: https://e.com/a]"
