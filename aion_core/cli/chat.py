@@ -13,20 +13,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from aion_core.cli import options
-from aion_core.cli.chat_session import (
-    CONTROLS,
-    Answer,
-    ChatSession,
-    chat_session,
-    choices_of,
-    data_part,
-    endpoint_of,
-    fields_of,
-    file_part,
-    name_interrupt,
-    printable,
-    refusal_text,
-)
+from aion_core.cli.chat_content import Answer, choices_of, data_part, fields_of, file_part, name_interrupt
+from aion_core.cli.chat_session import CONTROLS, ChatSession, chat_session, endpoint_of, printable, refusal_text
 from aion_core.log import one_line
 
 if TYPE_CHECKING:

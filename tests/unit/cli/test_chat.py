@@ -41,7 +41,8 @@ from aion_core.cli.chat import (
     saved_files,
     send,
 )
-from aion_core.cli.chat_session import Answer, ChatSession, choices_of, data_part, fields_of, file_part, printable
+from aion_core.cli.chat_content import Answer, choices_of, data_part, fields_of, file_part
+from aion_core.cli.chat_session import ChatSession, printable
 from aion_core.protocol.types import STREAM_DELTA_ID
 from tests.support.agents.scripted import AskingAgent, GatedAgent
 from tests.support.service import parts

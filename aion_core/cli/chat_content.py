@@ -1,0 +1,203 @@
+"""Content of a conversation on the command line: the parts that a user sends, and the answer received so far."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+if TYPE_CHECKING:
+    from a2a.types import Artifact, Part, StreamResponse
+
+MAX_FILE_BYTES = 3 * 1024 * 1024
+"""Maximum size of a sent file. Base64 adds a third to the size, and a request has at most 5 MB."""
+
+
+def file_part(path: Path) -> "Part":
+    """Return the message part of a file. Raises click.ClickException for a file that cannot be sent."""
+    from a2a.types import Part
+
+    from aion_core.protocol.message_rules import type_of
+    from aion_core.protocol.types import utf8
+
+    try:
+        content = path.expanduser().read_bytes()
+    except OSError as error:
+        raise click.ClickException(f"{path} cannot be read: {error.strerror}.") from error
+    if len(content) > MAX_FILE_BYTES:
+        raise click.ClickException(f"{path} is larger than {MAX_FILE_BYTES // 1024**2} MB: send its URL instead.")
+    part = Part(raw=content, filename=utf8(path.name))
+    part.media_type = type_of(part) or ""
+    return part
+
+
+def data_part(text: str) -> "Part":
+    """Return the data part of a JSON text. Raises click.ClickException if the text is not JSON that A2A can carry."""
+    from a2a.types import Part
+    from a2a.utils.errors import A2AError
+    from google.protobuf.json_format import ParseDict, ParseError
+
+    from aion_core.protocol.types import check_json, parse_json
+
+    try:
+        data = parse_json(text.encode("utf-8", "surrogatepass"), "data")
+        check_json(data, "data")
+        return ParseDict({"data": data}, Part())
+    except (A2AError, ParseError) as error:
+        raise click.ClickException(str(error)) from error
+
+
+@dataclass
+class Answer:
+    """Agent's answer to one message, as far as it has been received."""
+
+    task_id: str = ""
+    context_id: str = ""
+    state: str = ""
+    """Name of the task's state, such as `input-required`. For an answer without a task, `completed`."""
+    question: bool = False
+    """True if the task waits for an answer to its message."""
+    interrupts: list[dict[str, Any]] = field(default_factory=list)
+    """Interrupts that wait for an answer, each with its `id`, and perhaps with its `text` and `schema`."""
+    streamed: str = ""
+    """Text of the current stream delta."""
+    text: str = ""
+    """Text of the last whole message."""
+    contents: dict[str, list["Part"]] = field(default_factory=dict)
+    """Files and data of each message and artifact, by its id, so that a repeated event stores its parts only once."""
+    artifacts: dict[str, str] = field(default_factory=dict)
+    """Texts of artifacts by id, in the order of their arrival."""
+    artifacts_before: int = 0
+    """Number of artifacts that arrived before the first text of the message. They are shown above it."""
+
+    def add(self, event: "StreamResponse") -> None:
+        """Add one event of the stream."""
+        from aion_core.protocol.types import STREAM_DELTA_ID
+
+        if event.HasField("message"):
+            self._message(event.message)
+            self.context_id, self.state = event.message.context_id, "completed"
+        elif event.HasField("task"):
+            self.task_id, self.context_id = event.task.id, event.task.context_id
+            for artifact in event.task.artifacts:
+                self._artifact(artifact, append=False)
+            self._status(event.task.status)
+        elif event.HasField("artifact_update"):
+            update = event.artifact_update
+            if update.artifact.artifact_id == STREAM_DELTA_ID:
+                text = "".join(part.text for part in update.artifact.parts)
+                self._message_begins()
+                self.streamed = self.streamed + text if update.append else text
+            else:
+                self._artifact(update.artifact, append=update.append)
+        elif event.HasField("status_update"):
+            self._status(event.status_update.status)
+
+    @property
+    def is_over(self) -> bool:
+        """True if the turn has ended: the task is terminal, or waits for the client."""
+        return self.question or self.state in ("completed", "failed", "canceled", "rejected")
+
+    @property
+    def parts(self) -> list["Part"]:
+        """Files and data of all messages and artifacts."""
+        return [part for each in self.contents.values() for part in each]
+
+    @property
+    def shown(self) -> str:
+        """Text received so far: the message or, before it arrives, its streamed text, and the texts of artifacts."""
+        said = self.text or self.streamed
+        # Omit an artifact with the same text as the message. A server sends it under the setting `answer: both` or
+        # `artifact`.
+        texts = [text.rstrip("\n") if text != said else "" for text in self.artifacts.values()]
+        texts.insert(self.artifacts_before, said)
+        return "\n\n".join(filter(None, texts))
+
+    def _status(self, status: Any) -> None:
+        from aion_core.tasks.lifecycle import INTERRUPTED, state_name
+
+        self.state, self.question = state_name(status.state), status.state in INTERRUPTED
+        if status.HasField("message"):
+            self._message(status.message)
+            self.interrupts = _interrupts(status.message) if self.question else []
+        elif self.text and self.state == "working":
+            self.text = ""
+
+    def _artifact(self, artifact: "Artifact", *, append: bool) -> None:
+        text = "".join(part.text for part in artifact.parts if not part.filename)
+        known = self.artifacts.get(artifact.artifact_id, "") if append else ""
+        self.artifacts[artifact.artifact_id] = known + text
+        before = self.contents.get(artifact.artifact_id, []) if append else []
+        self.contents[artifact.artifact_id] = _joined([*before, *_files(artifact.parts)])
+
+    def _message_begins(self) -> None:
+        if not (self.text or self.streamed):
+            self.artifacts_before = len(self.artifacts)
+
+    def _message(self, message: Any) -> None:
+        self._message_begins()
+        # Each part of a question is a text of its own: a remark on the last answer, or one of several questions.
+        self.text = ("\n\n" if self.question else "").join(part.text for part in message.parts if part.text)
+        self.contents[message.message_id] = _files(message.parts)
+
+
+def _files(parts: Iterable["Part"]) -> list["Part"]:
+    """Return the files and data of parts."""
+    return [part for part in parts if part.WhichOneof("content") != "text" or part.filename]
+
+
+def _joined(parts: Iterable["Part"]) -> list["Part"]:
+    """Return an artifact's files and data. Consecutive files of one name are joined, because they are chunks."""
+    joined: list[Part] = []
+    for part in parts:
+        last = joined[-1] if joined else part
+        if part is not last and part.filename == last.filename != "" and part.HasField("raw") and last.HasField("raw"):
+            joined[-1] = type(part)(raw=last.raw + part.raw, filename=last.filename, media_type=last.media_type)
+        else:
+            joined.append(part)
+    return joined
+
+
+def _interrupts(question: Any) -> list[dict[str, Any]]:
+    from aion_core.protocol.message_rules import INTERRUPT_ID
+    from aion_core.protocol.types import to_json
+    from aion_core.tasks.resume_input import INTERRUPTS
+
+    metadata = to_json(question.metadata)
+    listed = metadata.get(INTERRUPTS) or [{"id": metadata.get(INTERRUPT_ID)}]
+    return [each for each in listed if isinstance(each, dict) and each.get("id")] if isinstance(listed, list) else []
+
+
+def name_interrupt(parts: Iterable["Part"], interrupt_id: str) -> None:
+    """Set the interrupt that these parts answer. An empty id changes nothing."""
+    from aion_core.protocol.message_rules import INTERRUPT_ID
+
+    for part in parts if interrupt_id else ():
+        part.metadata.update({INTERRUPT_ID: interrupt_id})
+
+
+def fields_of(interrupt: Mapping[str, Any]) -> list[str]:
+    """Return the names of an answer's fields, the required ones first; empty if it need not be an object."""
+    match interrupt:
+        case {"schema": {"properties": dict(properties), **others}}:
+            required = others.get("required")
+            return sorted(properties, key=lambda name: not isinstance(required, list) or name not in required)
+    return []
+
+
+def choices_of(answer: Answer, place: int = 0) -> list[str]:
+    """Return the choices of the question at this place: the texts in `options` of its data, or in `enum` of its schema."""
+    from google.protobuf.json_format import MessageToDict
+
+    from aion_core.protocol.message_rules import INTERRUPT_ID
+
+    if not answer.question:
+        return []
+    parts = [MessageToDict(part) for part in answer.parts if part.WhichOneof("content") == "data"]
+    if len(answer.interrupts) > 1:
+        asked = answer.interrupts[place]["id"]
+        parts = [part for part in parts if part.get("metadata", {}).get(INTERRUPT_ID) == asked]
+    data = [part["data"] for part in parts]
+    found = [each.get("options") or (each.get("schema") or {}).get("enum") for each in data if isinstance(each, dict)]
+    return [choice for each in found if isinstance(each, list) for choice in each if isinstance(choice, str)]
