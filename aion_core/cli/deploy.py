@@ -230,7 +230,7 @@ def _complete_target(
         before = cloudformation.find(name)
         if before is not None and before.status == "REVIEW_IN_PROGRESS":
             before = None
-        check_deployable(before)
+        check_deployable(before, disables_rollback=saved.disables_rollback)
         running.result = f"{name}, {f'{before.status} now' if before else 'new'}"
     known = {**(before.parameters if before else {}), **saved.parameters, **given}
     chosen: dict[str, str] = {}
@@ -298,7 +298,12 @@ def _deployed(sam: "Sam", target: DeployTarget, account: str, *, is_interactive:
             cloudformation.discard(arn, target.stack)
             raise click.exceptions.Exit(1)
         with step("deploy") as running:
-            cloudformation.execute(arn, target.stack, lambda event: running.progress(f"{event.path} {event.status}"))
+            cloudformation.execute(
+                arn,
+                target.stack,
+                lambda event: running.progress(f"{event.path} {event.status}"),
+                disables_rollback=sam.saved.disables_rollback,
+            )
             running.result = f"the stack {target.stack} is deployed"
     found = cloudformation.find(target.stack)
     if found is None:

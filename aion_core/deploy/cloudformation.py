@@ -255,27 +255,43 @@ def discard(arn: str, name: str) -> None:
 
 
 def execute(
-    arn: str, name: str, report: Callable[[StackEvent], None], *, pause: float = PAUSE_SECONDS
+    arn: str,
+    name: str,
+    report: Callable[[StackEvent], None],
+    *,
+    disables_rollback: bool = False,
+    pause: float = PAUSE_SECONDS,
 ) -> CloudFormationStack:
-    """Execute the change set, wait for its end, and return the stack. Raises DeployError with the first failures."""
+    """Execute the change set, wait for its end, and return the stack. Raises DeployError with the first failures.
+
+    With `disables_rollback`, CloudFormation keeps the resources that it has created or changed before a failure.
+    """
     before = find(name)
     if before is None:
         raise DeployError(f"The stack {name} is gone.", next_step="Run `aion deploy` again.")
     since = last_event(before.id)
     # Let a rollback also delete new resources with the policy Retain, such as tables and keys, because they are still
     # empty.
-    call(client_of("cloudformation").execute_change_set, ChangeSetName=arn, RetainExceptOnCreate=True)
+    more = {"DisableRollback": True} if disables_rollback else {}
+    call(client_of("cloudformation").execute_change_set, ChangeSetName=arn, RetainExceptOnCreate=True, **more)
     stack = wait_until_settled(before.id, since, report, pause=pause)
     if stack.status in _SUCCEEDED:
         return stack
     failed = [str(event) for event in failures(stack.id, since)]
     is_new = stack.status.startswith(("ROLLBACK", "CREATE", "DELETE"))
     what = f"The stack {name} could not be {'created' if is_new else 'updated'}; it is {stack.status} now."
-    raise DeployError(what, lines=failed[:MOST_FAILURES], next_step=remedy(" ".join(failed), _next(stack)))
+    raise DeployError(
+        what, lines=failed[:MOST_FAILURES], next_step=remedy(" ".join(failed), _next(stack, disables_rollback))
+    )
 
 
-def _next(stack: CloudFormationStack) -> str:
+def _next(stack: CloudFormationStack, disables_rollback: bool) -> str:
     """Return the next step for the operator after a failed creation or update of the stack."""
+    if stack.status == "UPDATE_FAILED" or (stack.status == "CREATE_FAILED" and disables_rollback):
+        return (
+            "Fix the cause and run `aion deploy` again with `disable_rollback = true` in samconfig.toml, or run `aws "
+            f"cloudformation rollback-stack --stack-name {stack.name}`."
+        )
     if stack.status == "UPDATE_ROLLBACK_FAILED":
         return f"Fix the cause, then run `aws cloudformation continue-update-rollback --stack-name {stack.name}`."
     if stack.status in NEVER_CREATED:
@@ -283,9 +299,10 @@ def _next(stack: CloudFormationStack) -> str:
     return "Fix the cause and run `aion deploy` again."
 
 
-def check_deployable(stack: CloudFormationStack | None) -> None:
+def check_deployable(stack: CloudFormationStack | None, *, disables_rollback: bool = False) -> None:
     """Raise DeployError, with the next step, if CloudFormation would refuse a deployment to the existing stack."""
-    if stack is None:
+    # Only a deployment without rollback can update a stack whose last deployment was not rolled back.
+    if stack is None or (disables_rollback and stack.status in ("CREATE_FAILED", "UPDATE_FAILED")):
         return
     if stack.is_changing:
         raise DeployError(
@@ -305,9 +322,10 @@ def check_deployable(stack: CloudFormationStack | None) -> None:
             lines=failed[:MOST_FAILURES],
             next_step=f"Run `aion destroy --stack {stack.name} --data`, then `aion deploy` again.",
         )
-    if stack.status == "UPDATE_ROLLBACK_FAILED":
+    if stack.status in ("UPDATE_FAILED", "UPDATE_ROLLBACK_FAILED"):
+        what = "an update and its rollback" if "ROLLBACK" in stack.status else "an update without rollback"
         raise DeployError(
-            f"The stack {stack.name} is {stack.status}: an update and its rollback failed.",
+            f"The stack {stack.name} is {stack.status}: {what} failed.",
             lines=[str(event) for event in failures(stack.id)][:MOST_FAILURES],
-            next_step=_next(stack),
+            next_step=_next(stack, disables_rollback),
         )

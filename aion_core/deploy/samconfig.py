@@ -62,6 +62,11 @@ class SamConfig:
         except ValueError as error:
             raise ConfigurationError(f"{self.path.name}, {_OVERRIDES} of {self.environment}: {error}") from error
 
+    @property
+    def disables_rollback(self) -> bool:
+        """True if CloudFormation must keep the resources of a failed deployment, instead of a rollback."""
+        return self.get("disable_rollback").lower() == "true" or self.get("on_failure").upper() == "DO_NOTHING"
+
     def remember(self, options: Mapping[str, str], given: Mapping[str, str]) -> None:
         """Write options and template parameters of `sam deploy` into the file. Its other content stays unchanged."""
         if not options and not given:
