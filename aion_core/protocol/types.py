@@ -199,8 +199,13 @@ def to_json(message: AnyMessage) -> Any:
     return with_integers(MessageToDict(message))
 
 
-def require_json(message: AnyMessage) -> None:
-    """Raise ValueError if the message contains a number that JSON cannot express, such as NaN."""
+def prepare_event(message: AnyMessage) -> None:
+    """Prepare an agent's event for clients: give each part without content an empty text, as v0.3 has no such part.
+
+    Raises ValueError if the event contains a number that JSON cannot express, such as NaN.
+    """
+    if isinstance(message, Part) and message.WhichOneof("content") is None:
+        message.text = ""
     for field, value in message.ListFields():
         if field.message_type is not None:
             for each in value if field.is_repeated else (value,):
@@ -208,7 +213,7 @@ def require_json(message: AnyMessage) -> None:
                 if isinstance(each, Struct | Value):
                     MessageToDict(each)
                 else:
-                    require_json(each)
+                    prepare_event(each)
 
 
 def with_integers(value: Any) -> Any:

@@ -39,7 +39,7 @@ from aion_core.protocol.types import (
     TaskState,
     TaskStatus,
     TaskStatusUpdateEvent,
-    require_json,
+    prepare_event,
     typing_event,
     utf8,
 )
@@ -293,7 +293,7 @@ class TurnExecution:
 
     async def _record(self, event: Event, *, key: str = "") -> None:
         # Refuse a value without a JSON form, because no client could read the log.
-        require_json(event)
+        prepare_event(event)
         await self._deltas.flush()
         self._head = await self._store.append(self.lease, self._head, event, key=key)
         self.made_progress = True
@@ -302,7 +302,7 @@ class TurnExecution:
         await asyncio.sleep(0)
 
     async def _finish(self, event: Event, *, run_next: bool) -> None:
-        require_json(event)
+        prepare_event(event)
         await self._deltas.flush()
         self.releasing = True
         try:

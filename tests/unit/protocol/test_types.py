@@ -10,7 +10,7 @@ from google.protobuf.json_format import ParseDict
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aion_core.protocol.types import Artifact, Part, require_json, to_json, utf8, v03_json
+from aion_core.protocol.types import Artifact, Part, prepare_event, to_json, utf8, v03_json
 
 NUMBERS: dict[str, Any] = {"ids": [1, 2], "deep": {"page": 0, "half": 0.5, "below": -7, "large": 1e300, "text": "1.0"}}
 
@@ -51,12 +51,12 @@ def test_conversion_to_v03_wraps_data_that_is_no_object(data: Any) -> None:
 @pytest.mark.parametrize("place", ["data", "metadata", "metadata of a part"])
 def test_infinite_or_nan_number_is_refused(number: float, place: str) -> None:
     made = artifact(NUMBERS)
-    require_json(made)
+    prepare_event(made)
     part = made.parts[0]
     places = {"data": part.data.struct_value, "metadata": made.metadata, "metadata of a part": part.metadata}
     places[place].update({"deep": [{"page": number}]})
     with pytest.raises(ValueError, match="serialize"):
-        require_json(made)
+        prepare_event(made)
 
 
 @given(st.floats(allow_nan=False, allow_infinity=False) | st.integers(-(2**53), 2**53))

@@ -478,6 +478,21 @@ async def test_executor_status_without_state_means_working() -> None:
     assert [text_of(message) for message in task.history] == ["hi", "hm"]
 
 
+@pytest.mark.parametrize("method", ["SendMessage", "message/send"])
+async def test_part_without_content_gets_empty_text(method: str) -> None:
+    """Send `Part(text=None)` in an artifact and in the answer: v0.3 has no part without content."""
+
+    async def execute(context: RequestContext, queue: EventQueue, updater: TaskUpdater) -> None:
+        await updater.add_artifact([Part(text=None), *text("one")])
+        await updater.complete(updater.new_agent_message([Part(text=None)]))
+
+    async with http(served(execute).parts.app()) as client:
+        result = (await client.post("/", json=send(method=method))).json()["result"]
+    task = result.get("task", result)
+    parts = [*task["artifacts"][0]["parts"], *task["status"]["message"]["parts"]]
+    assert [part["text"] for part in parts] == ["", "one", ""]
+
+
 @pytest.mark.parametrize("path", ["/message:send", "/v1/message:send"])
 async def test_rest_binding_refuses_unsupported_output_modes(path: str) -> None:
     """Request an output mode that the agent does not have: error -32005 in both versions."""
