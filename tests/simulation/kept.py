@@ -51,4 +51,10 @@ KEPT: tuple[tuple[str, int, tuple[Aim, ...]], ...] = (
     ),
     # A reader was frozen until the chunks of the rest of its text had expired.
     ("leaves in the middle", 1653965513393, (Aim(Fault.FROZEN_AFTER, "sse.write", 8, 21600.0),)),
+    # A wake-up message that a heartbeat enqueued at the end of the schedule was received by a process that then froze.
+    (
+        "leaves in the middle",
+        794289406018,
+        (Aim(Fault.FROZEN_BEFORE, "finish.transact", 1, 21600.0), Aim(Fault.FROZEN_AFTER, "queue.delete", 2, 45.0)),
+    ),
 )

@@ -123,15 +123,18 @@ class SimWorld:
             await asyncio.sleep(self.thawed - self.loop.time() + 1.5)
         lives = [process.life for process in resting]
         self.left = [task for task in self.loop.everything if not task.done() and task.life in lives]
-        # Wait for the queue's longest delay: a frozen heartbeat may have just enqueued another wake-up message.
+        # Wait for the queue's longest delay: a frozen heartbeat may have just enqueued another wake-up message. Its
+        # consumer may freeze as well.
         end = self.loop.time() + LONGEST_DELAY + SWEEP_SECONDS * 2
-        while self.queue.open() and self.loop.time() < end:
+        while self._works() and self.loop.time() < max(end, self.thawed + 2):
             await asyncio.sleep(1.0)
 
     def quiet(self) -> bool:
         """Return True if nothing runs and nothing is pending."""
-        busy = any(process.busy for process in self.processes)
-        return not (busy or self.queue.open() or any(self.watch.promised()))
+        return not (self._works() or any(self.watch.promised()))
+
+    def _works(self) -> bool:
+        return bool(self.queue.open()) or any(process.busy for process in self.processes)
 
     def promised(self) -> list[str]:
         """Return a sentence for each timer, running turn and queued turn that is still in the table."""
