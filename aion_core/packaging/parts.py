@@ -76,8 +76,8 @@ def _folder(planned: PackagePlan, line: str) -> Path:
 def _fill(missing: Mapping[Path, str], planned: PackagePlan) -> None:
     """Install these requirements together, then move the files of each distribution to its own folder."""
     # Install within the cache folder, because hard links need one file system.
-    scratch = cache() / "distributions.scratch"
-    shutil.rmtree(scratch, ignore_errors=True)
+    scratch = cache() / "distributions.scratch" / "code"
+    shutil.rmtree(scratch.parent, ignore_errors=True)
     try:
         _run_uv(missing.values(), scratch, planned)
         files: dict[str, list[Path]] = {
@@ -106,7 +106,7 @@ def _fill(missing: Mapping[Path, str], planned: PackagePlan) -> None:
             words = set() if _name(line) in ("boto3", "botocore", "s3transfer") else boto_words(folder.rglob("*.py"))
             (folder / "words").write_text("\n".join(sorted(words)), encoding="utf-8")
     finally:
-        shutil.rmtree(scratch, ignore_errors=True)
+        shutil.rmtree(scratch.parent, ignore_errors=True)
 
 
 def _link_module(source: Path, target: Path, place: Path, python: str) -> None:
@@ -128,7 +128,8 @@ def _run_uv(lines: Iterable[str], target: Path, planned: PackagePlan) -> None:
     for line in lines:
         groups.setdefault(tuple(own_indexes.get(_name(line), ())), []).append(line)
     for places, group in groups.items():
-        requirements = target / "requirements.txt"
+        # Write it beside the target, because a distribution may have a file with this name.
+        requirements = target.with_name("requirements.txt")
         requirements.write_text("\n".join([*named, *group]), encoding="utf-8")
         options = [option for place in places for option in ("--index", place)]
         try:

@@ -1,6 +1,7 @@
 """Programs used by a package build: uv and Python interpreters on this machine."""
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -14,10 +15,14 @@ class BuildError(Exception):
 
 
 def run(command: Sequence[str], *, cwd: Path | None = None) -> str:
-    """Run a program and return its standard output. If it fails, raise BuildError with its error output."""
+    """Run a program and return its standard output.
+
+    If it fails, raise BuildError with its error output, without the credentials in URLs.
+    """
     done = subprocess.run(command, cwd=cwd, capture_output=True, text=True)  # noqa: S603 - no shell
     if done.returncode:
-        raise BuildError(f"{' '.join(command[:3])} failed:\n{done.stderr.strip()}")
+        output = re.sub(r"://[^/\s@]+@", "://****@", done.stderr.strip())
+        raise BuildError(f"{' '.join(command[:3])} failed:\n{output}")
     return done.stdout
 
 

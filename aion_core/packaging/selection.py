@@ -20,9 +20,19 @@ IGNORE_FILES = (".aionignore", ".gitignore")
 # Folders created by tools and not read by agents.
 _GENERATED = frozenset({"node_modules"})
 _NEEDLESS = frozenset(
-    {"template.yaml", "samconfig.toml", "Makefile", "uv.lock", "poetry.lock", "pdm.lock", "Pipfile.lock"}
+    {
+        "template.yaml",
+        "samconfig.toml",
+        "Makefile",
+        "uv.lock",
+        "poetry.lock",
+        "pdm.lock",
+        "Pipfile.lock",
+        "requirements.txt",
+    }
 )
-"""Names of files for building and deploying the project. They are not needed on AWS."""
+"""Names of files for building and deploying the project. They are not needed on AWS. A URL in a requirements.txt may
+contain credentials."""
 _STACKS = frozenset(
     {
         "state.yaml",

@@ -23,6 +23,22 @@ def test_package_from_index_named_in_pyproject_is_installed(tmp_path: Path, monk
     assert (code / "mine.py").is_file()
 
 
+def test_requirements_txt_of_a_distribution_is_packaged_unchanged(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Install `mine` from its own index, and then `other`, with an option that contains a password."""
+    monkeypatch.setenv("AION_PACKAGE_CACHE", str(tmp_path / "packages"))
+    (tmp_path / "pyproject.toml").write_text(
+        f"[tool.uv]\nindex = [{{ name = 'own', url = '{tmp_path.as_uri()}' }}]\nsources = {{ mine = {{ index = 'own' }} }}\n"
+    )
+    lines = ["--extra-index-url http://user:password@127.0.0.1:9/"]
+    for name, module in (("mine", "requirements.txt"), ("other", "other.py")):
+        written = wheel(tmp_path, module, "theirs", name)
+        lines.append(hashed(f"{name} @ {written.as_uri()}", written))
+    (code, _) = install(PackagePlan("ApiFunction", "arm64", "3.13", "\n".join(lines), (), folder=tmp_path))
+    assert (code / "requirements.txt").read_text() == "theirs"
+
+
 def test_index_options_of_requirements_txt_apply_to_all_functions(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -222,6 +222,12 @@ def test_locked_wheel_file_is_not_reported_as_missing(tmp_path: Path) -> None:
     check(tmp_path)
 
 
+def test_error_hides_password_of_an_invalid_index(tmp_path: Path) -> None:
+    (tmp_path / "requirements.txt").write_text("--index-url https://user:password@127.0.0.1:99999/\n")
+    with pytest.raises(BuildError, match=r"https://\*+@127\.0\.0\.1:99999"):
+        lines_of(tmp_path)
+
+
 def test_git_dependency_is_refused(tmp_path: Path) -> None:
     (tmp_path / "requirements.txt").write_text("mine @ git+https://127.0.0.1:9/mine.git\n")
     with pytest.raises(BuildError, match=r"127\.0\.0\.1"):

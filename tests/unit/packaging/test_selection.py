@@ -164,7 +164,7 @@ def test_deployment_files_in_top_folder_are_excluded(tmp_path: Path) -> None:
     files = dict.fromkeys(
         ("template.yaml", "samconfig.toml", "Makefile", "uv.lock", "infra/roles.yaml", "infra/mine.py"), ""
     )
-    written(tmp_path, {**files, "config/template.yaml": ""})
+    written(tmp_path, {**files, "requirements.txt": "", "config/template.yaml": ""})
     assert chosen(tmp_path) == {"infra/mine.py", "config/template.yaml"}
 
 

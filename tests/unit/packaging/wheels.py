@@ -5,15 +5,17 @@ import zipfile
 from pathlib import Path
 
 
-def wheel(folder: Path, module: str = "mine.py", text: str = "") -> Path:
-    """Write the wheel of the distribution `mine` 1.0 with this module into the folder, and return its path."""
+def wheel(folder: Path, module: str = "mine.py", text: str = "", name: str = "mine") -> Path:
+    """Write the wheel of a distribution's version 1.0 with this module into the folder, and return its path."""
     folder.mkdir(parents=True, exist_ok=True)
-    written = folder / "mine-1.0-py3-none-any.whl"
+    written = folder / f"{name}-1.0-py3-none-any.whl"
     with zipfile.ZipFile(written, "w") as archive:
         archive.writestr(module, text)
-        archive.writestr("mine-1.0.dist-info/METADATA", "Metadata-Version: 2.1\nName: mine\nVersion: 1.0\n")
-        archive.writestr("mine-1.0.dist-info/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
-        archive.writestr("mine-1.0.dist-info/RECORD", f"{module},,\n")
+        archive.writestr(f"{name}-1.0.dist-info/METADATA", f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n")
+        archive.writestr(
+            f"{name}-1.0.dist-info/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
+        )
+        archive.writestr(f"{name}-1.0.dist-info/RECORD", f"{module},,\n")
     return written
 
 
