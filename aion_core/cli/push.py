@@ -12,6 +12,7 @@ from aion_core.cli.options import owner as named_owner
 from aion_core.cli.render import delivery_document
 from aion_core.cli.steps import result_of
 from aion_core.errors import ConfigurationError
+from aion_core.log import one_line
 from aion_core.ports import Delivery, PushWakeUp, TaskFilter, TaskKey
 
 if TYPE_CHECKING:
@@ -61,7 +62,8 @@ def list_pushes(
         click.echo(json.dumps([_document(each) for each in printed], indent=2))
         return
     for delivery in printed:
-        click.echo("\t".join([delivery.task.task_id, delivery.config_id, _state(delivery), delivery.failure]))
+        line = [delivery.task.task_id, delivery.config_id, _state(delivery), delivery.failure]
+        click.echo("\t".join(map(one_line, line)))
     if not printed:
         click.echo("No push configs." if everything else "No push configs with failures.", err=True)
 
@@ -84,7 +86,7 @@ def show(task_id: str, owner: str, deployment: Deployment) -> None:
             "last failure": delivery.failure or "-",
             "dead letters": f"{delivery.dead}, from event {delivery.dead_from} on" if delivery.dead else "-",
         }
-        click.echo("\n".join(f"{name:24}{value}" for name, value in lines.items()) + "\n")
+        click.echo("\n".join(f"{name:24}{one_line(str(value))}" for name, value in lines.items()) + "\n")
 
 
 @push.command(

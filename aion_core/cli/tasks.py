@@ -214,7 +214,8 @@ async def _expired(operator: "Operator", agent: str, state: str | None, limit: i
     from aion_core.tasks.lifecycle import state_name
 
     heads: list[Head] = []
-    for timer in await operator.tasks.expired_timers(limit=MOST if agent or state else limit):
+    timers = await operator.tasks.expired_timers(limit=MOST if agent or state else limit, complete=True)
+    for timer in timers:
         if agent and timer.context.agent != agent:
             continue
         seen = await operator.inspection.context(timer.context)

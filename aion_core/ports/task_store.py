@@ -261,8 +261,11 @@ class TaskStore(Protocol):
 
     # ── Timers ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
-    async def expired_timers(self, *, limit: int) -> Sequence[ExpiredTimer]:
-        """Return up to `limit` contexts with expired timers, longest overdue first. The index may be outdated."""
+    async def expired_timers(self, *, limit: int, complete: bool = False) -> Sequence[ExpiredTimer]:
+        """Return up to `limit` contexts with expired timers, longest overdue first. The index may be outdated.
+
+        If parts of the index cannot be read, they are logged and left out; with `complete`, raises StoreError.
+        """
         ...
 
     async def claim(self, timer: ExpiredTimer) -> bool:

@@ -14,7 +14,7 @@ import msgspec
 from google.protobuf.message import Message as AnyMessage
 from google.protobuf.struct_pb2 import ListValue, Struct, Value
 
-from aion_core.errors import ContentTypeNotSupported, InvalidMessage
+from aion_core.errors import ContentTypeNotSupported, InputNotRequired, InvalidMessage
 from aion_core.protocol.types import AgentCard, Message, Part, Role, SendMessageRequest
 
 # ── Answers to interrupts ─────────────────────────────────────────────────────────────────────────────────────────────
@@ -32,6 +32,14 @@ def interrupt_id_of(named: Message | Part) -> str:
 def names_interrupt(message: Message) -> bool:
     """Return True if the message or one of its parts has an interrupt id: it answers a question."""
     return bool(interrupt_id_of(message)) or any(map(interrupt_id_of, message.parts))
+
+
+def input_not_required() -> InputNotRequired:
+    """Return the error for a message that names an interrupt, although none waits for an answer."""
+    return InputNotRequired(
+        f"No question waits for an answer now: it may have been answered already. GetTask returns the task's state. Send "
+        f"the message without metadata.{INTERRUPT_ID} if it answers no question."
+    )
 
 
 # ── Reserved names ────────────────────────────────────────────────────────────────────────────────────────────────────

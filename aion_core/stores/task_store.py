@@ -44,6 +44,7 @@ from aion_core.ports import (
     WhenBusy,
 )
 from aion_core.ports.table import Change, ConditionCheck, Delete, Key, Put, Table, Update, Write, WriteRefused
+from aion_core.protocol.message_rules import input_not_required
 from aion_core.protocol.types import Event, Task
 from aion_core.stores import keys, timers
 from aion_core.stores.items import Reads, readable
@@ -56,7 +57,6 @@ from aion_core.tasks.admission import KnownMessage
 from aion_core.tasks.broadcast import CommitNotifier
 from aion_core.tasks.contexts import ContextRecord, Times, task_of
 from aion_core.tasks.lifecycle import Transition
-from aion_core.tasks.resume_input import input_not_required
 from aion_core.tasks.transitions import TurnEnding
 
 BUSY = "The context changes faster than this can be stored in it. Try again in a moment."
@@ -419,9 +419,10 @@ class TableTaskStore:
         """See `ports.TaskStore.deltas`."""
         return await self._log.deltas(key, since=since)
 
-    async def expired_timers(self, *, limit: int) -> Sequence[ExpiredTimer]:
+    async def expired_timers(self, *, limit: int, complete: bool = False) -> Sequence[ExpiredTimer]:
         """See `ports.TaskStore.expired_timers`."""
-        return [ExpiredTimer(keys.context_of(key), at) for at, key in (await self._timers.expired(limit))[:limit]]
+        found = await self._timers.expired(limit, complete=complete)
+        return [ExpiredTimer(keys.context_of(key), at) for at, key in found[:limit]]
 
     async def claim(self, timer: ExpiredTimer) -> bool:
         """See `ports.TaskStore.claim`."""

@@ -40,10 +40,11 @@ class TimerIndex:
         self._times = partial(Times.read, clock, lease_seconds)
         self._reads = Reads(table, clock)
 
-    async def expired(self, limit: int) -> list[Expired]:
+    async def expired(self, limit: int, *, complete: bool = False) -> list[Expired]:
         """Return the expired timers of all index partitions, longest overdue first, at most `limit` per partition.
 
-        If a partition cannot be read, log the error and leave it out. Raises StoreError if no partition can be read.
+        If a partition cannot be read, log the error and leave it out. Raises StoreError if no partition can be read or,
+        with `complete`, if one cannot be read.
         """
         if not limit:
             return []
@@ -59,8 +60,8 @@ class TimerIndex:
                 raise answer
             else:
                 found += answer
-        if len(failures) == len(self._shards):
-            raise failures[self._shards[0]]
+        if failures and (complete or len(failures) == len(self._shards)):
+            raise next(iter(failures.values()))
         for shard, error in failures.items():
             logger.error("The timers of shard %s cannot be read.", shard, exc_info=error)
         return sorted(Expired(moment(item["due_at"]), keys.key_of(item)) for item in found)

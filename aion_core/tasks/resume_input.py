@@ -8,9 +8,9 @@ answer several interrupts: each part names its interrupt in its own `metadata.in
 from collections.abc import Sequence
 from typing import Any
 
-from aion_core.errors import InputNotRequired, InvalidMessage, TaskFinished
+from aion_core.errors import InvalidMessage, TaskFinished
 from aion_core.protocol.aion.extensions import SOURCE_SCHEMA, schemas_of
-from aion_core.protocol.message_rules import INTERRUPT_ID, interrupt_id_of, names_interrupt
+from aion_core.protocol.message_rules import INTERRUPT_ID, input_not_required, interrupt_id_of, names_interrupt
 from aion_core.protocol.types import Message, Part, Task, to_json
 from aion_core.tasks import lifecycle
 
@@ -53,14 +53,6 @@ def check_resume_input(task: Task, message: Message) -> None:
                 f"metadata.{INTERRUPT_ID} names no interrupt of this task. Its interrupts are {', '.join(ids)}.",
                 field=f"{field}.metadata.{INTERRUPT_ID}",
             )
-
-
-def input_not_required() -> InputNotRequired:
-    """Return the error for a message that names an interrupt, although none waits for an answer."""
-    return InputNotRequired(
-        f"No question waits for an answer now: it may have been answered already. GetTask returns the task's state. Send "
-        f"the message without metadata.{INTERRUPT_ID} if it answers no question."
-    )
 
 
 def interrupt_ids(task: Task) -> list[str]:

@@ -355,6 +355,8 @@ async def test_sweep_reads_other_timer_shards_after_error_in_one_shard(
     failed = [record for record in caplog.records if "cannot be read" in record.message]
     assert len(failed) == 2
     assert all(record.exc_info for record in failed)
+    with pytest.raises(StoreError):
+        await push.chat.store.expired_timers(limit=MANY, complete=True)
 
 
 @pytest.mark.parametrize("of_pushes", [False, True])

@@ -47,7 +47,7 @@ async def three(push: Pushes) -> None:
                 buried = await push.configs.give_up(claim, cursor=3, failure="HTTP 503", until=until)
                 await push.configs.settle(buried, cursor=4)
             case "gone":
-                await push.configs.disable(claim, failure="HTTP 410")
+                await push.configs.disable(claim, failure="HTTP 410\x1b")
             case _:
                 await push.configs.settle(claim, cursor=2, delivered=True)
 
@@ -62,7 +62,7 @@ def test_push_list_shows_configs_with_failed_deliveries(run: RunCommand, push: P
     listed = [line for line in run("list").stdout.splitlines() if line.startswith(task_id(push) + "\t")]
     assert [line.split("\t")[1:] for line in sorted(listed)] == [
         ["dead", "dead letters: 1", "HTTP 503"],
-        ["gone", "disabled", "HTTP 410"],
+        ["gone", "disabled", "HTTP 410\\x1b"],
     ]
     assert f"{task_id(push)}\twell\tok" in run("list", "--all").output
 
