@@ -118,9 +118,9 @@ class Answer:
         from aion_core.tasks.lifecycle import INTERRUPTED, state_name
 
         self.state, self.question = state_name(status.state), status.state in INTERRUPTED
+        self.interrupts = _interrupts(status.message) if self.question else []
         if status.HasField("message"):
             self._message(status.message)
-            self.interrupts = _interrupts(status.message) if self.question else []
         elif self.text and self.state == "working":
             self.text = ""
 
