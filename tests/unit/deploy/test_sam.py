@@ -44,10 +44,14 @@ def test_build_reports_notice_of_several_functions_once(tmp_path: Path) -> None:
 
 
 BUILD = """
+import signal
 import sys
 from pathlib import Path
 from aion_core.deploy.sam import Sam
 from aion_core.deploy.samconfig import SamConfig
+# The tests' own process may ignore these signals, as after nohup.
+signal.signal(signal.SIGINT, signal.default_int_handler)
+signal.signal(signal.SIGHUP, signal.SIG_DFL)
 folder = Path(sys.argv[1])
 Sam(folder / "sam", folder, SamConfig.read(folder / "samconfig.toml")).build(print, "")
 """
