@@ -22,6 +22,10 @@ _NOT_THERE = (
     "There is no resource of this name in this account and region. Check --stack, --table, --region and --profile."
 )
 
+_KEY_IS_OFF = (
+    "The KMS key of the stack is disabled or will be deleted. Run `aws kms cancel-key-deletion --key-id KEY` if it will be "
+    "deleted, then `aws kms enable-key --key-id KEY`."
+)
 _MOVING = "SQS cannot do this now: a redrive of this queue may still be running. See `aws sqs list-message-move-tasks`."
 _CHANGED = "Another deployment has changed the stack in the meantime. Run `aion deploy` again."
 
@@ -36,6 +40,8 @@ ERROR_TEXTS = {
     "ExpiredTokenException": _OLD_CREDENTIALS,
     "UnrecognizedClientException": _BAD_CREDENTIALS,
     "InvalidClientTokenId": _BAD_CREDENTIALS,
+    "InvalidAccessKeyId": _BAD_CREDENTIALS,
+    "InvalidToken": _BAD_CREDENTIALS,
     "InvalidSignatureException": _BAD_SIGNATURE,
     "SignatureDoesNotMatch": _BAD_SIGNATURE,
     "RequestExpired": _BAD_CLOCK,
@@ -58,6 +64,10 @@ ERROR_TEXTS = {
     "ResourceNotFoundException": _NOT_THERE,
     "AWS.SimpleQueueService.NonExistentQueue": _NOT_THERE,
     "QueueDoesNotExist": _NOT_THERE,
+    "DisabledException": _KEY_IS_OFF,
+    "KMS.DisabledException": _KEY_IS_OFF,
+    "KMSInvalidStateException": _KEY_IS_OFF,
+    "KMS.KMSInvalidStateException": _KEY_IS_OFF,
     "ChangeSetNotFound": _CHANGED,
     "InvalidChangeSetStatus": _CHANGED,
     "UnsupportedOperation": _MOVING,

@@ -33,3 +33,8 @@ def test_text_of_timed_out_call_names_network() -> None:
 def test_text_of_deleted_change_set_names_other_deployment() -> None:
     error = AwsRefused("DescribeChangeSet", "ChangeSetNotFound", "ChangeSet [arn:…] does not exist")
     assert error_text(error) == "Another deployment has changed the stack in the meantime. Run `aion deploy` again."
+
+
+@pytest.mark.parametrize("code", ["DisabledException", "KMSInvalidStateException", "KMS.DisabledException"])
+def test_text_of_disabled_key_names_commands(code: str) -> None:
+    assert "aws kms enable-key --key-id KEY" in error_text(StoreError(f"GetObject: {code}"))
