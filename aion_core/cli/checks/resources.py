@@ -160,7 +160,9 @@ async def _key(kms: "AwsClient", key: str) -> CheckResult:
 
     state = await key_state(kms, key)
     if state != "Enabled":
-        next_step = "Cancel its deletion or enable it now: sessions and webhooks cannot be decrypted without it."
+        cancel = f"`aws kms cancel-key-deletion --key-id {key}`, then " if state == "PendingDeletion" else ""
+        enable = f"`aws kms enable-key --key-id {key}`"
+        next_step = f"Run {cancel}{enable} now: sessions and webhooks cannot be decrypted without it."
         return failed("key", f"{key} is {state}.", next_step)
     return ok("key", f"{key} is enabled.")
 

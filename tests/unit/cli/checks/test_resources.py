@@ -62,9 +62,8 @@ def test_doctor_reports_each_broken_resource(own: LocalStack) -> None:
         Bucket=own.physical_id("Blobs"), VersioningConfiguration={"Status": "Suspended"}
     )
     kms = own.client("kms")
-    kms.disable_key(
-        KeyId=kms.describe_key(KeyId=own.environment("ApiFunction")["AION_KMS_KEY"])["KeyMetadata"]["KeyId"]
-    )
+    key = own.environment("ApiFunction")["AION_KMS_KEY"]
+    kms.schedule_key_deletion(KeyId=kms.describe_key(KeyId=key)["KeyMetadata"]["KeyId"])
     own.client("sqs").send_message(QueueUrl=own.physical_id("TaskDeadLetters"), MessageBody="x")
     own.client("sqs").delete_queue(QueueUrl=own.physical_id("PushQueue"))
     code, results = checked()
@@ -82,6 +81,8 @@ def test_doctor_reports_each_broken_resource(own: LocalStack) -> None:
     assert f"`aws dynamodb update-time-to-live --table-name {table} " in results["table's TTL"]["next"]
     assert f"`aws dynamodb update-continuous-backups --table-name {table} " in results["table's backup"]["next"]
     assert "`aws s3api put-bucket-versioning --bucket " in results["bucket"]["next"]
+    for command in ("cancel-key-deletion", "enable-key"):
+        assert f"`aws kms {command} --key-id {key}`" in results["key"]["next"]
     assert "1 in the dead letter queue" in results["task queue"]["message"]
     assert "aion dlq list" in results["task queue"]["next"]
 
