@@ -540,18 +540,14 @@ def test_stopped_stack_leaves_no_thread() -> None:
             silent = socket.create_connection(("127.0.0.1", port))
             url = stack.physical_id("DeadLetters")
             waiting = threads.submit(stack.client("sqs").receive_message, QueueUrl=url, WaitTimeSeconds=20)
-            # Wait for three open requests: the poller's request, the idle connection and the long poll.
-            until(lambda: len(requests_being_answered()) == 3)
+            # Wait for the long polls of the poller and of this test.
+            until(lambda: stack.emulator.polls_waiting == 2)
         assert "Messages" not in waiting.result(TIMEOUT)
         assert silent.recv(1) == b""
         silent.close()
         with pytest.raises(ConnectionRefusedError):
             socket.create_connection(("127.0.0.1", port))
         stack.stop()  # stop again, because a second stop is allowed
-
-
-def requests_being_answered() -> list[threading.Thread]:
-    return [thread for thread in threading.enumerate() if thread.name == "aws-emulator-request"]
 
 
 def until(condition: Callable[[], bool]) -> None:
