@@ -7,10 +7,11 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, Self
 
 import platformdirs
 
@@ -100,7 +101,7 @@ class Sam:
         # Put this Python environment first on PATH, because SAM's build calls `aion` and uv, which must be those of
         # this environment.
         path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}"
-        with _raising_on_signals():
+        with _DelayedInterrupt() as interrupt:
             process = subprocess.Popen(  # noqa: S603 - no shell
                 [str(self.program), *arguments],
                 cwd=self.project,
@@ -116,6 +117,7 @@ class Sam:
             assert process.stdout is not None  # noqa: S101 - it is a pipe
             lines = []
             try:
+                interrupt.raise_from_now_on()
                 with process.stdout:
                     for line in process.stdout:
                         lines.append(line.rstrip())
@@ -127,17 +129,39 @@ class Sam:
         return process.returncode, lines
 
 
-@contextmanager
-def _raising_on_signals() -> Iterator[None]:
-    """Let SIGTERM and, unless it is ignored as by nohup, SIGHUP raise KeyboardInterrupt in the block, as Ctrl-C does."""
-    numbers = [number for name in ("SIGTERM", "SIGHUP") if (number := getattr(signal, name, None))]
-    handled = [number for number in numbers if signal.getsignal(number) is not signal.SIG_IGN]
-    before = {number: signal.signal(number, signal.default_int_handler) for number in handled}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
+class _DelayedInterrupt:
+    """Context in which SIGINT, SIGTERM and SIGHUP raise KeyboardInterrupt, but not before `raise_from_now_on`.
+
+    A signal while a process is being started would otherwise leave it running: no variable holds the process yet.
+    An ignored signal, such as SIGHUP after nohup, stays ignored.
+    """
+
+    def __init__(self) -> None:
+        self._delayed = True
+        self._received = False
+        self._before: dict[int, Any] = {}
+
+    def __enter__(self) -> Self:
+        for name in ("SIGINT", "SIGTERM", "SIGHUP"):
+            number = getattr(signal, name, None)
+            if number and signal.getsignal(number) is not signal.SIG_IGN:
+                self._before[number] = signal.signal(number, self._receive)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for number, handler in self._before.items():
             signal.signal(number, handler)
+
+    def raise_from_now_on(self) -> None:
+        """Raise KeyboardInterrupt at each further signal, and now if one has been received."""
+        self._delayed = False
+        if self._received:
+            raise KeyboardInterrupt
+
+    def _receive(self, number: int, frame: object) -> None:
+        self._received = True
+        if not self._delayed:
+            raise KeyboardInterrupt
 
 
 def _end(process: subprocess.Popen[str]) -> None:

@@ -45,6 +45,7 @@ def test_build_reports_notice_of_several_functions_once(tmp_path: Path) -> None:
 
 BUILD = """
 import signal
+import subprocess
 import sys
 from pathlib import Path
 from aion_core.deploy.sam import Sam
@@ -52,6 +53,14 @@ from aion_core.deploy.samconfig import SamConfig
 # The tests' own process may ignore these signals, as after nohup.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 signal.signal(signal.SIGHUP, signal.SIG_DFL)
+
+class SlowStart(subprocess.Popen):
+    def __init__(self, *arguments, **options):
+        super().__init__(*arguments, **options)
+        sys.stdin.read()
+
+if sys.argv[2] == "starting":
+    subprocess.Popen = SlowStart
 folder = Path(sys.argv[1])
 Sam(folder / "sam", folder, SamConfig.read(folder / "samconfig.toml")).build(print, "")
 """
@@ -59,14 +68,18 @@ Sam(folder / "sam", folder, SamConfig.read(folder / "samconfig.toml")).build(pri
 
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows has no process groups")
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
-def test_interrupted_deploy_ends_sam_and_its_children(tmp_path: Path, number: signal.Signals) -> None:
+@pytest.mark.parametrize("moment", ["starting", "running"])
+def test_interrupted_deploy_ends_sam_and_its_children(tmp_path: Path, number: signal.Signals, moment: str) -> None:
     (tmp_path / "sam").write_text("#!/bin/sh\nexec 3>fifo\n(echo started; sleep 60; echo finished) >&3 & wait\n")
     (tmp_path / "sam").chmod(0o755)
     os.mkfifo(tmp_path / "fifo")
-    deploying = subprocess.Popen([sys.executable, "-c", BUILD, tmp_path], stderr=subprocess.DEVNULL)
+    command = [sys.executable, "-c", BUILD, str(tmp_path), moment]
+    deploying = subprocess.Popen(command, stdin=subprocess.PIPE, stderr=subprocess.DEVNULL)
+    assert deploying.stdin
     # The end of the file is the end of all processes that write to it.
-    with (tmp_path / "fifo").open() as written:
+    with deploying.stdin, (tmp_path / "fifo").open() as written:
         assert written.readline() == "started\n"
         deploying.send_signal(number)
+        deploying.stdin.close()
         assert written.read() == ""
     assert deploying.wait()
