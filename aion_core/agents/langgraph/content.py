@@ -1,7 +1,6 @@
 """Conversion between parts of A2A messages, content of LangChain messages, and values of a graph's state."""
 
 import base64
-import binascii
 import codecs
 import inspect
 import json
@@ -10,10 +9,8 @@ import re
 import types
 import typing
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import MISSING, fields, is_dataclass
 from typing import Annotated, Any, Union
-from urllib.parse import unquote_to_bytes
 
 from a2a.utils.errors import A2AError
 from langchain_core.messages import AIMessage, BaseMessage
@@ -22,9 +19,9 @@ from langgraph.pregel import Pregel
 from msgspec import Struct
 from pydantic import BaseModel, ValidationError
 
+from aion_core.agents.langgraph.media import MEDIA, Block, media_of
 from aion_core.agents.readable_json import json_part
 from aion_core.authoring.context import AionContext, get_aion_context
-from aion_core.authoring.json_forms import bytes_of
 from aion_core.errors import AgentFailed
 from aion_core.protocol.aion.extensions import is_payload
 from aion_core.protocol.message_rules import ANY_FILE, type_of
@@ -40,14 +37,8 @@ MESSAGES, INBOX, OUTBOX = "messages", "a2a_inbox", "a2a_outbox"
 ROOT = "__root__"
 """LangGraph's name for the channel of a state without keys."""
 
-Block = dict[str, Any]
-"""Content block of a LangChain message."""
-
 MAX_FILE_VALUES = 100_000
 """Maximum number of values in a JSON file that fills the state. The turn stores the state several times."""
-
-MEDIA = ("image", "audio", "video", "file", "text-plain")
-"""Types of LangChain's content blocks for files."""
 
 
 def has_single_value(graph: Graph) -> bool:
@@ -134,13 +125,9 @@ def content_parts(message: BaseMessage) -> list[Part]:
 
     If the message has no text, use the transcript of its audio, or else the model's refusal.
     """
-    blocks: list[Any] = [] if isinstance(message.content, str) else [*message.content_blocks]
-    text = str(message.text)
-    if "audio" in message.additional_kwargs:
-        blocks.append(spoken := _spoken(message.additional_kwargs["audio"]))
-        text = text or str(spoken.get("transcript") or "")
-    text = text or _refusal(message)
-    media = [part for block in blocks if (part := _media_part(block)) is not None]
+    has_media = not isinstance(message.content, str) or "audio" in message.additional_kwargs
+    media, transcript = media_of(message) if has_media else ([], "")
+    text = str(message.text) or transcript or _refusal(message)
     return [Part(text=utf8(text)), *media] if text else media
 
 
@@ -172,84 +159,6 @@ def sent_data(value: Any) -> Part | None:
     except AgentFailed as error:
         logger.warning("%s", error)
         return None
-
-
-def _media_part(block: Any) -> Part | None:
-    if not isinstance(block, Mapping):
-        return None
-    if block.get("type") == "non_standard" and isinstance(block.get("value"), Mapping):
-        block = block["value"]
-    image = block.get("image_url")
-    if block.get("type") == "image_url" and image:
-        # Convert the image form of OpenAI's chat completions to a standard image block.
-        block = {"type": "image", "url": image.get("url", "") if isinstance(image, Mapping) else str(image)}
-    if block.get("type") not in MEDIA:
-        return None
-    media_type, url = str(block.get("mime_type") or ""), str(block.get("url") or "")
-    encoded, raw = block.get("base64") or "", utf8(str(block.get("text") or "")).encode()
-    if url[:5].lower() == "data:":
-        header, _, given = url[5:].partition(",")
-        media_type = media_type or header.partition(";")[0]
-        raw = unquote_to_bytes(given)
-        encoded, raw = (raw.decode("ascii", "replace"), b"") if header.lower().endswith(";base64") else ("", raw)
-    try:
-        raw = raw or bytes_of(encoded, f"The base64 of a content block of type {block['type']}")
-    except ValueError as error:
-        logger.warning("%s The client does not receive this file.", error)
-        return None
-    part = Part(media_type=media_type, filename=_name_of(block))
-    if raw:
-        part.raw = raw
-    elif url:
-        part.url = url
-    else:
-        # Skip a file_id, because only the model's provider can resolve it.
-        return None
-    part.media_type = part.media_type or type_of(part) or ""
-    if part.media_type == ANY_FILE and not media_type:
-        part.media_type = _detected_type(block["type"], raw) or ANY_FILE
-    return part
-
-
-_FIRST_BYTES = {
-    "image": {b"\x89PNG": "png", b"\xff\xd8\xff": "jpeg", b"GIF8": "gif", b"RIFF": "webp"},
-    "audio": {
-        b"RIFF": "wav",
-        b"ID3": "mpeg",
-        b"OggS": "ogg",
-        b"fLaC": "flac",
-        b"\xff\xf1": "aac",
-        b"\xff\xf9": "aac",
-        b"\xff": "mpeg",
-    },
-}
-"""Subtypes of images and audio by the first bytes of a file."""
-
-
-def _detected_type(kind: str, content: bytes) -> str | None:
-    """Return the media type of an image or audio by its first bytes, or None."""
-    subtypes = _FIRST_BYTES.get(kind, {})
-    return next((f"{kind}/{subtype}" for first, subtype in subtypes.items() if content.startswith(first)), None)
-
-
-def _spoken(audio: Any) -> Block:
-    """Return a content block for the audio that LangChain's OpenAI and Google packages store outside of the content."""
-    if isinstance(audio, bytes):
-        audio = {"data": base64.b64encode(audio).decode()}
-    if not isinstance(audio, Mapping):
-        return {}
-    data = str(audio.get("data") or "")
-    with suppress(binascii.Error):
-        start = base64.b64decode(data[:8])
-        media_type = _detected_type("audio", start) or "audio/pcm"  # audio in any other form has no header
-        return {"type": "audio", "base64": data, "mime_type": media_type, "transcript": audio.get("transcript")}
-    return {}
-
-
-def _name_of(block: Mapping[str, Any]) -> str:
-    extras = block.get("extras")
-    named: Sequence[Any] = (extras.get("filename"), extras.get("name")) if isinstance(extras, Mapping) else ()
-    return next((utf8(str(name)) for name in (*named, block.get("filename"), block.get("name")) if name), "")
 
 
 def ai_messages(messages: Sequence[BaseMessage]) -> Iterator[AIMessage]:

@@ -295,6 +295,67 @@ def test_langchain_content_block_becomes_file_part(block: Values, raw: bytes, me
     assert (part.raw, part.media_type) == (raw, media_type)
 
 
+PNG = base64.b64encode(b"\x89PNG").decode()
+
+
+@pytest.mark.parametrize("provider", [{}, {"model_provider": "openai"}, {"model_provider": "google_genai"}])
+@pytest.mark.parametrize(
+    ("block", "part"),
+    [
+        ({"type": "file", "source_type": "text", "text": "Notes"}, Part(raw=b"Notes", media_type="text/plain")),
+        ({"type": "file", "source_type": "text", "url": "Notes"}, Part(raw=b"Notes", media_type="text/plain")),
+        (
+            {"type": "file", "source_type": "text", "url": "a,b", "mime_type": "text/csv", "id": "f-1"},
+            Part(raw=b"a,b", media_type="text/csv"),
+        ),
+        (
+            {"type": "file", "source_type": "base64", "data": PNG, "mime_type": "image/png", "filename": "a.png"},
+            Part(raw=b"\x89PNG", media_type="image/png", filename="a.png"),
+        ),
+        ({"type": "media", "data": PNG, "mime_type": "image/png"}, Part(raw=b"\x89PNG", media_type="image/png")),
+        ({"type": "media", "data": b"\x89PNG", "mime_type": "image/png"}, Part(raw=b"\x89PNG", media_type="image/png")),
+        (
+            {"type": "media", "file_uri": "gs://a/b.mp4", "mime_type": "video/mp4"},
+            Part(url="gs://a/b.mp4", media_type="video/mp4"),
+        ),
+        (
+            {"type": "input_image", "image_url": "https://a.b/c.png"},
+            Part(url="https://a.b/c.png", media_type="image/png"),
+        ),
+        ({"type": "input_image", "image_url": f"data:;base64,{PNG}"}, Part(raw=b"\x89PNG", media_type="image/png")),
+        (
+            {"type": "input_file", "file_url": "https://a.b/c.pdf"},
+            Part(url="https://a.b/c.pdf", media_type="application/pdf"),
+        ),
+        (
+            {"type": "input_file", "file_data": f"data:application/pdf;base64,{PNG}", "filename": "c.pdf"},
+            Part(raw=b"\x89PNG", media_type="application/pdf", filename="c.pdf"),
+        ),
+        (
+            {"type": "file", "file": {"file_data": f"data:application/pdf;base64,{PNG}", "filename": "c.pdf"}},
+            Part(raw=b"\x89PNG", media_type="application/pdf", filename="c.pdf"),
+        ),
+        (
+            {"type": "input_audio", "input_audio": {"data": PNG, "format": "wav"}},
+            Part(raw=b"\x89PNG", media_type="audio/wav"),
+        ),
+    ],
+)
+def test_file_block_of_model_provider_becomes_file_part(block: Values, part: Part, provider: Values) -> None:
+    message = AIMessage([{"type": "text", "text": "Here."}, block], response_metadata=provider)
+    assert list(message_of(message).parts) == [Part(text="Here."), part]
+
+
+@pytest.mark.parametrize("kind", ["input_image", "input_file", "image"])
+def test_file_that_only_the_provider_stores_is_omitted(kind: str) -> None:
+    assert list(message_of(AIMessage([{"type": kind, "file_id": "file-1"}])).parts) == [Part(text="")]
+
+
+def test_file_block_without_content_does_not_fail_turn() -> None:
+    message = AIMessage([{"type": "text", "text": "Here."}, {"type": "image", "source_type": "base64"}])
+    assert list(message_of(message).parts) == [Part(text="Here.")]
+
+
 def test_name_of_content_block_may_be_no_unicode_text() -> None:
     block = {"type": "file", "base64": "AAEC", "mime_type": "text/plain", "filename": "caf\udce9.txt"}
     assert [part.filename for part in message_of(AIMessage([block])).parts] == ["caf?.txt"]
