@@ -10,8 +10,15 @@ from aion_core.authoring.types import A2AInbox
 from aion_core.errors import InvalidMessage
 from aion_core.ports import TurnRequest
 from aion_core.protocol.aion.extensions import Inbound, InboundEvent, answer_to, read
-from aion_core.protocol.message_rules import ALLOWED_SKILLS, INTERRUPT_ID, NO_AION_EXTENSIONS, without_reserved_keys
-from aion_core.protocol.types import Message, Role, to_json, with_integers
+from aion_core.protocol.message_rules import (
+    ALLOWED_SKILLS,
+    ANY_FILE,
+    INTERRUPT_ID,
+    NO_AION_EXTENSIONS,
+    type_of,
+    without_reserved_keys,
+)
+from aion_core.protocol.types import Message, Part, Role, to_json, with_integers
 from aion_core.tasks.resume_input import INTERRUPTS
 
 logger = logging.getLogger(__name__)
@@ -75,6 +82,12 @@ def inbound_of(request: TurnRequest) -> Inbound:
 def text_of(request: TurnRequest) -> str:
     """Return the text parts of the turn's message, joined in order."""
     return "".join(part.text for part in request.message.parts if part.WhichOneof("content") == "text")
+
+
+def empty_file_text(part: Part) -> str:
+    """Return a text for the model about a file of zero bytes, "" for other parts: models refuse an empty file."""
+    is_empty = part.WhichOneof("content") == "raw" and not part.raw
+    return f"[empty file: {part.filename or type_of(part) or ANY_FILE}]" if is_empty else ""
 
 
 def _inbox(request: TurnRequest, inbound: Inbound) -> A2AInbox:

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from google.adk.events import Event
 from google.genai import types as genai
 
-from aion_core.agents.inbound import text_of
+from aion_core.agents.inbound import empty_file_text, text_of
 from aion_core.agents.readable_json import json_part
 from aion_core.ports import TurnRequest
 from aion_core.protocol.message_rules import ANY_FILE, type_of
@@ -26,7 +26,7 @@ def content_of(request: TurnRequest) -> genai.Content:
 
 
 def content_parts(parts: Iterable[Part]) -> list[genai.Part]:
-    """Convert A2A parts to ADK parts, and skip empty parts.
+    """Convert A2A parts to ADK parts, and skip empty texts.
 
     The MIME type of a file is that of `type_of`, with the parameters of its `mediaType`.
     """
@@ -36,6 +36,8 @@ def content_parts(parts: Iterable[Part]) -> list[genai.Part]:
             case "text":
                 if part.text:
                     converted.append(genai.Part(text=part.text))
+            case "raw" if text := empty_file_text(part):
+                converted.append(genai.Part(text=text))
             case "raw":
                 blob = genai.Blob(mime_type=_mime_type(part), data=part.raw, display_name=part.filename or None)
                 converted.append(genai.Part(inline_data=blob))

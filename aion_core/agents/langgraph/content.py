@@ -19,6 +19,7 @@ from langgraph.pregel import Pregel
 from msgspec import Struct
 from pydantic import BaseModel, ValidationError
 
+from aion_core.agents.inbound import empty_file_text
 from aion_core.agents.langgraph.media import MEDIA, Block, media_of
 from aion_core.agents.readable_json import json_part
 from aion_core.authoring.context import AionContext, get_aion_context
@@ -76,6 +77,8 @@ def content_of(parts: Iterable[Part], *, files: bool) -> str | list[Block]:
 def _block_of(part: Part) -> Block:
     if part.WhichOneof("content") == "data":
         return {"type": "text", "text": json.dumps(to_json(part.data), ensure_ascii=False)}
+    if text := empty_file_text(part):
+        return {"type": "text", "text": text}
     media_type = type_of(part) or ANY_FILE
     if part.WhichOneof("content") == "raw" and media_type.startswith("text/"):
         return {"type": "text", "text": _decoded(part)}

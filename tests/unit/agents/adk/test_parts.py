@@ -80,6 +80,13 @@ async def test_file_mime_type_is_guessed_by_default(
     assert file.mime_type == mime_type
 
 
+async def test_empty_file_becomes_text_with_its_name(dialect: str) -> None:
+    named, unnamed = await parts_seen(
+        dialect, {"raw": "", "filename": "july.pdf"}, {"raw": "", "mediaType": "image/png"}
+    )
+    assert (named, unnamed) == (genai.Part(text="[empty file: july.pdf]"), genai.Part(text="[empty file: image/png]"))
+
+
 async def test_empty_message_reaches_adk_as_empty_text(dialect: str) -> None:
     """Send a message without text: ADK needs at least one part, so it gets an empty text."""
     async with http(

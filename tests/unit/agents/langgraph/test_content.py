@@ -231,11 +231,17 @@ def test_content_block_has_registered_media_type() -> None:
 
 
 def test_empty_text_beside_file_is_no_content_block() -> None:
-    """Send an empty text and an empty text file beside an image: models refuse empty texts."""
+    """Send an empty text beside an image: models refuse empty texts."""
     image = Part(raw=b"x", media_type="image/png")
-    sent = [Part(text=""), image, Part(raw=b"", media_type="text/csv")]
-    assert content_of(sent, files=True) == content_of([image], files=True)
-    assert content_of(sent[2:], files=True) == ""
+    assert content_of([Part(text=""), image], files=True) == content_of([image], files=True)
+
+
+@pytest.mark.parametrize("media_type", ["application/pdf", "text/csv", "image/png"])
+def test_empty_file_becomes_text_with_its_name(media_type: str) -> None:
+    file = Part(raw=b"", media_type=media_type, filename="july.x")
+    assert content_of([file], files=True) == "[empty file: july.x]"
+    assert content_of([Part(raw=b"", media_type=media_type)], files=True) == f"[empty file: {media_type}]"
+    assert content_of([file], files=False) == ""
 
 
 @pytest.mark.parametrize(
