@@ -14,7 +14,7 @@ from google.genai import types as genai
 from msgspec import Struct
 from uuid_utils import uuid7
 
-from aion_core.agents.adk.parts import a2a_parts, file_parts, part_of, tool_results, visible_text
+from aion_core.agents.adk.parts import a2a_parts, file_parts, model_metadata, part_of, tool_results, visible_text
 from aion_core.agents.adk.streams import CompleteMessage, EventKeys, MessageStreams
 from aion_core.agents.adk.thread import merged_outbox, outbox_of_event
 from aion_core.agents.inbound import thread_history
@@ -322,7 +322,9 @@ class AdkOutbound:
             self._failure = self._output = None
             if event.error_code:
                 logger.warning(CUT_ANSWER, event.author, event.error_code, extra={"task_id": self._request.task.id})
-            message = Message(role=Role.ROLE_AGENT, message_id=stream, parts=visible)
+            message = Message(
+                role=Role.ROLE_AGENT, message_id=stream, parts=visible, metadata=model_metadata(event) or None
+            )
         elif event.output is not None:  # output of a workflow node, or of an agent that has called finish_task
             self._failure = None
             self._output = Message(role=Role.ROLE_AGENT, parts=[part_of(event.output)])

@@ -2,12 +2,13 @@
 
 import json
 from collections.abc import Iterable
+from typing import Any
 
 from google.adk.events import Event
 from google.genai import types as genai
 
 from aion_core.agents.inbound import empty_file_text, text_of
-from aion_core.agents.readable_json import json_part
+from aion_core.agents.readable_json import json_part, plain_json
 from aion_core.ports import TurnRequest
 from aion_core.protocol.message_rules import ANY_FILE, type_of
 from aion_core.protocol.types import Part, to_json, utf8
@@ -88,6 +89,21 @@ def tool_results(event: Event) -> list[Part]:
     results = [response.response for response in event.get_function_responses() if response.response]
     # Unwrap a result without a dict, because ADK puts such a result into a dict with the key `result`.
     return [part_of(result["result"] if list(result) == ["result"] else result) for result in results]
+
+
+MODEL_METADATA = ("usage_metadata", "citation_metadata", "grounding_metadata")
+"""Fields of an ADK event with metadata of its model call that a client receives."""
+
+
+def model_metadata(event: Event) -> dict[str, Any]:
+    """Return the token usage, citations and grounding of an event's model call.
+
+    They have the keys and forms of ADK's own A2A server, so that ADK's `RemoteA2aAgent` restores them.
+    """
+    given = {f"adk_{name}": value for name in MODEL_METADATA if (value := getattr(event, name)) is not None}
+    return {
+        key: plain_json(value.model_dump(mode="json", by_alias=True, exclude_none=True)) for key, value in given.items()
+    }
 
 
 def _a2a_part(part: genai.Part) -> Part | None:

@@ -6,11 +6,13 @@ from collections.abc import AsyncGenerator
 from typing import Any
 
 import pytest
-from a2a.types import Part
+from a2a.types import Message, Part
 from google.adk.a2a.converters.part_converter import convert_a2a_part_to_genai_part
-from google.adk.agents import BaseAgent, LlmAgent
+from google.adk.a2a.converters.to_adk_event import convert_a2a_message_to_event
+from google.adk.agents import BaseAgent, LlmAgent, SequentialAgent
 from google.adk.agents.invocation_context import InvocationContext
 from google.adk.events import Event
+from google.adk.models.llm_response import LlmResponse
 from google.genai import types as genai
 from google.protobuf.json_format import ParseDict
 
@@ -22,6 +24,7 @@ from tests.support.adk import (
     ask_parts,
     call,
     content,
+    llm_agent,
     scripted_model,
     served,
     text_event,
@@ -93,6 +96,41 @@ async def test_empty_message_reaches_adk_as_empty_text(dialect: str) -> None:
         parts(served(yielding_agent(lambda ctx: text_event(repr(ctx.user_content.parts[0].text))))).app()
     ) as client:
         assert answer_text(await ask(client, dialect, "")) == "''"
+
+
+async def test_message_metadata_contains_usage_citations_and_grounding(dialect: str) -> None:
+    """Send the metadata of the model call as ADK's own A2A server does, so that ADK's client reads them."""
+    usage = genai.GenerateContentResponseUsageMetadata(prompt_token_count=7, candidates_token_count=2)
+    web = genai.GroundingChunkWeb(uri="https://example.org", title="Example")
+    grounding = genai.GroundingMetadata(
+        grounding_chunks=[genai.GroundingChunk(web=web)], search_entry_point=genai.SearchEntryPoint(sdk_blob=b"\xff")
+    )
+    citations = genai.CitationMetadata(citations=[genai.Citation(uri="https://example.org", start_index=0)])
+    model = LlmResponse(
+        content=content(genai.Part(text="Grounded.")),
+        usage_metadata=usage,
+        grounding_metadata=grounding,
+        citation_metadata=citations,
+    )
+    agent = served(
+        SequentialAgent(name="root", sub_agents=[llm_agent([model], name="a"), llm_agent(["End."], name="b")])
+    )
+    async with http(parts(agent).app()) as client:
+        task = await ask(client, dialect)
+    grounded = task["history"][-1]
+    assert grounded["metadata"] == {
+        "adk_usage_metadata": {"promptTokenCount": 7, "candidatesTokenCount": 2},
+        "adk_citation_metadata": {"citations": [{"uri": "https://example.org", "startIndex": 0}]},
+        "adk_grounding_metadata": {
+            "groundingChunks": [{"web": {"uri": "https://example.org", "title": "Example"}}],
+            "searchEntryPoint": {"sdkBlob": "_w=="},
+        },
+    }
+    assert "metadata" not in task["status"]["message"]
+    received = convert_a2a_message_to_event(ParseDict(grounded, Message()))
+    assert received is not None
+    assert (received.usage_metadata, received.grounding_metadata) == (usage, grounding)
+    assert received.citation_metadata == citations
 
 
 async def test_answer_contains_files_and_code_without_thoughts(dialect: str) -> None:
