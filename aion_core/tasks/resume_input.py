@@ -5,7 +5,7 @@ interrupts, `metadata.interrupts` lists them, each with its `id`, and an answer 
 answer several interrupts: each part names its interrupt in its own `metadata.interruptId`.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from aion_core.errors import InvalidMessage, TaskFinished
@@ -16,12 +16,15 @@ from aion_core.tasks import lifecycle
 
 INTERRUPTS = "interrupts"
 
+_ANSWERS, _FILES = ("text", "data"), ("raw", "url")
+"""Kinds of parts that answer an interrupt. Files beside a text or data are not the answer."""
+
 
 def check_resume_input(task: Task, message: Message) -> None:
     """Check that the message can resume the interrupted task. A running task accepts any message without interrupt id.
 
     Raises TaskFinished if the task has ended, InputNotRequired if the message names an interrupt of a running task or
-    names no task, or InvalidMessage for a missing answer or a wrong interrupt id.
+    names no task, or InvalidMessage for a missing or wrong interrupt id.
     """
     if task.status.state in lifecycle.TERMINAL and message.task_id:
         raise TaskFinished(
@@ -32,16 +35,13 @@ def check_resume_input(task: Task, message: Message) -> None:
         if names_interrupt(message) or not message.task_id:
             raise input_not_required()
         return
-    if not any(part.WhichOneof("content") in ("text", "data") for part in message.parts):
-        raise InvalidMessage(
-            "The answer has neither text nor data: give it a part with one of them.", field="message.parts"
-        )
     ids, named = interrupt_ids(task), interrupt_id_of(message)
+    kinds = _ANSWERS if not has_only_files(message.parts) else _FILES
     fields = {"message": named}
     for index, part in enumerate(message.parts):
         field = f"message.parts[{index}]"
         fields[field] = interrupt_id_of(part)
-        if part.WhichOneof("content") in ("text", "data") and len(ids) > 1 and not (named or fields[field]):
+        if part.WhichOneof("content") in kinds and len(ids) > 1 and not (named or fields[field]):
             raise InvalidMessage(
                 f"The task has {len(ids)} interrupts. Set metadata.{INTERRUPT_ID} of the message, or of each part, to "
                 f"the one that it answers: {', '.join(ids)}.",
@@ -62,31 +62,36 @@ def interrupt_ids(task: Task) -> list[str]:
     return [str(question["id"]) for question in listed]
 
 
-def resume_values(message: Message, ids: Sequence[str]) -> dict[str, Any]:
-    """Map each answered interrupt id to the value that resumes the interrupt.
+def parts_by_interrupt(message: Message, ids: Sequence[str]) -> dict[str, list[Part]]:
+    """Map each answered interrupt id to the parts that answer it.
 
     A part answers the interrupt in its own metadata, else the one in the message's metadata, else the only one in
-    `ids`. A message without a text or data part answers with "".
+    `ids`.
     """
     default = interrupt_id_of(message) or (ids[0] if len(ids) == 1 else "")
     parts: dict[str, list[Part]] = {}
     for part in message.parts:
         parts.setdefault(interrupt_id_of(part) or default, []).append(part)
-    return {name: resume_value(Message(parts=each)) for name, each in parts.items() if name}
+    return {name: each for name, each in parts.items() if name}
 
 
-def resume_value(message: Message) -> Any:
-    """Return the value that resumes an interrupt: the message's text, or its data if it has no text.
+def has_only_files(parts: Iterable[Part]) -> bool:
+    """Return True if all parts are files."""
+    return all(part.WhichOneof("content") in _FILES for part in parts)
+
+
+def resume_value(parts: Sequence[Part]) -> Any:
+    """Return the value of an answer: its text, or its data if it has no text, or else "".
 
     For an event of a network such as Slack, the data is its payload, such as the action on a card. The original event
     of the network is left out.
     """
-    text = "".join(part.text for part in message.parts if part.WhichOneof("content") == "text")
+    text = "".join(part.text for part in parts if part.WhichOneof("content") == "text")
     if text:
         return text
     data = [
         to_json(part.data)
-        for part in message.parts
+        for part in parts
         if part.WhichOneof("content") == "data" and SOURCE_SCHEMA not in schemas_of(part)
     ]
     return data[0] if len(data) == 1 else data or ""

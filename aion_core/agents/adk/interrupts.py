@@ -21,8 +21,8 @@ from aion_core.agents.inbound import InvalidResumeInput, accepted_answers, inter
 from aion_core.agents.questions import Question, question_message
 from aion_core.agents.readable_json import json_part
 from aion_core.ports import InputRequired, TurnRequest
-from aion_core.protocol.types import Message, TaskState
-from aion_core.tasks.resume_input import resume_values
+from aion_core.protocol.types import Message, Part, TaskState
+from aion_core.tasks.resume_input import has_only_files, parts_by_interrupt, resume_value
 
 CREDENTIAL = "adk_request_credential"
 ABORTED = "INVOCATION_ABORTED"
@@ -86,8 +86,8 @@ def resume_contents(
     stores a content only in the branch of its first call. Ambiguous answers were refused before the turn, by
     `tasks.resume_input`. Raises InvalidResumeInput if no answer has the right form.
     """
-    answers, pending = resume_values(request.message, interrupt_ids(question)), {each.id: each for each in calls}
-    responses, rejection = accepted_answers(answers, pending, lambda each, given: _response(_request(each.call), given))
+    answers, pending = parts_by_interrupt(request.message, interrupt_ids(question)), {each.id: each for each in calls}
+    responses, rejection = accepted_answers(answers, pending, lambda each, parts: _response(_request(each.call), parts))
     branches: dict[str | None, list[genai.Part]] = {}
     for name, response in responses.items():
         answered = genai.FunctionResponse(id=name, name=pending[name].call.name, response=response)
@@ -170,7 +170,11 @@ def _without_none(value: Any) -> Any:
     return [_without_none(item) for item in value] if isinstance(value, list) else value
 
 
-def _response(call: genai.FunctionCall, given: Any) -> dict[str, Any]:
+def _response(call: genai.FunctionCall, parts: Sequence[Part]) -> dict[str, Any]:
+    if has_only_files(parts):
+        # Refuse the answer: many models accept no file as the result of a call, and each later turn would send it again.
+        raise InvalidResumeInput("A file alone is no answer. Send a text or data.")
+    given = resume_value(parts)
     match call.name:
         case "adk_request_confirmation":
             return _confirmation(call.args or {}, given)

@@ -12,12 +12,12 @@ from msgspec import Struct
 from pydantic import TypeAdapter, ValidationError
 
 from aion_core.agents.inbound import PAUSED_BEFORE, InvalidResumeInput, accepted_answers, interrupt_ids
-from aion_core.agents.langgraph.content import content_parts, sent_data
+from aion_core.agents.langgraph.content import content_of, content_parts, sent_data
 from aion_core.agents.questions import Question, question_message
 from aion_core.agents.readable_json import plain_json
 from aion_core.ports import InputRequired, TurnRequest
 from aion_core.protocol.types import Message, Part, Role, strict_json
-from aion_core.tasks.resume_input import resume_values
+from aion_core.tasks.resume_input import has_only_files, parts_by_interrupt, resume_value
 
 # ── Approvals of tool calls ───────────────────────────────────────────────────────────────────────────────────────────
 
@@ -184,10 +184,11 @@ def resume_command(
     the turn has resumed them. `tools` has the names of the graph's tools. Raises InvalidResumeInput if no answer is
     accepted.
     """
-    answers = resume_values(request.message, interrupt_ids(question))
+    answers = parts_by_interrupt(request.message, interrupt_ids(question))
 
-    def value(interrupt: Interrupt, answer: Any) -> Any:
+    def value(interrupt: Interrupt, parts: Sequence[Part]) -> Any:
         review = review_of(interrupt)
+        answer = content_of(parts, files=True) if has_only_files(parts) else resume_value(parts)
         return review.decisions_of(answer, tools) if review is not None else answer
 
     values, rejection = accepted_answers(answers, {each.id: each for each in pending}, value)

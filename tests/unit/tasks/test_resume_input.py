@@ -7,7 +7,7 @@ from google.protobuf.json_format import ParseDict
 
 from aion_core.errors import InputNotRequired, InvalidMessage
 from aion_core.protocol.message_rules import names_interrupt
-from aion_core.protocol.types import Message, Task, TaskState, TaskStatus
+from aion_core.protocol.types import Message, Part, Task, TaskState, TaskStatus
 from aion_core.tasks.resume_input import check_resume_input
 
 
@@ -40,3 +40,16 @@ def test_answer_is_refused_while_task_is_working(given: Message) -> None:
 def test_answer_must_name_one_of_several_interrupts(given: Message) -> None:
     with pytest.raises(InvalidMessage, match="i-1, i-2"):
         check_resume_input(task(TaskState.TASK_STATE_AUTH_REQUIRED, "i-1", "i-2"), given)
+
+
+def test_file_names_its_interrupt_only_if_it_is_the_answer() -> None:
+    """With several interrupts, a file alone must name one of them; a file beside a text need not."""
+    two = task(TaskState.TASK_STATE_INPUT_REQUIRED, "i-1", "i-2")
+    file = Part(raw=b"x")
+    with pytest.raises(InvalidMessage, match="i-1, i-2"):
+        check_resume_input(two, Message(task_id="t-1", parts=[file]))
+    beside = message(None, "i-1")
+    beside.parts.append(file)
+    check_resume_input(two, beside)
+    file.metadata.update({"interruptId": "i-2"})
+    check_resume_input(two, Message(task_id="t-1", parts=[file]))

@@ -91,6 +91,19 @@ async def test_data_from_client_becomes_result_of_long_running_tool(dialect: str
     assert texts(model.seen[-1])[-1] == "user: approve -> {'approved': True}"
 
 
+async def test_file_alone_is_no_result_of_long_running_tool(dialect: str) -> None:
+    """Answer with a file: the question is repeated with a reason, because many models accept no file as a result."""
+    root, model = expenses(50, ["Paid."])
+    async with http(parts(served(root)).app()) as client:
+        question = await ask(client, dialect)
+        ids = {"taskId": question["id"], "contextId": question["contextId"]}
+        repeated = await ask_parts(client, dialect, {"raw": "AAEC", "filename": "a.png"}, message_id="m-2", **ids)
+        assert (state(repeated), len(model.seen)) == ("INPUT_REQUIRED", 1)
+        assert (answer_text(repeated) or "").startswith("A file alone is no answer. Send a text or data.")
+        done = await answer(client, dialect, question, "approved", message_id="m-3")
+    assert state(done) == "COMPLETED"
+
+
 async def test_message_without_task_id_answers_interrupt_of_its_context(dialect: str) -> None:
     root, _ = expenses(50, ["Paid."])
     async with http(parts(served(root)).app()) as client:

@@ -67,6 +67,19 @@ async def test_executor_gets_task_with_its_question_when_user_answers(method: st
     assert (second.message.message_id, second.message.task_id) == ("m-2", asked["id"])
 
 
+async def test_executor_receives_file_as_answer_to_its_question() -> None:
+    booking = BookingExecutor()
+    async with http(served(booking).parts.app()) as client:
+        asked = (await client.post("/", json=send("Book a table"))).json()["result"]["task"]
+        body = send(message_id="m-2", taskId=asked["id"])
+        body["params"]["message"]["parts"] = [{"raw": "AAEC", "mediaType": "image/png"}]
+        task = (await client.post("/", json=body)).json()["result"]["task"]
+    assert task["status"]["state"] == "TASK_STATE_COMPLETED"
+    message = booking.contexts[-1].message
+    assert message is not None
+    assert [part.raw for part in message.parts] == [b"\x00\x01\x02"]
+
+
 async def test_executor_receives_metadata_output_modes_and_extensions_of_request() -> None:
     """Check metadata, output modes and extensions; referenced tasks must belong to this owner and agent."""
     executor = ScriptedExecutor(_completes)

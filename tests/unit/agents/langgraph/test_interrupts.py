@@ -354,3 +354,38 @@ async def test_breakpoint_prompt_names_node_within_subgraph() -> None:
     graph = graph.compile(interrupt_before=["worker"])
     async with http(parts(graph).app()) as client:
         assert texts(await post(client)) == ["Paused before worker. Any answer lets it go on; cancel the task to stop."]
+
+
+@pytest.mark.parametrize(
+    ("file", "value"),
+    [
+        ({"raw": "AAEC", "mediaType": "image/png"}, [{"type": "image", "base64": "AAEC", "mime_type": "image/png"}]),
+        ({"url": "https://a.b/c.pdf"}, [{"type": "file", "url": "https://a.b/c.pdf", "mime_type": "application/pdf"}]),
+        ({"raw": "SGk=", "mediaType": "text/plain"}, "Hi"),
+    ],
+)
+async def test_file_as_answer_becomes_content_blocks(file: dict[str, Any], value: Any) -> None:
+    """Answer with a file only: it resumes the interrupt. A file beside a text is not the answer."""
+    received: list[Any] = []
+
+    def ask(state: MessagesState) -> dict[str, Any]:
+        received.append(interrupt("Send the plan."))
+        return {"messages": [AIMessage("Thank you.")]}
+
+    graph = StateGraph(MessagesState).add_node("ask", ask).add_edge(START, "ask")
+    async with http(parts(graph).app()) as client:
+        for number, given in enumerate([[file], [{"text": "Here."}, file]]):
+            asked = await post(client, message_id=f"m-{number}")
+            request = send(message_id=f"a-{number}", taskId=asked["id"])
+            request["params"]["message"]["parts"] = given
+            answer = (await client.post("/", json=request)).json()
+            assert answer["result"]["task"]["status"]["state"] == "TASK_STATE_COMPLETED"
+    assert received == [value, "Here."]
+
+
+async def test_file_is_no_decision_on_tool_call() -> None:
+    async with http(parts(an_agent("hello")).app()) as client:
+        asked = await post(client, message_id="m-1")
+        task = await answered(client, asked, {asked["status"]["message"]["metadata"]["interruptId"]: {"raw": "AAEC"}})
+    assert (task["status"]["state"], sent) == ("TASK_STATE_INPUT_REQUIRED", [])
+    assert texts(task)[0].startswith("That is no decision on this call.")

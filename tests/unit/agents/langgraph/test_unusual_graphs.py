@@ -429,16 +429,3 @@ async def test_finished_langgraph_task_does_not_run_again_after_interrupt() -> N
         asked = await ask(client, message_id="m-1")
         assert said(asked) == "Again?"
         assert said(await ask(client, "yes", message_id="m-2", taskId=asked["id"])) == "yes: 7"
-
-
-async def test_interrupt_refuses_answer_that_contains_only_files() -> None:
-    def asks(state: State) -> State:
-        return {"messages": [AIMessage(interrupt("?"))]}
-
-    async with http(parts(one_node(asks)).app()) as client:
-        asked = await ask(client, message_id="m-1")
-        answer = send("", message_id="m-2", taskId=asked["id"])
-        answer["params"]["message"]["parts"] = [{"url": "https://x.test/a.png", "mediaType": "image/png"}]
-        refused = (await client.post("/", json=answer)).json()
-        assert refused["error"]["code"] == -32602
-        assert said(await ask(client, "fine", message_id="m-3", taskId=asked["id"])) == "fine"
