@@ -1,31 +1,37 @@
 """Health checks of a deployment's AWS resources. They only read settings, and no stored content."""
 
-from collections.abc import Iterator, Mapping
-from typing import Any
+from msgspec import Struct
 
 from aion_core.aws.client import AwsClient
 from aion_core.errors import StoreError
 from aion_core.ports.schema import INDEXES, TTL_ATTRIBUTE
+from aion_core.ports.table import Index
 
 
-async def table_problems(dynamodb: AwsClient, name: str) -> list[str]:
-    """Return a description of each problem of the table and its indexes. Raises StoreError if it cannot be read."""
-    return list(_index_problems((await dynamodb("describe_table", TableName=name))["Table"]))
+class TableHealth(Struct, frozen=True):
+    """Problems of a table and its indexes."""
+
+    problems: list[str]
+    """Description of each problem."""
+    missing: list[Index]
+    is_changing: bool
+    """True if DynamoDB creates or changes the table or an index now."""
 
 
-def _index_problems(table: Mapping[str, Any]) -> Iterator[str]:
-    if table["TableStatus"] != "ACTIVE":
-        yield f"it is {table['TableStatus']}"
+async def table_health(dynamodb: AwsClient, name: str) -> TableHealth:
+    """Return the problems of the table and its indexes. Raises StoreError if it cannot be read."""
+    table = (await dynamodb("describe_table", TableName=name))["Table"]
     made = {each["IndexName"]: each for each in table.get("GlobalSecondaryIndexes", [])}
-    for each in INDEXES:
-        name, expected = each.name, (each.partition, each.sort)
-        index = made.get(name)
-        if index is None:
-            yield f"it has no index {name!r}: deploy the template (one new index each time)"
-        elif tuple(key["AttributeName"] for key in index["KeySchema"]) != expected:
-            yield f"its index {name!r} does not have the keys {' and '.join(expected)}"
-        elif index.get("IndexStatus", "ACTIVE") != "ACTIVE":
-            yield f"its index {name!r} is {index['IndexStatus']}: DynamoDB refuses queries of it until it is ACTIVE"
+    missing = [index for index in INDEXES if index.name not in made]
+    problems = [f"it has no index {index.name!r}" for index in missing]
+    states = {"it": table["TableStatus"]}
+    for index in INDEXES:
+        if found := made.get(index.name):
+            if tuple(key["AttributeName"] for key in found["KeySchema"]) != (index.partition, index.sort):
+                problems.append(f"its index {index.name!r} does not have the keys {index.partition} and {index.sort}")
+            states[f"its index {index.name!r}"] = found.get("IndexStatus", "ACTIVE")
+    changing = [f"{subject} is {state}" for subject, state in states.items() if state != "ACTIVE"]
+    return TableHealth([*problems, *changing], missing, bool(changing))
 
 
 async def expires(dynamodb: AwsClient, name: str) -> bool:

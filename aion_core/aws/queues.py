@@ -97,10 +97,14 @@ class SQSDeadLetters:
     async def url(self) -> str:
         """Return the URL of the dead letter queue. Raises ConfigurationError if the queue has no dead letter queue."""
         if not self._url:
-            _, arn = await self._arns()
-            *_, account, name = arn.split(":")
+            *_, account, name = (await self.arn()).split(":")
             self._url = (await self._sqs("get_queue_url", QueueName=name, QueueOwnerAWSAccountId=account))["QueueUrl"]
         return self._url
+
+    async def arn(self) -> str:
+        """Return the ARN of the dead letter queue, which may be deleted. Raises ConfigurationError if there is none."""
+        _, arn = await self._arns()
+        return arn
 
     async def read(self, limit: int) -> list[DeadLetter]:
         """Receive up to `limit` dead letters, without duplicates. See `ports.DeadLetters.read`."""

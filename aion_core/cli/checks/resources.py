@@ -3,12 +3,13 @@
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from fnmatch import fnmatchcase
+from functools import partial
 from typing import TYPE_CHECKING
 
 from aion_core.agents.config import DeploymentConfig
 from aion_core.agents.config_sections import SECRETS_MANAGER, SecretSource
 from aion_core.agents.environment import template_parameters
-from aion_core.cli.checks import CheckResult, failed, ok, warning
+from aion_core.cli.checks import CheckResult, failed, ok, repairs, warning
 from aion_core.cli.error_text import error_text, is_forbidden, is_missing
 from aion_core.errors import AionError, ConfigurationError, StoreError
 from aion_core.ports.schema import TTL_ATTRIBUTE
@@ -19,22 +20,6 @@ if TYPE_CHECKING:
 DEPLOY = "Deploy the template again, with `aion deploy`."
 AGAIN = "Correct this, then run `aion doctor` again."
 """Next step after an error unrelated to the checked resource, such as expired credentials."""
-_RESTORE = (
-    "Run `aws dynamodb list-backups --backup-type SYSTEM --table-name {0}`, then `aws dynamodb restore-table-from-backup "
-    "--target-table-name {0} --backup-arn ARN` with the ARN of the last backup. When the table is ACTIVE, run `aion doctor` "
-    "again."
-)
-# Name AWS's own commands for settings that somebody has changed in the template's resources: CloudFormation does not
-# compare its resources with an unchanged template, so a deployment does not restore the settings.
-_SET_TTL = (
-    "Run `aws dynamodb update-time-to-live --table-name {} "
-    f"--time-to-live-specification Enabled=true,AttributeName={TTL_ATTRIBUTE}`."
-)
-_SET_RECOVERY = (
-    "Run `aws dynamodb update-continuous-backups --table-name {} "
-    "--point-in-time-recovery-specification PointInTimeRecoveryEnabled=true`."
-)
-_SET_VERSIONING = "Run `aws s3api put-bucket-versioning --bucket {} --versioning-configuration Status=Enabled`."
 _DELETED = "does not exist: all requests and turns fail."
 """End of the message about a deleted table."""
 QUEUES = {"task queue": "AION_TASK_QUEUE_URL", "push queue": "AION_PUSH_QUEUE_URL"}
@@ -53,34 +38,39 @@ async def check_resources(environ: Mapping[str, str]) -> AsyncIterator[CheckResu
         def client(service: str) -> "AwsClient":
             return AwsClient(service, executor)
 
-        checks: list[tuple[str, str, Callable[[str], Awaitable[CheckResult]]]] = [
-            ("table", "AION_TABLE", lambda name: _table(client("dynamodb"), name)),
-            ("table's TTL", "AION_TABLE", lambda name: _ttl(client("dynamodb"), name)),
-            ("table's backup", "AION_TABLE", lambda name: _recovery(client("dynamodb"), name)),
-            ("bucket", "AION_BUCKET", lambda name: _bucket(client("s3"), name)),
+        restore_table = repairs.RESTORE_TABLE.format
+        checks: list[tuple[str, str, Callable[[str], Awaitable[CheckResult]], Callable[[str], str]]] = [
+            ("table", "AION_TABLE", lambda name: _table(client("dynamodb"), name), restore_table),
+            ("table's TTL", "AION_TABLE", lambda name: _ttl(client("dynamodb"), name), restore_table),
+            ("table's backup", "AION_TABLE", lambda name: _recovery(client("dynamodb"), name), restore_table),
+            ("bucket", "AION_BUCKET", lambda name: _bucket(client("s3"), name), repairs.CREATE_BUCKET.format),
             *(
-                (name, variable, lambda url, name=name: _queue(client("sqs"), name, url))
+                (name, variable, lambda url, name=name: _queue(client("sqs"), name, url), repairs.create_queue)
                 for name, variable in QUEUES.items()
             ),
-            ("key", "AION_KMS_KEY", lambda key: _key(client("kms"), key)),
+            ("key", "AION_KMS_KEY", lambda key: _key(client("kms"), key), repairs.CREATE_KEY.format),
         ]
         is_deleted = False
-        for name, variable, check in checks:
+        for name, variable, check, repair in checks:
             # Report a deleted table only once.
             if not (is_deleted and variable == "AION_TABLE"):
-                result = await checked(name, environ.get(variable, ""), variable, check)
+                value = environ.get(variable, "")
+                result = await checked(name, value, variable, check, repair(value))
                 is_deleted = is_deleted or result.message.endswith(_DELETED)
                 yield result
         for name, variable in SECRETS.items():
             if arn := environ.get(variable):
                 secret = client("ssm" if ":ssm:" in arn else "secretsmanager")
-                yield await checked(name, arn, variable, lambda arn, name=name: _secret(secret, name, arn))  # type: ignore[misc]  # noqa: B023  # called at once
+                yield await checked(name, arn, variable, partial(_secret, secret, name), repairs.CREATE_VALUE)
 
 
-async def checked(name: str, value: str, variable: str, check: Callable[[str], Awaitable[CheckResult]]) -> CheckResult:
+async def checked(
+    name: str, value: str, variable: str, check: Callable[[str], Awaitable[CheckResult]], repair: str = ""
+) -> CheckResult:
     """Return the result of a check of the resource `value`, or a result that explains why AWS refused the check.
 
     A resource without a name was not found in the environment variable `variable`, and is reported as not checked.
+    `repair` is the next step if the resource does not exist.
     """
     from aion_core.aws.client import NoSuchObject
 
@@ -91,24 +81,31 @@ async def checked(name: str, value: str, variable: str, check: Callable[[str], A
     except StoreError as error:
         if is_forbidden(error):
             return warning(name, f"{value}: {error_text(error)}", "Use credentials with permission to read it.")
+        if repair and is_missing(error):
+            return failed(name, f"{value} does not exist.", repair)
         return failed(name, f"{value}: {error_text(error)}", DEPLOY if is_missing(error) else AGAIN)
     except NoSuchObject:
-        return failed(name, f"{value} does not exist.", DEPLOY)
+        return failed(name, f"{value} does not exist.", repair)
     except AionError as error:
         return failed(name, str(error), DEPLOY)
 
 
 async def _table(dynamodb: "AwsClient", name: str) -> CheckResult:
-    from aion_core.aws.health import table_problems
+    from aion_core.aws.health import table_health
 
     try:
-        found = await table_problems(dynamodb, name)
+        found = await table_health(dynamodb, name)
     except StoreError as error:
         if not is_missing(error):
             raise
-        return failed("table", f"The table {name} {_DELETED}", _RESTORE.format(name))
-    if found:
-        return failed("table", f"{name}: {'; '.join(found)}.", DEPLOY)
+        return failed("table", f"The table {name} {_DELETED}", repairs.RESTORE_TABLE.format(name))
+    if found.problems:
+        next_step = DEPLOY
+        if found.is_changing:
+            next_step = "DynamoDB refuses queries of an index until it is ACTIVE. Run `aion doctor` again in a minute."
+        elif found.missing:
+            next_step = repairs.create_index(name, found.missing[0])
+        return failed("table", f"{name}: {'; '.join(found.problems)}.", next_step)
     return ok("table", f"{name} exists, with its indexes.")
 
 
@@ -118,7 +115,7 @@ async def _ttl(dynamodb: "AwsClient", name: str) -> CheckResult:
     if await expires(dynamodb, name):
         return ok("table's TTL", f"{name} deletes its expired items.")
     message = f"{name}: its items do not expire: its time to live must be the attribute {TTL_ATTRIBUTE!r}."
-    return failed("table's TTL", message, _SET_TTL.format(name))
+    return failed("table's TTL", message, repairs.SET_TTL.format(name))
 
 
 async def _recovery(dynamodb: "AwsClient", name: str) -> CheckResult:
@@ -127,7 +124,7 @@ async def _recovery(dynamodb: "AwsClient", name: str) -> CheckResult:
     if await recovers(dynamodb, name):
         return ok("table's backup", f"{name} has point-in-time recovery for 35 days.")
     message = f"{name} has no point-in-time recovery."
-    return warning("table's backup", message, _SET_RECOVERY.format(name))
+    return warning("table's backup", message, repairs.SET_RECOVERY.format(name))
 
 
 async def _bucket(s3: "AwsClient", name: str) -> CheckResult:
@@ -135,7 +132,7 @@ async def _bucket(s3: "AwsClient", name: str) -> CheckResult:
 
     found = await bucket_problems(s3, name)
     if found:
-        return warning("bucket", f"{name}: {'; '.join(found)}.", _SET_VERSIONING.format(name))
+        return warning("bucket", f"{name}: {'; '.join(found)}.", repairs.SET_VERSIONING.format(name))
     return ok("bucket", f"{name} exists, with versioning.")
 
 
@@ -147,7 +144,13 @@ async def _queue(sqs: "AwsClient", name: str, url: str) -> CheckResult:
     try:
         dead = await queue_state(sqs, await letters.url())
     except ConfigurationError as error:
-        return failed(name, str(error), DEPLOY)
+        return failed(name, str(error), repairs.set_dead_letter_queue(url))
+    except StoreError as error:
+        if not is_missing(error):
+            raise
+        missing = (await letters.arn()).rpartition(":")[2]
+        message = f"The dead letter queue {missing} of {url} does not exist."
+        return failed(name, message, repairs.create_dead_letter_queue(missing))
     message = f"{state.waiting} messages waiting, {state.in_flight} in flight, {dead.waiting} in the dead letter queue."
     if dead.waiting:
         word = "task" if name == "task queue" else "push"
@@ -177,7 +180,9 @@ async def _secret(secrets: "AwsClient", name: str, arn: str) -> CheckResult:
             name, f"{arn} is not a SecureString: its value is not encrypted.", "Store it again as a SecureString."
         )
     if await secret_is_deleted(secrets, arn):
-        return failed(name, f"{arn} is scheduled for deletion.", "Run `aws secretsmanager restore-secret`.")
+        return failed(
+            name, f"{arn} is scheduled for deletion.", f"Run `aws secretsmanager restore-secret --secret-id {arn}`."
+        )
     return ok(name, f"{arn} exists.")
 
 

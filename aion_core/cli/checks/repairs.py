@@ -1,0 +1,85 @@
+"""Next steps of `aion doctor` that repair a deleted or changed resource, with commands of the AWS CLI.
+
+A deployment does not repair it: CloudFormation does not compare its resources with an unchanged template.
+"""
+
+import json
+import shlex
+from typing import Any
+
+from aion_core.ports.schema import TTL_ATTRIBUTE
+from aion_core.ports.table import Index
+
+RESTORE_TABLE = (
+    "Run `aws dynamodb list-backups --backup-type SYSTEM --table-name {0}`, then `aws dynamodb restore-table-from-backup "
+    "--target-table-name {0} --backup-arn ARN` with the ARN of the last backup. When the table is ACTIVE, run `aion doctor` "
+    "again."
+)
+SET_TTL = (
+    "Run `aws dynamodb update-time-to-live --table-name {} "
+    f"--time-to-live-specification Enabled=true,AttributeName={TTL_ATTRIBUTE}`."
+)
+SET_RECOVERY = (
+    "Run `aws dynamodb update-continuous-backups --table-name {} "
+    "--point-in-time-recovery-specification PointInTimeRecoveryEnabled=true`."
+)
+SET_VERSIONING = "Run `aws s3api put-bucket-versioning --bucket {} --versioning-configuration Status=Enabled`."
+CREATE_BUCKET = (
+    "Run `aws s3 mb s3://{}`, set its policy and its lifecycle as in the runbook (A deleted index, bucket or queue), then run "
+    "`aion doctor` again. The objects are lost."
+)
+CREATE_KEY = "Deploy with the ARN of another key as CredentialsKey. What the deleted key has encrypted, sessions and webhooks, is lost."
+CREATE_VALUE = (
+    "Create it again. If its ARN is another one then, deploy with this ARN (BasicUsersSecret or CardKeySecret)."
+)
+"""Next step for a deleted secret or SSM parameter."""
+
+
+def create_index(table: str, index: Index) -> str:
+    """Return the next step for a missing index of the table."""
+    kinds = {index.partition: "S", index.sort: index.sort_type}
+    keys = {index.partition: "HASH", index.sort: "RANGE"}
+    projection: dict[str, Any] = {"ProjectionType": "KEYS_ONLY"}
+    if index.copied:
+        projection = {"ProjectionType": "INCLUDE", "NonKeyAttributes": index.copied}
+    created = {
+        "IndexName": index.name,
+        "KeySchema": [{"AttributeName": name, "KeyType": kind} for name, kind in keys.items()],
+        "Projection": projection,
+    }
+    attributes = [{"AttributeName": name, "AttributeType": kind} for name, kind in kinds.items()]
+    return (
+        "If the stack was deployed by an earlier version, deploy it again, with `aion deploy`. If the index was deleted, run "
+        f"`aws dynamodb update-table --table-name {table} --attribute-definitions {_quoted(attributes)} "
+        f"--global-secondary-index-updates {_quoted([{'Create': created}])}`, then `aion doctor` again."
+    )
+
+
+def create_queue(url: str) -> str:
+    """Return the next step for a missing queue, which creates it without its dead letter queue."""
+    return _create_queue(url.rpartition("/")[2], {"VisibilityTimeout": "960"})
+
+
+def create_dead_letter_queue(name: str) -> str:
+    """Return the next step for a missing dead letter queue."""
+    return _create_queue(name, {"MessageRetentionPeriod": "1209600"})
+
+
+def set_dead_letter_queue(url: str) -> str:
+    """Return the next step for a queue without a dead letter queue."""
+    policy = {"RedrivePolicy": json.dumps({"deadLetterTargetArn": "ARN", "maxReceiveCount": "20"})}
+    return (
+        f"Run `aws sqs set-queue-attributes --queue-url {url} --attributes {_quoted(policy)}` with the ARN of its dead letter "
+        f"queue: `aws cloudformation describe-stack-resources --physical-resource-id {url}` prints the names of both queues."
+    )
+
+
+def _create_queue(name: str, attributes: dict[str, str]) -> str:
+    return (
+        f"Run `aws sqs create-queue --queue-name {name} --attributes {_quoted(attributes)}`, a minute after the deletion or "
+        "later, then `aion doctor` again."
+    )
+
+
+def _quoted(value: Any) -> str:
+    return shlex.quote(json.dumps(value))
