@@ -67,7 +67,7 @@ def build_operator(settings: Settings) -> Operator:
     )
     service = TaskService(stores.tasks, worker, stores.work_queue, clock)
     configs = stores.push.configs if stores.push is not None else None
-    inspection = Inspection(stores.resources.table, clock)
+    inspection = Inspection(stores.resources.table, stores.resources.blobs, clock)
     return Operator(clock, stores.tasks, stores.task_list, service, configs, inspection)
 
 
@@ -77,7 +77,8 @@ def build_push_operator(settings: Settings) -> PushOperator:
     resources = build_resources(settings, clock)
     table, retention = resources.table, timedelta(days=settings.retention_days)
     configs = TablePushConfigs(table, None, clock, retention=retention)
-    return PushOperator(clock, configs, resources.push_queue, TableTaskList(table, clock), Inspection(table, clock))
+    inspection = Inspection(table, resources.blobs, clock)
+    return PushOperator(clock, configs, resources.push_queue, TableTaskList(table, clock), inspection)
 
 
 def build_dead_letters(settings: Settings, queue: str) -> DeadLetters:

@@ -86,6 +86,8 @@ def error_text(error: AionError) -> str:
     if str(error).startswith(_SQLITE):
         remedy = " `aion dev --fresh` starts with an empty one." if isinstance(error, StoreCorrupt) else ""
         return f"The store of `aion dev` failed: {str(error).removeprefix(_SQLITE)}.{remedy}"
+    if isinstance(error, StoreCorrupt):
+        return str(error)
     operation, _, code = str(error).rpartition(": ")
     text = ERROR_TEXTS.get(code)
     if text is None and (reason := getattr(error, "reason", "")):

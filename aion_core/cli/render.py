@@ -1,11 +1,13 @@
 """Rendering of a task for operators, with its state, events, context, timers and webhooks."""
 
 import heapq
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, cast
 
-from aion_core.errors import StoreCorrupt
+from aion_core.cli.error_text import error_text
+from aion_core.errors import StoreError
 from aion_core.log import one_line
 from aion_core.ports import Delivery, Head, LeaseHeld, Numbered, TaskFilter, TaskKey, Turn
 from aion_core.protocol.types import Event, Message, Task, TaskState, TaskStatusUpdateEvent, stream_response, to_json
@@ -15,16 +17,16 @@ if TYPE_CHECKING:
     from aion_core.bootstrap.operator import Operator
     from aion_core.stores.inspection import ContextStatus
 
-UNREADABLE = "The log cannot be read: an event, or its payload in the bucket, is missing."
-
 
 @dataclass(frozen=True)
 class TaskReport:
     """Report of everything that is stored about a task, except secrets."""
 
     head: Head
-    events: tuple[Numbered, ...] | None
-    """The task's events. None if the event log cannot be read."""
+    events: tuple[Numbered, ...]
+    """The task's readable events."""
+    unread: tuple[str, ...]
+    """Sentences about events that cannot be read."""
     context: "ContextStatus | None"
     undelivered: list[int]
     deliveries: tuple[Delivery, ...]
@@ -44,10 +46,11 @@ class TaskReport:
             "interrupts": self._interrupts(),
             "generation": head.generation,
             "fence": head.fence,
-            "events": [self._event(each) for each in self.events] if self.events is not None else None,
+            "events": [self._event(each) for each in self.events],
             "contextState": self._context(),
             "undeliveredEvents": self.undelivered,
             "webhooks": [delivery_document(each) for each in self.deliveries],
+            "notRead": list(self.unread),
         }
 
     def text(self) -> str:
@@ -67,7 +70,7 @@ class TaskReport:
             ids = ", ".join(self._interrupts())
             lines["waits for"] = f"{wanted} of its client{f', to interrupt {ids}' if ids else ''}"
         text = [f"{name:12}{one_line(value)}" for name, value in lines.items()]
-        text += ["", "log:", *(self._event_lines() if self.events is not None else [f"  {UNREADABLE}"])]
+        text += ["", "log:", *self._event_lines(), *(f"  not read: {one_line(each)}" for each in self.unread)]
         if self.undelivered:
             text += ["", f"undelivered events: {', '.join(map(str, self.undelivered))}"]
         for each in self.deliveries:
@@ -79,7 +82,9 @@ class TaskReport:
         """Return the ids of the interrupts for whose answer the task waits; empty if they have no ids."""
         from aion_core.tasks.resume_input import interrupt_ids
 
-        return interrupt_ids(fold(self.events)) if self.events and self.head.state in INTERRUPTED else []
+        # An unreadable event may contain the question.
+        is_known = self.events and not self.unread and self.head.state in INTERRUPTED
+        return interrupt_ids(fold(self.events)) if is_known else []
 
     def _context(self) -> dict[str, Any] | None:
         if self.context is None or self.context.record.expired:
@@ -121,7 +126,7 @@ class TaskReport:
 
     def _event_lines(self) -> list[str]:
         lines = []
-        for each in self.events or ():
+        for each in self.events:
             fields = self._event(each)
             lines.append(f"  {fields['number']:>4}  {fields.get('at') or '':24}{one_line(fields['kind'])}")
             if self.content:
@@ -155,21 +160,41 @@ def describe_context(seen: "ContextStatus | None", now: datetime) -> tuple[str, 
 
 
 async def task_report(operator: "Operator", head: Head, *, content: bool) -> TaskReport:
-    """Read all stored data of a task into a report. Raises StoreError if the table cannot be read."""
+    """Read all stored data of a task into a report. Raises StoreError if the table cannot be read.
+
+    If an event or its object in the bucket cannot be read, the report contains the other events.
+    """
     try:
         log = await operator.tasks.every_event(head.key)
-        events = log.events if log is not None else None
-    except StoreCorrupt:
-        events = None
+    except StoreError:
+        log = None
+    events, errors = (log.events, {}) if log is not None else await operator.inspection.readable_events(head)
     return TaskReport(
         head,
-        events,
+        tuple(events),
+        tuple(_unread(errors)),
         await operator.inspection.context(head.context),
         await operator.inspection.events_with_timers(head.key),
         tuple(await operator.push_configs.deliveries(head.key)) if operator.push_configs is not None else (),
         operator.clock.now(),
         content,
     )
+
+
+def _unread(errors: Mapping[int, StoreError]) -> Iterator[str]:
+    """Yield a sentence for each reason for which events, given by their numbers, cannot be read."""
+    texts = {number: error_text(error) for number, error in errors.items()}
+    for text in dict.fromkeys(texts.values()):
+        numbers = [number for number in texts if texts[number] == text]
+        yield f"{_events(numbers)} of the log: {text}"
+
+
+def _events(numbers: list[int]) -> str:
+    first, last = numbers[0], numbers[-1]
+    if first == last:
+        return f"Event {first}"
+    is_range = last - first + 1 == len(numbers)
+    return f"Events {first} to {last}" if is_range else f"Events {', '.join(map(str, numbers))}"
 
 
 async def list_heads(

@@ -15,7 +15,7 @@ from aion_core.cli.dlq import LIMIT, VARIABLES, DeadLetterQueue, QueuedLetter, r
 from aion_core.cli.error_text import error_text
 from aion_core.cli.options import PLACES, Deployment
 from aion_core.cli.options import owner as named_owner
-from aion_core.cli.render import UNREADABLE, TaskReport, list_heads, task_report, time_text
+from aion_core.cli.render import TaskReport, list_heads, task_report, time_text
 from aion_core.cli.steps import result_of, waiting
 from aion_core.cli.story import StoryEvent, story_of
 from aion_core.cli.tasks import find_heads
@@ -168,14 +168,13 @@ class _StoryReader:
     def read(self, head: "Head") -> TaskStory:
         """Read a task's story from all sources. Raises StoreError if the table cannot be read."""
         report = result_of(task_report(self.operator, head, content=self.content), "Reading the table")
-        if report.events is None:
-            self.unread.append(UNREADABLE)
+        self.unread += report.unread
         caller = self._caller(head.key.owner)
         letters = self._letters(head)
-        began = next((at for each in report.events or () if (at := time_of(each.event)) is not None), head.timestamp)
+        began = next((at for each in report.events if (at := time_of(each.event)) is not None), head.timestamp)
         with waiting("Reading the log lines"):
             lines = self._lines(head, began)
-        events = story_of(report.events or (), lines, caller=caller, agent=head.context.agent, content=self.content)
+        events = story_of(report.events, lines, caller=caller, agent=head.context.agent, content=self.content)
         return TaskStory(report, events, letters, self.unread, self._verdict(report, letters))
 
     def _verdict(self, report: TaskReport, letters: Sequence[QueuedLetter]) -> Verdict:

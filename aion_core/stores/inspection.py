@@ -1,16 +1,19 @@
 """Reads for operators: contexts with their timers (times of wake-ups), and scans for tasks and push deliveries."""
 
+import asyncio
 from collections.abc import AsyncIterator
 from datetime import datetime
 
 from msgspec import Struct
 
-from aion_core.ports import Clock, ContextKey, Delivery, Head, TaskKey
+from aion_core.errors import StoreCorrupt, StoreError
+from aion_core.ports import Blobs, Clock, ContextKey, Delivery, Head, Numbered, TaskKey
 from aion_core.ports.schema import TTL_ATTRIBUTE
 from aion_core.ports.table import PARTITION, SORT, Item, Table
 from aion_core.stores import keys
 from aion_core.stores.items import Reads, all_pages
 from aion_core.stores.push_configs import delivery_of
+from aion_core.stores.task_log import TaskLog
 from aion_core.tasks import deliveries, lifecycle
 from aion_core.tasks.contexts import ContextRecord, moment, record_of
 
@@ -25,8 +28,9 @@ class ContextStatus(Struct, frozen=True):
 class Inspection:
     """Reads of one table for operators. They return no secrets."""
 
-    def __init__(self, table: Table, clock: Clock) -> None:
+    def __init__(self, table: Table, blobs: Blobs, clock: Clock) -> None:
         self._table, self._clock, self._reads = table, clock, Reads(table, clock)
+        self._log = TaskLog(self._reads, blobs)
 
     async def context(self, context: ContextKey) -> ContextStatus | None:
         """Return the status of a context, None if missing. If expired, it has only the fence and the queue version."""
@@ -42,6 +46,25 @@ class Inspection:
         first, last = keys.event_sort(0), keys.event_sort(9_999_999_999)
         found = await self._reads.query(keys.task_partition(task), first, last)
         return [int(item[SORT].split("#")[1]) for item in found if "due_at" in item]
+
+    async def readable_events(self, head: Head) -> tuple[list[Numbered], dict[int, StoreError]]:
+        """Return the readable events of a task, and the error of each other event by its number.
+
+        The task's log is not readable if one of them is not. Raises StoreError if the table cannot be read.
+        """
+        first, last = keys.event_sort(1), keys.event_sort(head.generation)
+        rows = {item[SORT]: item for item in await self._reads.query(keys.task_partition(head.key), first, last)}
+
+        async def read(number: int) -> Numbered | StoreError:
+            item = rows.get(keys.event_sort(number))
+            try:
+                return await self._log.entry(number, item) if item is not None else StoreCorrupt("It is missing.")
+            except StoreError as error:
+                return error
+
+        found = await asyncio.gather(*map(read, range(1, head.generation + 1)))
+        errors = {number: each for number, each in enumerate(found, start=1) if isinstance(each, StoreError)}
+        return [each for each in found if not isinstance(each, StoreError)], errors
 
     async def tasks(self, task_id: str = "") -> AsyncIterator[Head]:
         """Scan the table and yield the heads (state and last event number) of all tasks, or of tasks with this id."""

@@ -113,7 +113,7 @@ class TaskLog:
             item = rows.get(keys.event_sort(generation)) or await self._row(key, generation, head)
             if item is None:
                 return None
-            entries.append(await self._entry(generation, item))
+            entries.append(await self.entry(generation, item))
         return Log(head, tuple(entries))
 
     async def _row(self, key: TaskKey, generation: int, head: Head) -> Item | None:
@@ -129,7 +129,8 @@ class TaskLog:
             await jitter(attempt)
         return None
 
-    async def _entry(self, generation: int, item: Item) -> Numbered:
+    async def entry(self, generation: int, item: Item) -> Numbered:
+        """Return the event of an item of the log. Raises StoreCorrupt if it or its blob is missing or unreadable."""
         packed = await self._unpacked("event", item)
         if packed is None:
             raise StoreCorrupt("An event of the log is empty.")

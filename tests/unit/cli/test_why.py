@@ -16,6 +16,7 @@ from aion_core.local.stack import LocalStack
 from aion_core.ports import ContextKey, PushWakeUp, WakeUp
 from aion_core.ports.queues import body_of, push_body_of
 from aion_core.protocol.types import TaskState
+from aion_core.stores import keys
 from tests.support import operating, pushes
 from tests.support.clock import ManualClock
 from tests.support.conversation import FAILED, StoreConversation
@@ -304,6 +305,54 @@ def test_why_command_lists_webhook_deliveries_and_dead_letters(
     assert printed.count("A message of the push queue") == 1
     assert f"`aion push redrive {task_id} mine --owner {chat.context.owner} --stack {stack}`" in now(printed)
     assert "hidden" not in printed
+
+
+DENIED = "User: arn:aws:iam::1:user/operator is not authorized to perform: s3:GetObject on resource: x"
+
+
+def with_large_message(moto: LocalStack, chat: StoreConversation) -> None:
+    """Write a task of three events. The first one, with the client's message, is in the bucket."""
+
+    async def write() -> None:
+        await chat.ends(await chat.starts("m-1", text="x" * 40_000), FAILED)
+
+    asyncio.run(write())
+
+
+def test_why_prints_events_of_table_if_bucket_is_denied(moto: LocalStack, chat: StoreConversation) -> None:
+    with_large_message(moto, chat)
+    options = ("t-m-1", "--owner", chat.context.owner)
+    with operating.refusing_aws("AccessDenied", DENIED) as url:
+        run = operating.runs({**moto.environment("ApiFunction"), "AWS_ENDPOINT_URL_S3": url})
+        printed, shown = run("why", *options), run("tasks", "show", *options)
+        documents = [json.loads(run(*each, *options, "--json").stdout)[0] for each in (("why",), ("tasks", "show"))]
+    unread = "Event 1 of the log: Your AWS credentials lack a permission (s3:GetObject)."
+    assert (printed.exit_code, shown.exit_code) == (0, 0), (printed.exception, shown.exception)
+    assert story(printed.stdout)[0] == "The task failed."
+    assert f"{'not read':23}  {unread}" in printed.stdout
+    assert f"not read: {unread}" in shown.stdout
+    for each in documents:
+        assert [event["number"] for event in each["events"]] == [2, 3]
+        assert unread in each["notRead"]
+
+
+def test_why_names_missing_object_of_event(run: RunCommand, moto: LocalStack, chat: StoreConversation) -> None:
+    with_large_message(moto, chat)
+    s3, bucket = moto.client("s3"), moto.physical_id("Blobs")
+    (found,) = s3.list_objects_v2(Bucket=bucket, Prefix=f"tasks/{chat.context.owner}/")["Contents"]
+    s3.delete_object(Bucket=bucket, Key=found["Key"])
+    printed = run("t-m-1", "--owner", chat.context.owner)
+    assert story(printed.stdout)[0] == "The task failed."
+    assert f"{'not read':23}  Event 1 of the log: The payload of an event is missing." in printed.stdout
+
+
+def test_why_names_missing_event(run: RunCommand, moto: LocalStack, chat: StoreConversation) -> None:
+    with_large_message(moto, chat)
+    key = {"pk": {"S": keys.task_partition(chat.key("t-m-1"))}, "sk": {"S": keys.event_sort(2)}}
+    moto.client("dynamodb").delete_item(TableName=moto.physical_id("Table"), Key=key)
+    printed = run("t-m-1", "--owner", chat.context.owner)
+    assert story(printed.stdout)[1] == "The task failed."
+    assert f"{'not read':23}  Event 2 of the log: It is missing." in printed.stdout
 
 
 def test_why_names_user_who_called_with_api_key(moto: LocalStack, run: RunCommand, clock: ManualClock) -> None:

@@ -1,9 +1,7 @@
 """Checks of a deployment's AWS resources by `aion doctor`, on an emulated stack."""
 
 import json
-import threading
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
@@ -107,22 +105,9 @@ def test_doctor_reports_deleted_table_once_and_how_to_restore_it() -> None:
     ],
 )
 def test_doctor_explains_refused_aws_credentials(code: str, message: str) -> None:
-    class RefusingHandler(BaseHTTPRequestHandler):
-        def do_POST(self) -> None:
-            self.rfile.read(int(self.headers["Content-Length"]))
-            body = json.dumps({"__type": code}).encode()
-            self.send_response(400)
-            self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
-
-        def log_message(self, *_: object) -> None: ...
-
-    with ThreadingHTTPServer(("127.0.0.1", 0), RefusingHandler) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        run = operating.runs({**SETTINGS, "AWS_ENDPOINT_URL": f"http://127.0.0.1:{server.server_port}"})
+    with operating.refusing_aws(code) as url:
+        run = operating.runs({**SETTINGS, "AWS_ENDPOINT_URL": url})
         _, results = run_doctor(lambda *a: run("doctor", *a), "--table", "t", "--config", "/nowhere.yaml")
-        server.shutdown()
     table = results["table"]
     assert (table["status"], table["next"]) == ("FAILED", "Correct this, then run `aion doctor` again.")
     assert message in table["message"]
