@@ -1,6 +1,8 @@
 """`aion push` prints the state of push notifications and redrives dead notifications, without decrypting secrets."""
 
+import asyncio
 import json
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -153,8 +155,9 @@ async def _listed(operator: "PushOperator", owner: str, agent: str, context_id: 
         return [delivery async for delivery in operator.inspection.deliveries()]
     tasks, after, found = TaskFilter(owner, agent, context_id or None), None, list[Delivery]()
     while entries := await operator.task_list.page(tasks, after=after, limit=100):
-        for entry in entries:
-            found += await operator.configs.deliveries(TaskKey(owner, entry.task_id))
+        # The operator's executor limits the number of requests at once.
+        read = await asyncio.gather(*(operator.configs.deliveries(TaskKey(owner, each.task_id)) for each in entries))
+        found += chain.from_iterable(read)
         after = entries[-1]
     return found
 

@@ -1,5 +1,6 @@
 """Rendering of a task for operators, with its state, events, context, timers and webhooks."""
 
+import asyncio
 import heapq
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -217,7 +218,8 @@ async def list_heads(
     tasks = TaskFilter(owner, agent, context_id or None, wanted)
     entries = await operator.task_list.page(tasks, after=None, limit=limit)
     number = len(entries) if len(entries) < limit else await operator.task_list.count(tasks)
-    heads = [await operator.tasks.head(TaskKey(owner, entry.task_id)) for entry in entries]
+    # The operator's executor limits the number of requests at once.
+    heads = await asyncio.gather(*(operator.tasks.head(TaskKey(owner, entry.task_id)) for entry in entries))
     return [head for head in heads if head is not None], number
 
 

@@ -1,5 +1,6 @@
 """`aion tasks` lists, shows and cancels tasks, without decrypting secrets."""
 
+import asyncio
 import json
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +17,7 @@ from aion_core.log import one_line
 
 if TYPE_CHECKING:
     from aion_core.bootstrap.operator import Operator
-    from aion_core.ports import Head
+    from aion_core.ports import ContextKey, Head
 
 READING = "Reading the table"
 
@@ -213,18 +214,15 @@ async def _expired(operator: "Operator", agent: str, state: str | None, limit: i
     from aion_core.ports import TaskKey
     from aion_core.tasks.lifecycle import state_name
 
-    heads: list[Head] = []
-    timers = await operator.tasks.expired_timers(limit=MOST if agent or state else limit, complete=True)
-    for timer in timers:
-        if agent and timer.context.agent != agent:
-            continue
-        seen = await operator.inspection.context(timer.context)
+    async def read(context: "ContextKey") -> "Head | None":
+        seen = await operator.inspection.context(context)
         task_id = (seen.record.active_task or seen.record.interrupted) if seen is not None else None
-        head = await operator.tasks.head(TaskKey(timer.context.owner, task_id)) if task_id else None
-        heads += [head] if head is not None and state in (None, state_name(head.state)) else []
-        if len(heads) == limit:
-            break
-    return heads
+        return await operator.tasks.head(TaskKey(context.owner, task_id)) if task_id else None
+
+    timers = await operator.tasks.expired_timers(limit=MOST if agent or state else limit, complete=True)
+    # The operator's executor limits the number of requests at once.
+    heads = await asyncio.gather(*(read(each.context) for each in timers if agent in ("", each.context.agent)))
+    return [head for head in heads if head is not None and state in (None, state_name(head.state))][:limit]
 
 
 def _document(head: "Head") -> dict[str, Any]:

@@ -1,9 +1,13 @@
 """Fixtures of the operators' commands: a function that runs a command, and a conversation on the emulated table."""
 
+import itertools
 import os
-from collections.abc import Iterator
+import threading
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
+import boto3
 import pytest
 
 from aion_core.dev.data_folder import DataFolder, RunningServer
@@ -48,3 +52,31 @@ def run_in_project(moto: LocalStack, tmp_path: Path, monkeypatch: pytest.MonkeyP
     DataFolder(tmp_path / ".aion").announce(server)
     monkeypatch.chdir(tmp_path)
     return operating.runs({})
+
+
+@pytest.fixture
+def hold_request(monkeypatch: pytest.MonkeyPatch) -> Callable[[str, int], None]:
+    """Return a function that holds the request of this number until the next one, of an operation of AWS.
+
+    A command that sends these requests one after the other fails.
+    """
+
+    def hold_request(operation: str, number: int) -> None:
+        made, count, concurrent = boto3.session.Session.client, itertools.count(1), threading.Event()
+
+        def holding(*arguments: Any, **options: Any) -> Any:
+            client = made(*arguments, **options)
+
+            def hold(**_: object) -> None:
+                match next(count) - number:
+                    case 0:
+                        assert concurrent.wait(60)
+                    case 1:
+                        concurrent.set()
+
+            client.meta.events.register(f"before-call.{operation}", hold)
+            return client
+
+        monkeypatch.setattr(boto3.session.Session, "client", holding)
+
+    return hold_request

@@ -3,8 +3,7 @@
 import asyncio
 import itertools
 import json
-import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -225,27 +224,11 @@ def test_dlq_list_prints_each_of_many_messages_once(
 
 
 def test_dlq_list_reads_full_queue_by_concurrent_requests(
-    run: RunCommand, moto: LocalStack, monkeypatch: pytest.MonkeyPatch
+    run: RunCommand, moto: LocalStack, hold_request: Callable[[str, int], None]
 ) -> None:
-    """Hold the second response until a third request has arrived."""
     for number in range(31):
         dead(moto, f"not of ours {number}")
-    made, count, concurrent = boto3.session.Session.client, itertools.count(1), threading.Event()
-
-    def holding(*arguments: Any, **options: Any) -> Any:
-        client = made(*arguments, **options)
-
-        def hold(**_: object) -> None:
-            match next(count):
-                case 2:
-                    assert concurrent.wait(60)
-                case 3:
-                    concurrent.set()
-
-        client.meta.events.register("before-call.sqs.ReceiveMessage", hold)
-        return client
-
-    monkeypatch.setattr(boto3.session.Session, "client", holding)
+    hold_request("sqs.ReceiveMessage", 2)
     assert len(listed(run)) == 31
 
 

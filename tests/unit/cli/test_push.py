@@ -3,7 +3,7 @@
 import asyncio
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -83,6 +83,16 @@ def test_push_list_prints_json(run: RunCommand, push: Pushes) -> None:
         "timer": "",
     }
     assert found["gone"]["disabled"] is True
+
+
+def test_push_list_of_owner_reads_tasks_concurrently(
+    run: RunCommand, push: Pushes, hold_request: Callable[[str, int], None]
+) -> None:
+    second = push.chat.message("m-2", task_id=f"{task_id(push)}-2")
+    asyncio.run(push.chat.store.create(replace(second, push=a_config("other")), holder=None))
+    hold_request("dynamodb.Query", 2)  # after the query of the list
+    listed = run("list", "--owner", push.chat.context.owner, "--agent", push.chat.context.agent, "--all")
+    assert {line.split("\t")[1] for line in listed.stdout.splitlines()} == {"dead", "gone", "well", "other"}
 
 
 def test_push_show_prints_deliveries_without_secrets(run: RunCommand, push: Pushes) -> None:

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from collections.abc import Callable
 
 import pytest
 from a2a.types import Artifact, Part, TaskArtifactUpdateEvent, TaskState
@@ -41,6 +42,19 @@ def test_task_list_shows_tasks_of_owner_newest_first(run: RunCommand, chat: Stor
     ]
     assert len(run("list", *owner, "--context", "c-1").stdout.splitlines()) == 2
     assert run("list", *owner, "--context", "c-2").stdout == ""
+
+
+def test_task_list_reads_tasks_by_concurrent_requests(
+    run: RunCommand, chat: StoreConversation, hold_request: Callable[[str, int], None]
+) -> None:
+    # Start the turns an hour ago, because the command uses the machine's clock.
+    chat.clock.move(-3600)
+    other = StoreConversation(chat.store, chat.clock, ContextKey(chat.context.owner, "echo", "c-2"))
+    asyncio.run(chat.starts("m-1"))
+    asyncio.run(other.starts("m-2"))
+    for options in (("--owner", chat.context.owner, "--agent", "echo"), ("--expired",)):
+        hold_request("dynamodb.GetItem", 1)
+        assert {line.split("\t")[0] for line in run("list", *options).stdout.splitlines()} == {"t-m-1", "t-m-2"}
 
 
 def test_task_list_accepts_subject_instead_of_owner_id(run: RunCommand, chat: StoreConversation) -> None:
