@@ -1,4 +1,4 @@
-"""`aion push` prints the state of push notifications and redrives dead notifications, without decrypting secrets."""
+"""`aion push` shows, redrives and deletes push notifications, without decrypting secrets."""
 
 import asyncio
 import json
@@ -25,9 +25,9 @@ READING = "Reading the table"
 SCANS = "Reading the whole table, since no owner is given (--owner or --subject). This is slow for a large table."
 
 
-@click.group(cls=HintingGroup, short_help="Show and redrive push notifications.")
+@click.group(cls=HintingGroup, short_help="Show, redrive and delete push notifications.")
 def push() -> None:
-    """Show failing and dead push notifications, and redrive them.
+    """Show failing and dead push notifications, redrive them, and delete push configs.
 
     Without an owner (--owner or --subject), the command reads the whole table.
     """
@@ -114,16 +114,39 @@ def redrive(task_id: str, config_id: str | None, owner: str, queue: str | None, 
     Later events are delivered again too, under the same webhook-ids.
     """
     operator = _operator(deployment, queue)
-    found = result_of(_of_task(operator, owner, task_id), READING)
-    chosen = [each for each in found if config_id in (None, each.config_id)]
-    if not chosen:
-        raise ConfigurationError(f"The task has no push config {config_id!r}. See `aion push show {task_id}`.")
-    for delivery in chosen:
+    for delivery in _chosen(operator, owner, task_id, config_id):
         if delivery.dead or delivery.disabled or delivery.tries:
             result_of(_redrive(operator, delivery), "Redriving")
             click.echo(f"{delivery.config_id}: redriven from event {_first(delivery)} on.")
         else:
             click.echo(f"{delivery.config_id}: no dead letters.")
+
+
+@push.command(
+    short_help="Delete push configs of a task.",
+    epilog="""\b
+Examples:
+  aion push delete 0199f0a2-… --subject alice@example.com --stack aion-prod
+  aion push delete 0199f0a2-… mine --yes""",
+)
+@click.argument("task_id")
+@click.argument("config_id", required=False)
+@named_owner
+@options.yes
+@options.deployment
+def delete(task_id: str, config_id: str | None, owner: str, deployment: Deployment, *, yes: bool) -> None:
+    """Delete the push configs of the task TASK_ID, or only the one with the id CONFIG_ID.
+
+    Their webhooks receive no more events, except one that may be being posted now.
+    """
+    operator = _operator(deployment)
+    chosen = _chosen(operator, owner, task_id, config_id)
+    if not yes:
+        names = ", ".join(one_line(each.config_id) for each in chosen)
+        click.confirm(f"Delete the push configs {names} of the task {task_id}?", abort=True, err=True)
+    for delivery in chosen:
+        result_of(operator.configs.delete(delivery.task, delivery.config_id), "Deleting")
+        click.echo(f"{one_line(delivery.config_id)}: deleted.")
 
 
 def _operator(deployment: Deployment, queue: str | None = None) -> "PushOperator":
@@ -136,6 +159,15 @@ async def _redrive(operator: "PushOperator", delivery: Delivery) -> None:
     await operator.configs.redrive(delivery.task, delivery.config_id)
     if operator.queue is not None:
         await operator.queue.enqueue(PushWakeUp(delivery.task))
+
+
+def _chosen(operator: "PushOperator", owner: str, task_id: str, config_id: str | None) -> list[Delivery]:
+    """Return the deliveries of a task, or of its config. Raises ConfigurationError if there are none."""
+    found = result_of(_of_task(operator, owner, task_id), READING)
+    chosen = [each for each in found if config_id in (None, each.config_id)]
+    if not chosen:
+        raise ConfigurationError(f"The task has no push config {config_id!r}. See `aion push show {task_id}`.")
+    return chosen
 
 
 async def _of_task(operator: "PushOperator", owner: str, task_id: str) -> list[Delivery]:

@@ -130,14 +130,31 @@ def test_push_redrive_resets_failed_deliveries_and_enqueues_them(
     assert sum(task_id(push) in body for body in enqueued_for_pushes(moto)) == 2
 
 
-@pytest.mark.parametrize("arguments", [("show", "t-never"), ("redrive", "t-never")])
+def test_push_delete_removes_configs_after_confirmation(run: RunCommand, push: Pushes) -> None:
+    owner = ("--owner", push.chat.context.owner)
+
+    def stored() -> list[str]:
+        return [each.config_id for each in asyncio.run(push.configs.deliveries(push.key(task_id(push))))]
+
+    assert run("delete", task_id(push), "gone", *owner, input="n\n").exit_code == 1
+    assert stored() == ["dead", "gone", "well"]
+    asked = run("delete", task_id(push), "gone", *owner, input="y\n")
+    assert (asked.exit_code, asked.stdout) == (0, "gone: deleted.\n")
+    assert f"Delete the push configs gone of the task {task_id(push)}?" in asked.stderr
+    assert stored() == ["dead", "well"]
+    assert run("delete", task_id(push), *owner, "--yes").stdout == "dead: deleted.\nwell: deleted.\n"
+    assert stored() == []
+
+
+@pytest.mark.parametrize("arguments", [("show", "t-never"), ("redrive", "t-never"), ("delete", "t-never", "--yes")])
 def test_unknown_task_is_refused(run: RunCommand, arguments: tuple[str, ...]) -> None:
     failed = run(*arguments)
     assert isinstance(failed.exception, AionError)
     assert "t-never" in str(failed.exception)
 
 
-def test_push_redrive_refuses_unknown_config(run: RunCommand, push: Pushes) -> None:
-    failed = run("redrive", task_id(push), "other")
+@pytest.mark.parametrize("command", ["redrive", "delete"])
+def test_push_commands_refuse_unknown_config(run: RunCommand, push: Pushes, command: str) -> None:
+    failed = run(command, task_id(push), "other")
     assert isinstance(failed.exception, AionError)
     assert "'other'" in str(failed.exception)
