@@ -101,7 +101,7 @@ def error_text(error: AionError) -> str:
 def _refused_action(error: StoreError) -> str:
     """Return the IAM action that AWS's message names, or "". A call of DynamoDB may lack `kms:Decrypt`, for example."""
     response = getattr(error.__cause__, "response", None) or {}
-    reason = getattr(error, "reason", "") or response.get("Error", {}).get("Message", "")
+    reason = getattr(error, "reason", "") or response.get("Error", {}).get("Message") or ""
     found = re.search(r"not authorized to perform: ([\w-]+:\w+)", reason)
     return found[1] if found else ""
 

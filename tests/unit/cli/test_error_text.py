@@ -16,11 +16,12 @@ from aion_core.errors import StoreError
             "kms:Decrypt",
         ),
         ("Access Denied", "Scan"),
+        (None, "Scan"),  # botocore's value for an empty element of XML
     ],
 )
-def test_text_of_forbidden_call_names_iam_action(message: str, action: str) -> None:
+def test_text_of_forbidden_call_names_iam_action(message: str | None, action: str) -> None:
     error = StoreError("Scan: AccessDeniedException")
-    error.__cause__ = ClientError({"Error": {"Code": "AccessDeniedException", "Message": message}}, "Scan")
+    error.__cause__ = ClientError({"Error": {"Code": "AccessDeniedException", "Message": message}}, "Scan")  # type: ignore[typeddict-item]
     assert error_text(error) == f"Your AWS credentials lack a permission ({action})."
 
 
