@@ -13,9 +13,11 @@ from typing import TYPE_CHECKING, TextIO
 import click
 
 from aion_core.cli import options
-from aion_core.cli.checks import CheckResult, Status
+from aion_core.cli.checks import CheckResult, Status, failed
+from aion_core.cli.error_text import error_text
 from aion_core.cli.options import Deployment
 from aion_core.cli.steps import waiting
+from aion_core.errors import AionError
 from aion_core.shipped import shipped
 
 if TYPE_CHECKING:
@@ -144,10 +146,14 @@ async def _deployed(
 ) -> AsyncIterator[CheckResult]:
     from aion_core.agents.deployment import read_deployment_config
     from aion_core.cli.checks import endpoint
-    from aion_core.cli.checks.resources import check_agent_secrets, check_resources
+    from aion_core.cli.checks.resources import AGAIN, check_agent_secrets, check_resources
     from aion_core.cli.checks.triggers import check_triggers
 
-    environ = deployment.named_environ
+    environ: Mapping[str, str] = {}
+    try:
+        environ = deployment.named_environ
+    except AionError as error:
+        yield failed("stack", error_text(error), AGAIN)
     urls = [url] if url else [environ[name] for name in ("AION_API_URL", "AION_FUNCTION_URL") if environ.get(name)]
     if environ.get("AION_BASE_URL") and not url:
         # If a base URL is configured, check only this URL, because the agent cards name it and clients use no other.
@@ -158,10 +164,10 @@ async def _deployed(
     if environ.get("AION_TABLE"):
         async for check in check_resources(environ):
             yield check
-    if deployment.stack:
+    if deployment.stack and environ:
         async for check in check_triggers(deployment.stack, environ):
             yield check
-    if deployment.stack and agents:
+    if deployment.stack and environ and agents:
         async for check in check_agent_secrets(read_deployment_config(config), environ):
             yield check
     async for check in endpoint.check_issuers(agents):

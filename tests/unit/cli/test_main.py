@@ -7,6 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from aion_core.local.stack import SETTINGS
+from tests.support import operating
+
 
 def run(folder: Path, code: str, **environ: str) -> "subprocess.CompletedProcess[str]":
     """Run a command `aion own`, which executes this code, in a new process."""
@@ -105,3 +108,14 @@ def test_commands_are_listed_without_slow_imports() -> None:
     code = f"import sys; import aion_core.cli.main; print([name for name in {slow} if name in sys.modules])"
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
     assert (ran.stdout, ran.stderr) == ("[]\n", "")
+
+
+@pytest.mark.parametrize(
+    "command", ["why t-1", "tasks show t-1 --scan", "tasks list --expired", "dlq list", "push list"]
+)
+def test_failed_json_command_prints_nothing_to_standard_output(command: str) -> None:
+    places = {"AION_TABLE": "t", "AION_BUCKET": "b", "AION_TASK_QUEUE_URL": "q", "AION_PUSH_QUEUE_URL": "q"}
+    with operating.refusing_aws("ExpiredTokenException") as url:
+        done = operating.process(*command.split(), "--json", **SETTINGS, **places, AWS_ENDPOINT_URL=url)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "aion: Your AWS credentials have expired. Sign in again (`aws sso login`).\n" in done.stderr

@@ -138,9 +138,30 @@ def test_doctor_checks_custom_domain_instead_of_default_api_url(own: LocalStack)
     assert results["reachability"]["message"].startswith("https://agents.example.invalid does not respond")
 
 
-def test_doctor_refuses_unknown_stack(own: LocalStack) -> None:
-    failed = operating.runs(operating.environ_of(own))("doctor", "--stack", "nobodys")
-    assert "no stack 'nobodys'" in operating.refusal(failed)
+def test_doctor_reports_unknown_stack(own: LocalStack) -> None:
+    run = operating.runs(operating.environ_of(own))
+    code, results = run_doctor(lambda *a: run("doctor", *a), "--stack", "nobodys", "--config", "/nowhere.yaml")
+    assert (code, [*results]) == (1, ["stack"])
+    assert results["stack"]["status"] == "FAILED"
+    assert "no stack 'nobodys'" in results["stack"]["message"]
+
+
+@pytest.mark.parametrize(
+    ("code", "message"),
+    [
+        ("AccessDenied", "Your AWS credentials lack a permission (DescribeStacks)."),
+        ("Throttling", "AWS throttles the requests now."),
+        ("ExpiredToken", "Your AWS credentials have expired."),
+    ],
+)
+def test_doctor_reports_unreadable_stack_as_failed_check(own: LocalStack, code: str, message: str) -> None:
+    with operating.refusing_aws(code) as url:
+        run = operating.runs({**operating.environ_of(own), "AWS_ENDPOINT_URL_CLOUDFORMATION": url})
+        options = ("--stack", "any", "--url", "https://agents.example.invalid", "--config", "/nowhere.yaml")
+        exit_code, results = run_doctor(lambda *a: run("doctor", *a), *options)
+    assert (exit_code, [*results]) == (1, ["stack", "reachability"])
+    assert results["stack"]["status"] == "FAILED"
+    assert message in results["stack"]["message"]
 
 
 def test_doctor_checks_that_stack_can_read_agent_secrets(tmp_path: Path) -> None:
