@@ -2,7 +2,7 @@
 
 import re
 
-from aion_core.errors import AionError, StoreCorrupt, StoreError
+from aion_core.errors import AionError, StoreCorrupt, StoreError, TableMissing
 
 _NO_CREDENTIALS = (
     "There are no AWS credentials here. Name a profile (--profile, AWS_PROFILE), sign in (`aws sso login`), or set "
@@ -18,9 +18,8 @@ _BAD_CLOCK = "AWS refuses the time of the request. Set this machine's clock."
 _THROTTLED = "AWS throttles the requests now. Run the command again in a minute."
 _FORBIDDEN = "Your AWS credentials lack a permission"
 _NO_NETWORK = "AWS does not respond. Check the network, --region and --endpoint-url (AWS_ENDPOINT_URL)."
-_NOT_THERE = (
-    "There is no resource of this name in this account and region. Check --stack, --table, --region and --profile."
-)
+_NAMES = "--stack, --table, --region and --profile."
+_NOT_THERE = f"There is no resource of this name in this account and region. Check {_NAMES}"
 
 _KEY_IS_OFF = (
     "The KMS key of the stack is disabled or will be deleted. Run `aws kms cancel-key-deletion --key-id KEY` if it will be "
@@ -88,6 +87,9 @@ def error_text(error: AionError) -> str:
         return f"The store of `aion dev` failed: {str(error).removeprefix(_SQLITE)}.{remedy}"
     if isinstance(error, StoreCorrupt):
         return str(error)
+    if isinstance(error, TableMissing):
+        sentences = str(error).rpartition(". ")[0]
+        return f"{sentences}. If the name is wrong, check {_NAMES}"
     operation, _, code = str(error).rpartition(": ")
     text = ERROR_TEXTS.get(code)
     if text is None and (reason := getattr(error, "reason", "")):

@@ -42,7 +42,11 @@ def test_stack_option_overrides_table_named_by_environment_variable(moto: LocalS
     stack = operating.registered(moto, "aion-names")
     run = operating.runs({**operating.environ_of(moto), "AION_TABLE": "another-table"})
     assert run("key", "list", "--stack", stack).exit_code == 0
-    assert "no resource of this name" in operating.refusal(run("key", "list"))
+    refused = operating.refusal(run("key", "list"))
+    assert refused.startswith(
+        "The table another-table does not exist. `aion doctor` prints the commands that restore it."
+    )
+    assert refused.endswith("If the name is wrong, check --stack, --table, --region and --profile.")
     assert run("key", "list", "--table", moto.physical_id("Table")).exit_code == 0
 
 
