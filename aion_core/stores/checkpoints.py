@@ -13,6 +13,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Coroutine, Iterable, 
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import aclosing
 from datetime import timedelta
+from functools import partial
 from operator import itemgetter
 from typing import Any, TypeVar, cast
 
@@ -31,37 +32,28 @@ from langgraph.checkpoint.base import (
     get_checkpoint_metadata,
     writes_sort_key,
 )
-from msgspec import Struct
 
 from aion_core.checkpointing.persistence import BeforePut, BeforeWrite, StoredType, running_loop, serializer
 from aion_core.errors import StoreCorrupt
 from aion_core.ports import Blobs, Clock
-from aion_core.ports.schema import THREADS
+from aion_core.ports.schema import THREADS, TTL_ATTRIBUTE
 from aion_core.ports.table import SORT, Change, Delete, Item, Put, Table, Update, Write
 from aion_core.stores import keys
 from aion_core.stores.items import Payloads, Reads, StoredPayload, Ttl
+from aion_core.stores.renewal import renew
 from aion_core.stores.retries import Fence, FencedWrites
+from aion_core.stores.thread_items import StoredCheckpoint, ThreadItems
+from aion_core.tasks.admission import new_expiry
+from aion_core.tasks.contexts import Times
 
 WRITES_A_PAGE = 100
 """Number of writes in one item, since an update expression may have 4 KB. More writes need more items."""
-
-FIRST_PAGE, LARGEST_PAGE = 4, 256
-"""Page sizes of a query. The newest checkpoint needs few items, a thread's history many."""
 
 DELETES_AT_ONCE = 50
 """Number of deletes in one transaction. It is limited, because the items of a transaction may have at most 4 MB."""
 
 T = TypeVar("T")
 Writes = list[PendingWrite]
-Items = list[Item]
-
-
-class _Stored(Struct, frozen=True):
-    """Item of a checkpoint, with the items of its LangGraph tasks' writes."""
-
-    place: keys.CheckpointSort
-    item: Item
-    writes: tuple[Item, ...]
 
 
 class TableSaver(BaseCheckpointSaver[int]):
@@ -97,10 +89,11 @@ class TableSaver(BaseCheckpointSaver[int]):
         self._held_id, self._held = "", list[Write]()
         """Id of the checkpoint before a one-task step, and the later writes that wait for the next transaction."""
         self._fenced = fence is not None
-        self._newest: tuple[str, str, _Stored | None] | None = None
+        self._newest: tuple[str, str, StoredCheckpoint | None] | None = None
         """Thread, namespace and newest checkpoint of the last read. Under the fence, only this turn can change it."""
-        self._reads, self._ttl = Reads(table, clock), Ttl(clock, retention)
-        self._payloads, self._log_first = Payloads(blobs), BeforeWrite(before_put)
+        self._thread_items, self._ttl = ThreadItems(Reads(table, clock)), Ttl(clock, retention)
+        self._times = partial(Times.read, clock, 0, retention)
+        self._blobs, self._payloads, self._log_first = blobs, Payloads(blobs), BeforeWrite(before_put)
         self._writes = FencedWrites(table, fence)
         self._commit = self._writes.commit
         # Serialise writes: parallel branches end together, and two transactions on one CONTEXT item conflict in
@@ -171,9 +164,27 @@ class TableSaver(BaseCheckpointSaver[int]):
         self._log_first.blocking()
         _finished(self._put_writes(config, packed, task_id, task_path))
 
+    async def renew(self, config: RunnableConfig) -> None:
+        """Renew the graph's newest checkpoint and all later items of its thread, if they expire before their task.
+
+        The later items are the writes of its step and the checkpoints of subgraphs.
+        """
+        newest = await self._found(config)
+        expires = new_expiry(newest.item[TTL_ATTRIBUTE], self._times()) if newest is not None else None
+        if newest is None or expires is None:
+            return
+        # Read the checkpoints of subgraphs first, so that the graph's newest checkpoint is renewed last: if a renewal is
+        # interrupted, the next one repeats it.
+        pages = self._thread_items.pages(
+            config["configurable"]["thread_id"], keys.namespace_sort(None), newest_first=True
+        )
+        found = [item async for page in pages for item in page]
+        later = [item for item in found if item[TTL_ATTRIBUTE] >= newest.item[TTL_ATTRIBUTE]]
+        await renew(self._writes, self._blobs, later, expires)
+
     async def adelete_thread(self, thread_id: str) -> None:
         """Delete the thread's checkpoints, oldest first: if this is interrupted, the newest state stays readable."""
-        pages = self._pages(thread_id, keys.namespace_sort(None), keys_only=True)
+        pages = self._thread_items.pages(thread_id, keys.namespace_sort(None), keys_only=True)
         found = [Delete(keys.key_of(item)) async for page in pages for item in page]
         for start in range(0, len(found), DELETES_AT_ONCE):
             await self._commit(*found[start : start + DELETES_AT_ONCE])
@@ -193,12 +204,14 @@ class TableSaver(BaseCheckpointSaver[int]):
         """Return True if `aget_tuple` finds no checkpoint for this config."""
         return await self._found(config) is None
 
-    async def _found(self, config: RunnableConfig) -> _Stored | None:
+    async def _found(self, config: RunnableConfig) -> StoredCheckpoint | None:
         thread_id, ns, checkpoint_id = _place(config)
         if checkpoint_id is None and self._newest is not None and self._newest[:2] == (thread_id, ns):
             return self._newest[2]
         newest = None
-        async with aclosing(self._newest_first(thread_id, keys.checkpoint_sort(ns, checkpoint_id or ""))) as stored:
+        async with aclosing(
+            self._thread_items.newest_first(thread_id, keys.checkpoint_sort(ns, checkpoint_id or ""))
+        ) as stored:
             async for each in stored:
                 if checkpoint_id in (None, each.place.checkpoint_id):
                     newest = each
@@ -230,7 +243,7 @@ class TableSaver(BaseCheckpointSaver[int]):
         ns: str | None = config["configurable"].get("checkpoint_ns")
         end = get_checkpoint_id(before) if before else None
         last = keys.checkpoint_sort(ns, end) if end is not None and ns is not None else None
-        found = self._newest_first(thread_id, keys.namespace_sort(ns), last)
+        found = self._thread_items.newest_first(thread_id, keys.namespace_sort(ns), last)
         if ns is None:
             found = _by_age(found)
         async with aclosing(found):
@@ -269,7 +282,7 @@ class TableSaver(BaseCheckpointSaver[int]):
         wanted = target
         history: dict[str, DeltaChannelHistory] = {channel: {"writes": []} for channel in channels}
         last = keys.checkpoint_sort(ns, target) if target else None
-        async with aclosing(self._newest_first(thread_id, keys.namespace_sort(ns), last)) as found:
+        async with aclosing(self._thread_items.newest_first(thread_id, keys.namespace_sort(ns), last)) as found:
             async for stored in found:
                 this = stored.place.checkpoint_id
                 if wanted not in (None, this):
@@ -338,31 +351,7 @@ class TableSaver(BaseCheckpointSaver[int]):
             held, self._held = self._held, []
             await (self._writes.commit_step if ends_step else self._commit)(*held)
 
-    async def _newest_first(self, thread_id: str, first: str, last: str | None = None) -> AsyncGenerator[_Stored, None]:
-        """Yield the checkpoints with sort keys from `first` to `last`, newest first, each with its tasks' writes.
-
-        Without `last`, yield the checkpoints with the prefix `first`. Writes sort after their checkpoint, so this query
-        returns the writes first. Writes without a checkpoint are left out.
-        """
-        written: list[tuple[keys.CheckpointSort, Item]] = []
-        async with aclosing(self._pages(thread_id, first, last, newest_first=True)) as pages:
-            async for page in pages:
-                for item in filter(self._reads.lives, page):
-                    place = keys.checkpoint_of(item[SORT])
-                    if place.task_id:
-                        written.append((place, item))
-                    else:
-                        own = tuple(write for of, write in written if of[:2] == place[:2])
-                        written.clear()
-                        yield _Stored(place, item, own)
-
-    def _pages(
-        self, thread_id: str, first: str, last: str | None = None, **options: bool
-    ) -> AsyncGenerator[Items, None]:
-        partition, last = keys.thread_partition(thread_id), last or first + keys.LAST
-        return self._reads.pages(partition, first, last, limit=FIRST_PAGE, largest=LARGEST_PAGE, **options)
-
-    async def _tuple(self, thread_id: str, stored: _Stored) -> CheckpointTuple:
+    async def _tuple(self, thread_id: str, stored: StoredCheckpoint) -> CheckpointTuple:
         state = (await self._payloads.of(stored.item))["state"]
         checkpoint, metadata = self.serde.loads_typed(state.serialized)
         ns, checkpoint_id, _ = stored.place
@@ -433,7 +422,7 @@ def _add(history: Mapping[str, DeltaChannelHistory], ancestor: CheckpointTuple) 
                 known["seed"] = values[channel]
 
 
-async def _by_age(found: AsyncGenerator[_Stored, None]) -> AsyncGenerator[_Stored, None]:
+async def _by_age(found: AsyncGenerator[StoredCheckpoint, None]) -> AsyncGenerator[StoredCheckpoint, None]:
     """Yield the checkpoints of all namespaces sorted by age, newest first."""
     for stored in sorted(await _all(found), key=lambda stored: stored.place.checkpoint_id, reverse=True):
         yield stored

@@ -214,5 +214,10 @@ class Payloads:
         return found
 
 
+def blob_of(item: Item) -> str | None:
+    """Return the name of the blob with an item's payloads, or None if they are in the item."""
+    return next((value["blob"] for value in item.values() if isinstance(value, dict) and "blob" in value), None)
+
+
 def _described(payload: StoredPayload, **location: bytes | str | int) -> Item:
     return {"type": payload.type, "channel": payload.channel, **location}

@@ -19,7 +19,7 @@ from aion_core.ports.table import LAST, Item, Key, Put
 from aion_core.sessions.serialization import value_bytes, value_of
 from aion_core.sessions.service import ScopedState, SessionKey
 from aion_core.stores import keys
-from aion_core.stores.items import Payloads, Reads, StoredPayload, compress
+from aion_core.stores.items import Payloads, Reads, StoredPayload, blob_of, compress
 from aion_core.tasks.contexts import VERSION
 
 logger = logging.getLogger(__name__)
@@ -32,7 +32,7 @@ class EncryptedItems:
     """Encryption of items' contents. Each ciphertext is valid only for the key of its item."""
 
     def __init__(self, blobs: Blobs, cipher: Cipher) -> None:
-        self._blobs, self._cipher, self._payloads = blobs, cipher, Payloads(blobs)
+        self._cipher, self._payloads = cipher, Payloads(blobs)
 
     async def encrypted(self, key: Key, content: bytes, *, folder: str) -> Item:
         """Encrypt the content into an attribute of the item with this key. Other items cannot use the attribute."""
@@ -49,19 +49,6 @@ class EncryptedItems:
     async def contents(self, found: Iterable[Item]) -> list[bytes]:
         """Decrypt the contents of the items. Return them in the same order."""
         return list(await asyncio.gather(*map(self.content, found)))
-
-    async def renew_blob(self, item: Item) -> None:
-        """Store an item's blob again, if it has one, because S3 deletes objects by their age."""
-        blob = blob_of(item)
-        content = await self._blobs.get(blob) if blob is not None else None
-        if blob is not None and content is not None:
-            await self._blobs.put(blob, content)
-
-
-def blob_of(item: Item) -> str | None:
-    """Return the name of the blob with an item's content, or None if the content is in the item."""
-    blob: str | None = item[_CONTENT].get("blob")
-    return blob
 
 
 def _about(key: Key) -> str:

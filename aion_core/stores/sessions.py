@@ -10,18 +10,19 @@ Each transaction of a session checks the fence (fencing token) of the CONTEXT:
 HEAD holds the session's revision. It is small, since each append rewrites it. STATE is written only if the session's
 own state changes.
 
-HEAD expires one retention after the last append. The other items last half a retention longer and are renewed every
+HEAD expires one retention after the last append or refused answer. The other items last half a retention longer and are renewed every
 quarter of a retention, so each outlives HEAD.
 """
 
 import asyncio
 from collections.abc import AsyncGenerator, Sequence
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from datetime import timedelta
 from typing import Any
 
 from google.adk.errors.already_exists_error import AlreadyExistsError
 from google.adk.events.event import Event
+from google.adk.sessions import Session
 from msgspec import Struct
 from msgspec.structs import replace
 
@@ -58,6 +59,7 @@ from aion_core.sessions.service import (
 )
 from aion_core.stores import keys
 from aion_core.stores.items import Reads, Ttl
+from aion_core.stores.renewal import renew
 from aion_core.stores.retries import Fence, FencedWrites, jitter
 from aion_core.stores.session_items import EncryptedItems, SharedState
 
@@ -65,7 +67,7 @@ VALUES_AT_ONCE = 80
 """Number of shared state values in one transaction. A transaction may have 100 items and 4 MB."""
 
 ROWS_AT_ONCE = 50
-"""Number of items to delete or renew in one transaction. The items of a transaction may have at most 4 MB."""
+"""Number of items to delete in one transaction. The items of a transaction may have at most 4 MB."""
 
 FIRST_PAGE, LARGEST_PAGE = 100, 1000
 """Page sizes of a query of a session's items, newest first."""
@@ -108,7 +110,7 @@ class TableSessions(StoredSessions):
         """
         super().__init__(clock)
         self._reads, self._ttl = Reads(table, clock), Ttl(clock, retention)
-        self._items = EncryptedItems(blobs, cipher)
+        self._blobs, self._items = blobs, EncryptedItems(blobs, cipher)
         self._shared_state = SharedState(self._reads, self._items, blobs)
         self._writes = FencedWrites(table, fence)
         self._in_turn = fence is not None
@@ -224,21 +226,19 @@ class TableSessions(StoredSessions):
         encrypted = await self._items.encrypted(key, content, folder=f"{SESSIONS}/{thread}")
         return Put(key, {**self._ttl.attributes(ROW), **attributes, **encrypted})
 
+    async def renew(self, session: Session) -> None:
+        """Renew the session's TTL without an append, if the session still exists."""
+        head = keys.session_head_key(_thread(SessionKey(session.app_name, session.user_id, session.id)))
+        with suppress(WriteRefused):
+            await self._writes.commit(Update(head, Change({TTL_ATTRIBUTE: self._ttl.end()}, only_if=Exists())))
+
     async def _renew(self, thread: str) -> None:
         """Renew the TTLs of a session's older items and their blobs. They must not expire before the head."""
         pages = self._pages(thread, keys.event_sort(0), keys.SESSION_STATE)
         soon = self._ttl.end(1.25)
         rows = [row async for page in pages for row in page if row[SORT] != keys.HEAD and row[TTL_ATTRIBUTE] < soon]
-        for start in range(0, len(rows), ROWS_AT_ONCE):
-            part = rows[start : start + ROWS_AT_ONCE]
-            await asyncio.gather(*map(self._items.renew_blob, part))
-            # Write only the TTL, because another turn may have changed the rest of the item.
-            change = Change({TTL_ATTRIBUTE: self._ttl.end(ROW)}, only_if=Exists())
-            try:
-                await self._writes.commit(*(Update(keys.key_of(row), change) for row in part))
-            except WriteRefused:
-                return  # renew nothing, because another process has deleted one of the items
-        self._renewed[thread] = self._ttl.now()
+        if await renew(self._writes, self._blobs, rows, self._ttl.end(ROW)):
+            self._renewed[thread] = self._ttl.now()
 
     # ── Reads ─────────────────────────────────────────────────────────────────────────────────────────────────────────
 

@@ -34,6 +34,7 @@ from tests.support.savers import CuttableConnection, DynamoDBSavers, Savers, beg
 from tests.support.stores import new_owner
 
 Node = Any
+DAY = 24 * 3600
 
 
 @pytest.fixture
@@ -582,6 +583,65 @@ async def test_expired_checkpoint_is_not_found(table: DynamoDBSavers, clock: Man
     assert [found.config async for found in saver.alist(config)] == [second]
     clock.move(1801)
     assert await saver.aget_tuple(config) is None
+
+
+async def test_renewal_extends_newest_checkpoint_and_later_items(
+    savers: Savers, clock: ManualClock, config: Any
+) -> None:
+    saver = savers.saver()
+    older = await put(saver, config, x=1)
+    clock.move(1)
+    newest = await put(saver, older, x=2)
+    await saver.aput_writes(newest, [("x", 3)], "task-1")
+    within = {**config, "configurable": {**config["configurable"], "checkpoint_ns": "sub:1"}}
+    nested = await put(saver, within, y=1)
+    clock.move(20 * DAY)
+    await savers.saver().renew(config)
+    clock.move(20 * DAY)
+    saver = savers.saver()
+    assert await saver.aget_tuple(older) is None
+    assert await pending(saver, newest) == [("task-1", "x", 3)]
+    assert await values(saver, nested) == {"y": 1}
+
+
+async def test_renewal_stores_blob_of_checkpoint_again(
+    table: DynamoDBSavers, stack: Stack, clock: ManualClock, config: Any
+) -> None:
+    await put(table.saver(), config, x=noise(40_000))
+    clock.move(20 * DAY)
+    await table.saver().renew(config)
+    bucket, prefix = stack.environment("ApiFunction")["AION_BUCKET"], f"threads/{config['configurable']['thread_id']}/"
+    versions = stack.client("s3").list_object_versions(Bucket=bucket, Prefix=prefix)["Versions"]
+    assert len(versions) == 2
+    assert len(await values(table.saver(), config)) == 1
+
+
+async def test_young_checkpoint_is_not_renewed(table: DynamoDBSavers, clock: ManualClock, config: Any) -> None:
+    saver = table.saver()
+    await put(saver, config, x=1)
+    clock.move(DAY / 2)
+    line = CuttableConnection(table.client)
+    await saver.renew(config)
+    assert line.writes == 0
+
+
+async def test_interrupted_renewal_of_checkpoints_is_repeated(
+    table: DynamoDBSavers, clock: ManualClock, config: Any
+) -> None:
+    """Cut the connection after 50 of 51 items: the next renewal begins again, because the newest checkpoint is last."""
+    saver = table.saver()
+    newest = await put(saver, config, x=1)
+    for number in range(50):
+        await saver.aput_writes(newest, [("x", number)], f"task-{number:02d}")
+    clock.move(20 * DAY)
+    line = CuttableConnection(table.client, cut_at=8)
+    with pytest.raises(StoreUnavailable):
+        await table.saver().renew(config)
+    assert line.requests["TransactWriteItems"] == 1
+    line.restart()
+    await table.saver().renew(config)
+    clock.move(20 * DAY)
+    assert len(await pending(table.saver(), newest)) == 50
 
 
 async def test_delete_thread_deletes_oldest_checkpoints_first(

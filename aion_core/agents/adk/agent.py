@@ -145,6 +145,7 @@ class AdkAgent:
             finished = is_finished(self._root, invocation)
             given = None if finished else await self._input(request, turn, session, earlier)
         except InvalidResumeInput as error:
+            await turn.renew(session)
             yield input_required(pending_calls(session.events), error=str(error))
             return
         try:

@@ -14,6 +14,7 @@ from google.adk.workflow import BaseNode, Workflow
 
 from aion_core.authoring.types import A2AOutbox, outbox_of
 from aion_core.protocol.types import Task
+from aion_core.stores.sessions import TableSessions
 
 # ── Session service and outbox ────────────────────────────────────────────────────────────────────────────────────────
 
@@ -86,6 +87,11 @@ class TurnSessionService(BaseSessionService):
                 stored = outbox.model_dump(mode="json", exclude_none=True)
                 event.custom_metadata = {**(event.custom_metadata or {}), OUTBOX_METADATA: stored}
         return await self._sessions.append_event(session, event)
+
+    async def renew(self, session: Session) -> None:
+        """Renew the session's TTL, if the wrapped session service is aion's."""
+        if isinstance(self._sessions, TableSessions):
+            await self._sessions.renew(session)
 
     async def create_session(
         self, *, app_name: str, user_id: str, state: dict[str, Any] | None = None, session_id: str | None = None

@@ -279,6 +279,10 @@ class AdkTurn:
         """Append an event created by this adapter to the session."""
         await self._sessions.append_event(session, event)
 
+    async def renew(self, session: Session) -> None:
+        """Renew the session of an open question, because this turn has extended the task but appends no event."""
+        await self._sessions.renew(session)
+
     async def load_artifact(self, name: str, version: int) -> genai.Part | None:
         """Return one version of an artifact that the agent has saved; None if it does not exist."""
         if self._artifacts is None:

@@ -157,6 +157,7 @@ async def _turn(request: TurnRequest, graph: Graph, setup: GraphSetup) -> AsyncG
     try:
         graph_input = turn.graph_input(state, question, pending)
     except InvalidResumeInput as error:
+        await turn.thread.renew()
         yield input_required(pending, rejection=str(error))
         return
     outbound = await turn.outbound(state, question)
@@ -192,6 +193,8 @@ async def _final_emissions(turn: GraphTurn, outbound: LangGraphOutbound) -> Asyn
         pending = (
             await turn.thread.pending_interrupts(state, may_be_torn=True) if turn.rejection else list(state.interrupts)
         )
+        if not turn.thread.is_of_turn(state):
+            await turn.thread.renew()
         ids = [interrupt.id for interrupt in pending]
         for emission in outbound.answer_before_interrupt(messages_of(finished_values(state, ids))):
             yield emission

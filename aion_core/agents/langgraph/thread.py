@@ -268,6 +268,11 @@ class GraphThread:
             return None
         return await self._graph.aget_state(self._config, subgraphs=True) if self._durable else None
 
+    async def renew(self) -> None:
+        """Renew the stored state of an open question, because this turn has extended the task but stored no state."""
+        if isinstance(self._graph.checkpointer, TableSaver):
+            await self._graph.checkpointer.renew(self._config)
+
     def is_of_turn(self, state: StateSnapshot | None) -> bool:
         """Return True if this turn, not an earlier one, has written the state."""
         return state is not None and (state.metadata or {}).get("run_id") == self._config["metadata"]["run_id"]

@@ -1,0 +1,39 @@
+"""Renewal of the TTLs of a turn's items and of their blobs."""
+
+import asyncio
+from collections.abc import Sequence
+
+from aion_core.ports import Blobs
+from aion_core.ports.schema import TTL_ATTRIBUTE
+from aion_core.ports.table import Change, Exists, Item, Update, WriteRefused
+from aion_core.stores import keys
+from aion_core.stores.items import blob_of
+from aion_core.stores.retries import FencedWrites
+
+ITEMS_AT_ONCE = 50
+"""Number of items to renew in one transaction. The items of a transaction may have at most 4 MB."""
+
+
+async def renew(writes: FencedWrites, blobs: Blobs, items: Sequence[Item], expires: int) -> bool:
+    """Renew the items in order, and their blobs. Return False if another process has deleted one of the items.
+
+    Raises LeaseLost if another lease holder has the context.
+    """
+    # Write only the TTL, because another turn may have changed the rest of the item.
+    change = Change({TTL_ATTRIBUTE: expires}, only_if=Exists())
+    for start in range(0, len(items), ITEMS_AT_ONCE):
+        part = items[start : start + ITEMS_AT_ONCE]
+        await asyncio.gather(*(_renew_blob(blobs, item) for item in part))
+        try:
+            await writes.commit(*(Update(keys.key_of(item), change) for item in part))
+        except WriteRefused:
+            return False
+    return True
+
+
+async def _renew_blob(blobs: Blobs, item: Item) -> None:
+    """Store an item's blob again, if it has one, because S3 deletes objects by their age."""
+    blob = blob_of(item)
+    content = await blobs.get(blob) if blob is not None else None
+    if blob is not None and content is not None:
+        await blobs.put(blob, content)
