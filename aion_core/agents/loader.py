@@ -35,7 +35,9 @@ from aion_core.ports import (
 )
 
 _LOADING = threading.Lock()
-"""Lock for loading one agent at a time. Two agents may share a module, and its import must finish first."""
+"""Lock for loading one agent at a time: imports in two threads may fail if two modules import each other."""
+OTHER_SECONDS = 30.0
+"""Longest wait for the loading of another agent, because its import may never end."""
 
 
 class LazyAgent:
@@ -55,6 +57,7 @@ class LazyAgent:
         """
         self._id, self._config, self._folder, self._dependencies = agent_id, config, folder, dependencies
         self._roots = roots
+        self._lock = threading.Lock()
         self._agent: Agent | None = None
         self.framework = ""
         """Name of the agent's framework in the registry. It is set when the agent is loaded."""
@@ -71,18 +74,26 @@ class LazyAgent:
 
     def load(self) -> None:
         """Import the agent's code. Raises AgentLoadError. See `ports.Agent.load`."""
-        with _LOADING:
+        with self._lock:
             if self._agent is None:
+                is_alone = _LOADING.acquire(timeout=OTHER_SECONDS)
                 try:
-                    with no_garbage_collection(), log.kept_handlers():
-                        found = load_object(self._config.path, self._folder, self._roots)
-                        agent = self._build(found)
-                        agent.load()
-                except AgentLoadError as error:
-                    raise error.of_agent(self._id, self._config.path) from error.__cause__
-                if isinstance(agent, InputAwareAgent) and "input_modes" not in self._config.model_fields_set:
-                    self.input_modes = agent.input_modes()
-                self._agent, self.is_per_turn = agent, isinstance(found.agent, PerTurnFactory)
+                    self._load()
+                finally:
+                    if is_alone:
+                        _LOADING.release()
+
+    def _load(self) -> None:
+        try:
+            with no_garbage_collection(), log.kept_handlers():
+                found = load_object(self._config.path, self._folder, self._roots)
+                agent = self._build(found)
+                agent.load()
+        except AgentLoadError as error:
+            raise error.of_agent(self._id, self._config.path) from error.__cause__
+        if isinstance(agent, InputAwareAgent) and "input_modes" not in self._config.model_fields_set:
+            self.input_modes = agent.input_modes()
+        self._agent, self.is_per_turn = agent, isinstance(found.agent, PerTurnFactory)
 
     def run(self, request: TurnRequest) -> AsyncGenerator[Emission, None]:
         """Run one turn of the agent. See `ports.Agent.run`."""

@@ -3,13 +3,19 @@ import subprocess
 import sys
 import threading
 from collections.abc import AsyncGenerator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
+from aion_core.agents import loader
+from aion_core.agents.config import AgentConfig
 from aion_core.agents.loading import load_in_init
+from aion_core.bootstrap.stores import build_stores
 from aion_core.errors import AgentLoadError
-from aion_core.ports import Emission, TurnRequest
+from aion_core.ports import Emission, SystemClock, TurnRequest
+from aion_core.settings import Settings
+from tests.unit.agents.isolated import isolated_imports
 
 
 class Loaded:
@@ -67,6 +73,44 @@ def test_startup_does_not_wait_for_slow_import(caplog: pytest.LogCaptureFixture)
     assert warning.__dict__["agent"] == "slow"
     imported.set()
     assert slow.is_loaded.wait(timeout=60)
+
+
+ENDLESS = """
+import threading
+threading.endless_import.set()
+threading.continue_import.wait()
+"""
+EXECUTOR = """
+from a2a.server.agent_execution import AgentExecutor
+class Mine(AgentExecutor):
+    async def execute(self, context, queue): ...
+    async def cancel(self, context, queue): ...
+agent = Mine()
+"""
+
+
+def test_agent_loads_while_another_import_never_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    begun, continued = threading.Event(), threading.Event()
+    monkeypatch.setattr(threading, "endless_import", begun, raising=False)
+    monkeypatch.setattr(threading, "continue_import", continued, raising=False)
+    monkeypatch.setattr(loader, "OTHER_SECONDS", 0)
+    (tmp_path / "endless_agent.py").write_text(ENDLESS + EXECUTOR)
+    (tmp_path / "other_agent.py").write_text(EXECUTOR)
+    stores = build_stores(Settings.from_environ({"AION_STORE": "memory"}), SystemClock())
+    endless, other = (
+        loader.LazyAgent(name, AgentConfig(path=f"{name}.py"), tmp_path, stores.agents)
+        for name in ("endless_agent", "other_agent")
+    )
+    with isolated_imports(tmp_path), ThreadPoolExecutor() as threads:
+        loading = threads.submit(endless.load)
+        try:
+            assert begun.wait(60)
+            threads.submit(other.load).result(60)
+            assert (other.framework, endless.framework) == ("executor", "")
+        finally:
+            continued.set()
+        loading.result(60)
+        assert endless.framework == "executor"
 
 
 LOGGING = {
