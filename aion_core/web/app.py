@@ -41,7 +41,7 @@ from aion_core.web.middleware import (
     LargeResponseMiddleware,
     LoopbackOnlyMiddleware,
     ObservabilityMiddleware,
-    TrailingSlashMiddleware,
+    PathMiddleware,
 )
 from aion_core.web.operations import OPERATIONS
 from aion_core.web.operations.operation import AgentServices, Operation
@@ -127,7 +127,7 @@ def build_app(
         _add_routes(app, services, agent_id, prefix, operations)
     # Add the outermost middleware last, because the middleware added last runs first.
     public = [route.path for route in public_routes]
-    app.add_middleware(TrailingSlashMiddleware)
+    app.add_middleware(PathMiddleware)
     app.add_middleware(LargeResponseMiddleware)
     app.add_middleware(AwaitBackgroundTurnsMiddleware)
     if limits:

@@ -156,6 +156,17 @@ async def test_path_with_one_trailing_slash_is_accepted(client: httpx.AsyncClien
     assert (await client.get(f"{path.format(id=task['id'])}/")).status_code == 404, "one slash only"
 
 
+@pytest.mark.parametrize("root", ["/api", "api", "/api/", "api/", "/", ""])
+async def test_root_path_may_have_any_slashes(app: FastAPI, root: str) -> None:
+    prefix = "/api" if "api" in root else ""
+    transport = httpx.ASGITransport(app, root_path=root)
+    async with httpx.AsyncClient(transport=transport, base_url=f"http://test{prefix}") as client:
+        task = (await client.post("/message:send", json=body())).json()["task"]
+        for path in ("/tasks", "/agents/test/tasks/", "/.well-known/agent-card.json"):
+            assert (await client.get(path)).status_code == 200
+        assert (await client.get(f"/tasks/{task['id']}/")).json() == task
+
+
 @pytest.mark.parametrize("method", ["POST", "DELETE"])
 @pytest.mark.parametrize("path", ["/tasks/t-1:nothing", "/v1/tasks/t-1:nothing", "/acme/tasks/t-1:nothing"])
 async def test_unknown_method_after_colon_in_path_returns_404(
