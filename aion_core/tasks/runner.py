@@ -9,7 +9,15 @@ from datetime import datetime
 from uuid_utils import uuid7
 
 from aion_core import log
-from aion_core.errors import CANCELED_ITSELF, AgentFailed, LeaseLost, StoreCorrupt, StoreError, StoreUnavailable
+from aion_core.errors import (
+    CANCELED_ITSELF,
+    AgentFailed,
+    LeaseLost,
+    StoreCorrupt,
+    StoreError,
+    StoreUnavailable,
+    ungrouped,
+)
 from aion_core.ports import (
     Agent,
     AgentTyping,
@@ -188,7 +196,7 @@ class TaskRunner:
         try:
             try:
                 logger.info("A turn begins.", extra=turn.start)
-                with exit_guard(), log.kept_handlers() as keep_handlers:
+                with ungrouped(LeaseLost, StoreError), exit_guard(), log.kept_handlers() as keep_handlers:
                     async with aclosing(self._agent(turn).run(turn.request())) as emissions:
                         ending = await self._record(turn, metrics, emissions, keep_handlers)
                         if not isinstance(ending, Paused):

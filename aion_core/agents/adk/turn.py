@@ -44,7 +44,7 @@ from aion_core.agents.inbound import context_of, inbox_of
 from aion_core.agents.outbound import InternalEvents
 from aion_core.authoring.context import aion_context_set
 from aion_core.authoring.types import A2AInbox
-from aion_core.errors import CANCELED_ITSELF, AgentFailed, LeaseLost
+from aion_core.errors import CANCELED_ITSELF, AgentFailed, LeaseLost, StoreError, ungrouped
 from aion_core.ports import Emission, StepCompleted, TurnRequest
 from aion_core.stores.retries import Fence
 
@@ -355,7 +355,8 @@ class AdkTurn:
             "abort_signal": self._abort,
         }
         try:
-            with aion_context_set(context_of(self._request, sink, name=self._services.name)):
+            context = context_of(self._request, sink, name=self._services.name)
+            with ungrouped(LeaseLost, StoreError, StaleSessionError), aion_context_set(context):
                 inputs = [(given.message, given.invocation_id), *((message, None) for message in given.then)]
                 for message, invocation_id in inputs:
                     run = self._runner.run_async(new_message=message, invocation_id=invocation_id, **arguments)

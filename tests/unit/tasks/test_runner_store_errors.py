@@ -7,12 +7,18 @@ from collections.abc import AsyncGenerator, Callable
 from typing import Any
 
 import pytest
+from a2a.server.agent_execution import AgentExecutor, RequestContext
+from google.adk.agents import ParallelAgent
+from langchain_core.messages import AIMessage
+from langgraph.graph import START, MessagesState, StateGraph
 from msgspec.structs import replace
 
+from aion_core.agents.executor.agent import ExecutorAgent
 from aion_core.errors import StoreCorrupt, StoreError, StoreUnavailable
 from aion_core.memory.queues import MemoryPushQueue, MemoryWorkQueue
 from aion_core.memory.services import MemoryMetrics
 from aion_core.ports import (
+    AfterCrash,
     Chunk,
     ContextKey,
     Emission,
@@ -32,8 +38,9 @@ from aion_core.tasks import process
 from aion_core.tasks.call import CallContext
 from aion_core.tasks.conversations import Conversations
 from aion_core.tasks.process import Deadline
-from aion_core.tasks.runner import LAST_STOP, MAX_TRIES
+from aion_core.tasks.runner import LAST_STOP, MAX_TRIES, UNREADABLE
 from aion_core.tasks.sweep import Sweep
+from tests.support.adk import llm_agent, served
 from tests.support.agents.scripted import Stubborn, says
 from tests.support.clock import ManualClock
 from tests.support.conversation import StoreConversation
@@ -51,8 +58,9 @@ DENIED = StoreError("Query: AccessDeniedException")
 class AgentWithRefusedCheckpoints:
     """Agent whose checkpoints the store refuses for a while, before or after the first chunk."""
 
-    def __init__(self, times: int, *, speaks: bool = False) -> None:
+    def __init__(self, times: int, *, speaks: bool = False, error: BaseException | None = None) -> None:
         self.left, self._streams = times, speaks
+        self._error = error or StoreUnavailable("GetItem: ThrottlingException")
 
     def load(self) -> None:
         """Do nothing: the agent has no code to import."""
@@ -62,7 +70,7 @@ class AgentWithRefusedCheckpoints:
             yield Chunk("word", "call")
         if self.left:
             self.left -= 1
-            raise StoreUnavailable("GetItem: ThrottlingException")
+            raise self._error
         yield Reply(says("answer"))
 
 
@@ -122,6 +130,79 @@ async def outcome(made: ServiceParts, clock: ManualClock) -> str:
 
 async def test_store_error_before_agent_output_does_not_count_as_attempt(clock: ManualClock) -> None:
     made = parts(AgentWithRefusedCheckpoints(MANY), MemoryTaskStore(clock), clock)
+    assert "COMPLETED" in await outcome(made, clock)
+
+
+REFUSED = StoreUnavailable("GetItem: ThrottlingException")
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        ExceptionGroup("g", [REFUSED]),
+        BaseExceptionGroup("g", [KeyError(), ExceptionGroup("h", [ValueError(), REFUSED])]),
+    ],
+    ids=["one", "nested and mixed"],
+)
+async def test_store_error_in_group_does_not_count_as_attempt(error: BaseException, clock: ManualClock) -> None:
+    made = parts(AgentWithRefusedCheckpoints(MANY, error=error), MemoryTaskStore(clock), clock)
+    assert "COMPLETED" in await outcome(made, clock)
+
+
+async def test_corrupt_record_in_group_fails_task(clock: ManualClock) -> None:
+    error = ExceptionGroup("g", [StoreCorrupt("The blob of an event is gone.")])
+    made = parts(AgentWithRefusedCheckpoints(1, error=error), MemoryTaskStore(clock), clock)
+    assert UNREADABLE in await outcome(made, clock)
+
+
+class RefusedOnce:
+    """Call of a store in a task group, which the store refuses once."""
+
+    is_refused = False
+
+    async def __call__(self, *_: Any, **__: Any) -> None:
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._refuse())
+
+    async def _refuse(self) -> None:
+        if not self.is_refused:
+            self.is_refused = True
+            raise REFUSED
+
+
+def _graph() -> Any:
+    call = RefusedOnce()
+
+    async def node(_: MessagesState) -> Any:
+        await call()
+        return {"messages": [AIMessage("done")]}
+
+    builder: Any = StateGraph(MessagesState)
+    return builder.add_node("node", node).add_edge(START, "node").compile()
+
+
+def _parallel_agents() -> Any:
+    call = RefusedOnce()
+    agents: list[Any] = [llm_agent(["one"], name=name, before_model_callback=call) for name in ("one", "two")]
+    return served(ParallelAgent(name="root", sub_agents=agents))
+
+
+def _executor() -> Any:
+    call = RefusedOnce()
+
+    class Executor(AgentExecutor):
+        async def execute(self, context: RequestContext, event_queue: Any) -> None:
+            await call()
+            await event_queue.enqueue_event(says("done"))
+
+        async def cancel(self, context: RequestContext, event_queue: Any) -> None: ...
+
+    return ExecutorAgent(Executor(), MemoryTaskStore(ManualClock()), resume=AfterCrash.RESTART)
+
+
+@pytest.mark.parametrize("agent", [_graph, _parallel_agents, _executor])
+async def test_turn_runs_again_after_store_error_in_group(agent: Callable[[], Any], clock: ManualClock) -> None:
+    made = parts(agent(), MemoryTaskStore(clock), clock)
     assert "COMPLETED" in await outcome(made, clock)
 
 
