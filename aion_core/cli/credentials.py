@@ -62,8 +62,8 @@ def create(
 
     To replace a key, create another one for the same principal, and revoke the first after its last use.
     """
+    from aion_core.auth.principal import TENANT_RULE, is_tenant
     from aion_core.auth.schemes.api_key import make_key
-    from aion_core.web.request_context import TENANT_RULE, is_tenant
 
     _check_name(principal)
     if tenant and not is_tenant(tenant):

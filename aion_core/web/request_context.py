@@ -12,7 +12,7 @@ from starlette.requests import Request
 from starlette.types import Scope
 
 from aion_core.auth.credentials import event_text
-from aion_core.auth.principal import Principal, owner_in
+from aion_core.auth.principal import TENANT_RULE, Principal, is_tenant, owner_in
 from aion_core.ports import ANONYMOUS, PushVersion
 from aion_core.protocol.errors import invalid_params
 from aion_core.protocol.message_rules import ALLOWED_SKILLS
@@ -106,22 +106,6 @@ def check_required(negotiated: Negotiated, card: AgentCard, version: str) -> Non
 
 
 # ── Tenant ────────────────────────────────────────────────────────────────────────────────────────────────────────────
-
-RESERVED = frozenset({"agents", "console", "tasks", "v1"})
-"""First segments of the server's own paths. A tenant must not have these names in any letter case."""
-
-
-_TENANT = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:@+=~-]{0,127}")
-TENANT_RULE = (
-    "1 to 128 letters, digits or any of _ . : @ + = ~ - , and begin with a letter or a digit; "
-    f"and not one of {', '.join(sorted(RESERVED))}"
-)
-"""Rule for a tenant's name, for errors."""
-
-
-def is_tenant(name: str) -> bool:
-    """Return True if the text is a valid tenant name: it fits a path segment and is not reserved."""
-    return _TENANT.fullmatch(name) is not None and name.lower() not in RESERVED
 
 
 def tenant_of(params: Mapping[str, Any], in_path: str = "") -> str:

@@ -14,7 +14,7 @@ from a2a.types import a2a_pb2 as pb
 from pydantic import BeforeValidator, Field, StringConstraints
 
 from aion_core.auth.credentials import RequestCredentials
-from aion_core.auth.principal import Principal
+from aion_core.auth.principal import Principal, is_tenant
 from aion_core.auth.scheme import REALM, AuthFailure, Scheme, TrustedUrl, VerifierResources, http_scheme
 from aion_core.protocol.types import SecurityScheme
 
@@ -183,7 +183,10 @@ class JwtVerifier:
         tenant = claims.get(self._scheme.tenant_claim, "") if self._scheme.tenant_claim else ""
         if not isinstance(subject, str) or not 0 < len(subject) <= MAX_SUBJECT:
             return AuthFailure.INVALID
-        if not isinstance(tenant, str) or (self._scheme.tenant_claim and not tenant):
+        if self._scheme.tenant_claim and not (isinstance(tenant, str) and is_tenant(tenant)):
+            logger.warning(
+                "Refused a bearer token of %s, because its tenant claim is no tenant name.", self._scheme.issuer
+            )
             return AuthFailure.INVALID
         return Principal(self._scheme.issuer, subject, tenant, self._scopes(claims))
 

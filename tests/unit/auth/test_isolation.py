@@ -103,11 +103,16 @@ async def test_token_of_one_tenant_cannot_reach_another_tenant(tmp_path: Path, i
         assert (await client.get("/tasks")).json()["totalSize"] == 0
 
 
-@pytest.mark.parametrize("claim", [None, "", 7, ["red"], {"id": "red"}])
-async def test_token_without_usable_tenant_claim_is_refused(tmp_path: Path, issuer: Issuer, claim: Any) -> None:
+@pytest.mark.parametrize(
+    "claim", [None, "", 7, ["red"], {"id": "red"}, "../red", "red blue", "r" * 129, "Tasks", "red\n", "\ud800"]
+)
+async def test_token_without_usable_tenant_claim_is_refused(
+    tmp_path: Path, issuer: Issuer, claim: Any, caplog: pytest.LogCaptureFixture
+) -> None:
     async with http(guarded(tmp_path, jwt_scheme(issuer, **TENANT))) as client:
         client.headers["Authorization"] = f"Bearer {issuer.token(tid=claim)}"
         assert (await client.get("/tasks")).status_code == 401
+        assert "its tenant claim is no tenant name" in caplog.text
 
 
 async def test_caller_who_chooses_tenant_sees_only_that_tenants_tasks(app: FastAPI, issuer: Issuer) -> None:
