@@ -133,7 +133,11 @@ class TaskRunner:
         with (
             log.about(**labels),
             self._traces.span(
-                "turn", SpanKind.CONSUMER, traceparent=labels.get("traceparent", ""), attributes=turn.attributes
+                "turn",
+                SpanKind.CONSUMER,
+                traceparent=labels.get("traceparent", ""),
+                tracestate=turn.tracestate,
+                attributes=turn.attributes,
             ) as span,
         ):
             metrics = TurnMetrics(

@@ -2,7 +2,9 @@
 
 import asyncio
 import logging
+from collections.abc import Mapping
 from functools import partial
+from typing import Any
 
 from uuid_utils import uuid7
 
@@ -28,7 +30,7 @@ from aion_core.ports import (
     TurnRequest,
     TurnStarted,
 )
-from aion_core.protocol.aion.extensions import traceparent_of
+from aion_core.protocol.aion.extensions import traceparent_of, tracestate_of
 from aion_core.protocol.types import (
     Event,
     Message,
@@ -96,11 +98,20 @@ class TurnExecution:
     @property
     def labels(self) -> dict[str, str]:
         """Fields of the turn's log records: task, context, agent and, if the request has one, `traceparent`."""
-        entry = self._broadcast.entry(self.lease.turn.message_generation)
-        traceparent = traceparent_of(entry.request) if entry is not None else ""
+        traceparent = traceparent_of(self._metadata)
         context = self.lease.context
         labels = {"task_id": self.key.task_id, "context_id": context.context_id, "agent": context.agent}
         return labels | ({"traceparent": traceparent} if traceparent else {})
+
+    @property
+    def tracestate(self) -> str:
+        """The `tracestate` of the request's trace; "" without one."""
+        return tracestate_of(self._metadata)
+
+    @property
+    def _metadata(self) -> Mapping[str, Any]:
+        entry = self._broadcast.entry(self.lease.turn.message_generation)
+        return entry.request if entry is not None else {}
 
     @property
     def attributes(self) -> dict[str, str | int]:
@@ -139,7 +150,7 @@ class TurnExecution:
             self.lease.fence,
             self._broadcast.task(),
             message,
-            entry.request if entry is not None else {},
+            self._metadata,
             [entry for entry in self._broadcast.log if entry.generation > turn.message_generation],
             self.drain,
             self._history,

@@ -308,6 +308,17 @@ def traceparent_of(request: Mapping[str, Any]) -> str:
     return ""
 
 
+def tracestate_of(request: Mapping[str, Any]) -> str:
+    """Return the `tracestate` from a request's metadata as a header; "" if it is missing, malformed or too long."""
+    payload = request.get(TRACEABILITY) or request.get(older(TRACEABILITY))
+    entries = payload.get("tracestate") if isinstance(payload, Mapping) else None
+    try:
+        state = ",".join(f"{entry['key']}={entry['value']}" for entry in entries or ())
+    except (TypeError, KeyError):
+        return ""
+    return state if len(state) <= _MAX_STATE else ""
+
+
 def _pairs(header: str) -> list[tuple[str, str]]:
     entries = (entry.partition("=") for entry in header.split(","))
     return [(key.strip(), value.strip()) for key, _, value in entries if key.strip() and value.strip()]

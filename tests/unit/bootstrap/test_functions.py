@@ -264,7 +264,8 @@ async def test_queued_turn_continues_trace_given_in_message(
     """The client's trace continues in TaskFunction and PushFunction; a delivery has a span of its own."""
     trace_id, parent = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
     with exported_from_here(monkeypatch) as collector:
-        head = await waiting(moto, SAID, **{TRACEABILITY: {"traceparent": f"00-{trace_id}-{parent}-01"}})
+        trace = {"traceparent": f"00-{trace_id}-{parent}-01", "tracestate": [{"key": "vendor", "value": "1"}]}
+        head = await waiting(moto, SAID, **{TRACEABILITY: trace})
         push = build_stores(Settings.from_environ(), SystemClock()).push
         assert push is not None
         async with receiving(answers(410)) as receiver:
@@ -273,7 +274,7 @@ async def test_queued_turn_continues_trace_given_in_message(
             turn = collector.named("turn")
             await asyncio.to_thread(call, "deliver_push", push_body_of(PushWakeUp(head.key)))
         posted = collector.named("push")
-        assert (turn.trace_id.hex(), turn.parent_span_id.hex()) == (trace_id, parent)
+        assert (turn.trace_id.hex(), turn.parent_span_id.hex(), turn.trace_state) == (trace_id, parent, "vendor=1")
         assert attributes(turn)["aion.task_id"] == attributes(posted)["aion.task_id"] == head.key.task_id
         assert (turn.kind, turn.status.code) == (Span.SPAN_KIND_CONSUMER, Status.STATUS_CODE_UNSET)
         assert (posted.kind, posted.status.code, posted.status.message) == (3, Status.STATUS_CODE_ERROR, "WebhookGone")

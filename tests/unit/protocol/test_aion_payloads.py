@@ -10,7 +10,15 @@ from aion_core.agents.outbound import Reaction, reaction_artifact
 from aion_core.errors import InvalidMessage
 from aion_core.ports import ContextKey, Turn, TurnRequest
 from aion_core.protocol.aion import extensions
-from aion_core.protocol.aion.extensions import Inbound, answer_to, from_headers, read, send, traceparent_of
+from aion_core.protocol.aion.extensions import (
+    Inbound,
+    answer_to,
+    from_headers,
+    read,
+    send,
+    traceparent_of,
+    tracestate_of,
+)
 from aion_core.protocol.aion.payloads import Distribution, MessageAction
 from aion_core.protocol.types import Message, Part, Task
 from tests.unit.protocol import aion_requests
@@ -151,6 +159,22 @@ def test_stored_command_with_malformed_payload_becomes_plain_message() -> None:
 def test_baggage_above_w3c_limits_is_ignored(baggage: str, carried: dict[str, str] | None) -> None:
     """Ignore baggage that is longer or has more members than W3C Baggage 3.3.2 requires a server to pass on."""
     assert from_headers({"traceparent": TRACEPARENT, "baggage": baggage}).get("baggage") == carried
+
+
+@pytest.mark.parametrize(
+    ("entries", "state"),
+    [
+        ([{"key": "v", "value": "1"}, {"key": "w", "value": "2"}], "v=1,w=2"),
+        ([{"key": "v", "value": "1" * 511}], ""),
+        ([{"key": "v"}], ""),
+        ([7], ""),
+        (7, ""),
+        (None, ""),
+    ],
+)
+def test_unusable_tracestate_in_metadata_is_ignored(entries: Any, state: str) -> None:
+    assert tracestate_of({extensions.TRACEABILITY: {"traceparent": TRACEPARENT, "tracestate": entries}}) == state
+    assert tracestate_of({}) == tracestate_of({extensions.TRACEABILITY: "text"}) == ""
 
 
 def test_invalid_traceparent_is_ignored() -> None:
