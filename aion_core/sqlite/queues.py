@@ -33,6 +33,9 @@ MAX_RECEIVES = 5
 """Number of receives after which a message becomes a dead letter. AWS counts throttled receives too, so its limit is
 higher."""
 
+DEAD_LETTER_SECONDS = 14 * 24 * 3600
+"""Time from the sending of a message to its expiry as a dead letter, as on AWS (MessageRetentionPeriod)."""
+
 VISIBILITY_SECONDS = 60.0
 """Visibility timeout of a received message. The consumer prolongs it while the message's handler runs."""
 
@@ -175,6 +178,7 @@ class SQLiteQueue:
 
     async def read(self, limit: int) -> list[DeadLetter]:
         """See `ports.DeadLetters.read`. The messages stay visible to other readers."""
+        await self._delete_expired()
         statement = f"{_MESSAGE} WHERE queue = ? AND parked = 1 ORDER BY sent_at, id LIMIT ?"
         rows = await self._database.read(
             lambda connection: connection.execute(statement, (self.name, limit)).fetchall()
@@ -189,15 +193,24 @@ class SQLiteQueue:
         return 0
 
     async def redrive(self) -> None:
-        """See `ports.DeadLetters.redrive`."""
-        values = self._now(), self.name
-        change = "UPDATE messages SET parked = 0, receives = 0, visible_at = ? WHERE queue = ? AND parked = 1"
+        """See `ports.DeadLetters.redrive`. As on AWS, the messages count as sent now."""
+        await self._delete_expired()
+        now = self._now()
+        values = now, now, self.name
+        change = (
+            "UPDATE messages SET parked = 0, receives = 0, sent_at = ?, visible_at = ? WHERE queue = ? AND parked = 1"
+        )
         await self._database.write(lambda connection: connection.execute(change, values))
 
     async def drop(self, letter: DeadLetter) -> None:
         """See `ports.DeadLetters.drop`."""
         statement = "DELETE FROM messages WHERE id = ? AND parked = 1"
         await self._database.write(lambda connection: connection.execute(statement, (int(letter.id),)))
+
+    async def _delete_expired(self) -> None:
+        values = self.name, self._now() - DEAD_LETTER_SECONDS * 1000
+        statement = "DELETE FROM messages WHERE queue = ? AND parked = 1 AND sent_at <= ?"
+        await self._database.write(lambda connection: connection.execute(statement, values))
 
     def _hidden_until(self) -> int:
         return self._now() + round(VISIBILITY_SECONDS * 1000)

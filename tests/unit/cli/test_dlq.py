@@ -4,6 +4,7 @@ import asyncio
 import itertools
 import json
 from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -182,12 +183,12 @@ def test_dlq_drops_message_behind_a_thousand_others(tmp_path: Path, monkeypatch:
     monkeypatch.chdir(tmp_path)
     folder = tmp_path / ".aion" / "store"
     build_stores(Settings.from_environ({"AION_STORE": "sqlite", "AION_SQLITE_FOLDER": str(folder)}), SystemClock())
-    database = open_queues(folder / QUEUES_FILE)
+    database, now = open_queues(folder / QUEUES_FILE), int(datetime.now(UTC).timestamp() * 1000)
     insert = (
         "INSERT INTO messages (queue, body, sent_at, visible_at, receives, receiver, parked) VALUES (?,?,?,0,5,'',1)"
     )
     database.write_blocking(
-        lambda connection: connection.executemany(insert, [("task", "not of ours", at) for at in range(1001)])
+        lambda connection: connection.executemany(insert, [("task", "not of ours", now + at) for at in range(1001)])
     )
     run = operating.runs({})
     last = json.loads(run("dlq", "list", "--limit", "2000", "--json").stdout)[-1]["id"]

@@ -132,6 +132,31 @@ async def test_dropped_dead_letter_is_not_redriven(one: QueueProcess, clock: Man
     assert (await one.queue.read(10), await one.turn()) == ([], 0)
 
 
+async def test_dead_letter_expires_after_two_weeks(one: QueueProcess, clock: ManualClock) -> None:
+    one.failures = 100
+    await one.work_queue.enqueue(WAKE_UP)
+    for _ in range(MAX_RECEIVES + 1):
+        await one.turn()
+        clock.move(60)
+    clock.move(14 * 24 * 3600 - 3600)
+    assert len(await one.queue.read(10)) == 1
+    clock.move(3600)
+    await one.queue.redrive()
+    assert (await one.queue.read(10), await one.turn()) == ([], 0)
+
+
+async def test_redriven_message_counts_as_sent_anew(one: QueueProcess, clock: ManualClock) -> None:
+    one.failures = 100
+    await one.work_queue.enqueue(WAKE_UP)
+    for _ in range(2):
+        for _ in range(MAX_RECEIVES + 1):
+            await one.turn()
+            clock.move(60)
+        clock.move(10 * 24 * 3600)
+        assert len(await one.queue.read(10)) == 1
+        await one.queue.redrive()
+
+
 async def test_failing_message_does_not_delay_other_messages(one: QueueProcess) -> None:
     one.failures = 1
     await one.work_queue.enqueue(WAKE_UP)
