@@ -1,11 +1,13 @@
 """HTTP protocol of the development server: uvicorn's protocol with time limits, and with URLs as request targets."""
 
 import asyncio
+import contextlib
 import re
 from typing import Any
 from urllib.parse import unquote
 
 import h11
+import uvicorn
 from starlette.types import ASGIApp, Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
@@ -13,7 +15,7 @@ HEADER_SECONDS = 10.0
 """Time limit for a request's headers. Without it, a client could hold a connection open by sending single bytes."""
 
 LAST_SECONDS = 1.0
-"""Time for which a connection without a request stays open after the server's stop, because the client's first request
+"""Time for which a connection without a request stays open after the server's stop, because the client's next request
 may be on its way."""
 
 
@@ -44,7 +46,7 @@ class HeaderTimeoutProtocol(H11Protocol):
     def data_received(self, data: bytes) -> None:
         """Pass the data to uvicorn, and start or cancel the time limit."""
         super().data_received(data)
-        if self._stops and self.cycle is not None:
+        if self._stops and self._has_request:
             super().shutdown()
         self._set_limit()
 
@@ -59,8 +61,8 @@ class HeaderTimeoutProtocol(H11Protocol):
         super().connection_lost(exc)
 
     def shutdown(self) -> None:
-        """Close after the current request. A connection without a request so far stays open for `last_seconds`."""
-        if self.cycle is not None:
+        """Close after the current request. A connection without a current request stays open for `last_seconds`."""
+        if self._has_request:
             super().shutdown()
         elif not self._stops:
             self._stops = True
@@ -71,8 +73,12 @@ class HeaderTimeoutProtocol(H11Protocol):
         # would warn that a library for WebSockets is missing.
         return False
 
+    @property
+    def _has_request(self) -> bool:
+        return self.cycle is not None and not self.cycle.response_complete
+
     def _close_unused(self) -> None:
-        if self.cycle is None:
+        if not self._has_request:
             super().shutdown()
 
     def _set_limit(self) -> None:
@@ -87,6 +93,22 @@ class HeaderTimeoutProtocol(H11Protocol):
         if self._limit is not None:
             self._limit.cancel()
             self._limit = None
+
+
+async def stop_accepting(server: uvicorn.Server) -> None:
+    """Close the server's listeners, but no connection that they have accepted.
+
+    asyncio creates the transport of an accepted connection in the next iteration of the event loop. It drops the
+    connection if the listener is closed by then.
+    """
+    loop = asyncio.get_running_loop()
+    for listening in server.servers:
+        for each in listening.sockets:
+            with contextlib.suppress(NotImplementedError):  # the event loop of Windows has no readers
+                loop.remove_reader(each.fileno())
+    await asyncio.sleep(0)
+    for listening in server.servers:
+        listening.close()
 
 
 _URL = re.compile(rb"https?://([^/]*)(.*)", re.IGNORECASE | re.DOTALL)

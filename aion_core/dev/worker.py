@@ -199,7 +199,7 @@ class _Worker:
     async def _serve(self, app: Any) -> None:
         import uvicorn
 
-        from aion_core.dev.http_protocol import HeaderTimeoutProtocol
+        from aion_core.dev.http_protocol import HeaderTimeoutProtocol, stop_accepting
         from aion_core.dev.request_log import RequestLogMiddleware
         from aion_core.tasks.process import Deadline
         from aion_core.web.middleware import LoopbackOnlyMiddleware
@@ -250,6 +250,9 @@ class _Worker:
         either: set[asyncio.Future[Any]] = {serving, stopped}
         await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
         if not serving.done():
+            # Close the listeners now, because uvicorn notices `should_exit` up to 0.1 s later and would accept connections
+            # until then.
+            await stop_accepting(server)
             self._stop_serving(server, ends, streams_end, has_successor=stopped.result().has_successor)
         await serving
         await self._turns_ended(beside=stopped.done() and stopped.result().has_successor)
@@ -258,10 +261,6 @@ class _Worker:
         """Start no more turns, hand off the running turns, and end the streams after a grace period."""
         # Hide uvicorn's log messages about cancelled streams, because the worker itself cancels them.
         logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)
-        # Close the listeners now, because uvicorn notices `should_exit` up to 0.1 s later and would accept connections
-        # until then.
-        for listening in server.servers:
-            listening.close()
         for connection in list(server.server_state.connections):
             connection.shutdown()
         # Report the stop. Otherwise the supervisor would assume a blocked event loop and kill the worker.

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
@@ -11,7 +12,7 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse
 from starlette.types import Receive, Scope, Send
 
-from aion_core.dev.http_protocol import HeaderTimeoutProtocol
+from aion_core.dev.http_protocol import HeaderTimeoutProtocol, stop_accepting
 
 
 class ImpatientProtocol(HeaderTimeoutProtocol):
@@ -187,6 +188,39 @@ async def test_stopping_server_answers_request_on_open_connection() -> None:
         writer.write(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
         answer = await reader.read()
     assert answer.startswith(b"HTTP/1.1 200")
+
+
+async def test_stopping_server_answers_next_request_of_client() -> None:
+    """Send a second request just before the server's stop: the server has not read it yet."""
+    request = b"GET / HTTP/1.1\r\nHost: x\r\n\r\n"
+    async with running(PatientProtocol) as server, connection(port_of(server)) as (reader, writer):
+        writer.write(request)
+        await reader.readuntil(b"\r\n\r\n0")
+        writer.write(request)
+        ends = asyncio.create_task(server.shutdown())
+        answer = await reader.read()
+        await ends
+    assert answer.startswith(b"HTTP/1.1 200")
+
+
+async def test_stopping_server_answers_connection_that_it_just_accepted() -> None:
+    """Stop after the operating system's accept, and before asyncio creates the connection's transport."""
+    async with running(PatientProtocol) as server:
+        with socket.create_connection(("127.0.0.1", port_of(server)), timeout=60) as client:
+            client.sendall(b"GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+            # This coroutine continues before the event loop accepts the connection, in the same iteration of the loop.
+            await asyncio.sleep(0)
+            await asyncio.create_task(stop_accepting(server))
+            answer = await asyncio.to_thread(client.recv, 4096)
+    assert answer.startswith(b"HTTP/1.1 200")
+
+
+async def test_stopping_server_closes_idle_connection() -> None:
+    async with running(ImpatientProtocol) as server, connection(port_of(server)) as (reader, writer):
+        writer.write(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+        await reader.readuntil(b"\r\n\r\n0")
+        await server.shutdown()
+        assert await reader.read() == b""
 
 
 async def test_stopping_server_closes_unused_connection() -> None:
