@@ -11,18 +11,22 @@ from pathlib import Path
 
 
 class BuildError(Exception):
-    """Error of a Lambda package that cannot be built. The message names the fix."""
+    """Error of a Lambda package that cannot be built. The message names the fix, without the credentials in URLs."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(without_credentials(message))
+
+
+def without_credentials(text: str) -> str:
+    """Return the text with asterisks in place of the credentials in URLs."""
+    return re.sub(r'://[^/\s"]*@', "://****@", text)
 
 
 def run(command: Sequence[str], *, cwd: Path | None = None) -> str:
-    """Run a program and return its standard output.
-
-    If it fails, raise BuildError with its error output, without the credentials in URLs.
-    """
+    """Run a program and return its standard output. If it fails, raise BuildError with its error output."""
     done = subprocess.run(command, cwd=cwd, capture_output=True, text=True)  # noqa: S603 - no shell
     if done.returncode:
-        output = re.sub(r"://[^/\s@]+@", "://****@", done.stderr.strip())
-        raise BuildError(f"{' '.join(command[:3])} failed:\n{output}")
+        raise BuildError(f"{' '.join(command[:3])} failed:\n{done.stderr.strip()}")
     return done.stdout
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from aion_core.packaging.programs import find_uv
+from aion_core.packaging.programs import find_uv, without_credentials
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,8 +78,12 @@ _OF_OUR_OWN_RUN = ("VIRTUAL_ENV", "UV_RUN_RECURSION_DEPTH")
 
 
 def uv_run(folder: Path, arguments: Sequence[str]) -> str:
-    """Run uv with these arguments in the folder. Return "" on success, else uv's output. Raises UvMissing."""
+    """Run uv with these arguments in the folder. Return "" on success, else uv's output. Raises UvMissing.
+
+    The output has no credentials in URLs.
+    """
     environment = {name: value for name, value in os.environ.items() if name not in _OF_OUR_OWN_RUN}
     command = [find_uv(), *arguments]
     ran = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True)  # noqa: S603 - no shell
-    return "" if ran.returncode == 0 else (ran.stderr.strip() or ran.stdout.strip() or f"uv exits {ran.returncode}")
+    output = without_credentials(ran.stderr.strip() or ran.stdout.strip())
+    return "" if ran.returncode == 0 else output or f"uv exits {ran.returncode}"

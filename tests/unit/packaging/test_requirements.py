@@ -1,7 +1,10 @@
 """Requirements of Lambda packages, from aion's extras and the project's dependencies. Needs a package index."""
 
 import re
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from threading import Thread
 
 import pytest
 
@@ -223,9 +226,21 @@ def test_locked_wheel_file_is_not_reported_as_missing(tmp_path: Path) -> None:
 
 
 def test_error_hides_password_of_an_invalid_index(tmp_path: Path) -> None:
-    (tmp_path / "requirements.txt").write_text("--index-url https://user:password@127.0.0.1:99999/\n")
+    (tmp_path / "requirements.txt").write_text("--index-url https://user:p@ssword@127.0.0.1:99999/\n")
     with pytest.raises(BuildError, match=r"https://\*+@127\.0\.0\.1:99999"):
         lines_of(tmp_path)
+
+
+def test_error_hides_password_of_a_refused_wheel(tmp_path: Path) -> None:
+    name = wheel(tmp_path).name
+    with ThreadingHTTPServer(("127.0.0.1", 0), partial(SimpleHTTPRequestHandler, directory=str(tmp_path))) as server:
+        Thread(target=server.serve_forever, daemon=True).start()
+        line = f"mine @ http://user:password@127.0.0.1:{server.server_port}/{name}"
+        (tmp_path / "requirements.txt").write_text(line)
+        with pytest.raises(BuildError) as refused:
+            lines_of(tmp_path)
+        server.shutdown()
+    assert re.match(r"'mine @ http://\*+@127\.0\.0\.1:\d+/.*' is not from an index", str(refused.value))
 
 
 def test_git_dependency_is_refused(tmp_path: Path) -> None:

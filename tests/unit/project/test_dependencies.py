@@ -70,6 +70,13 @@ def test_add_of_unknown_package_changes_nothing(tmp_path: Path) -> None:
     assert not (tmp_path / "uv.lock").exists()
 
 
+def test_add_hides_password_of_an_invalid_index(tmp_path: Path) -> None:
+    index = '[[tool.uv.index]]\nurl = "https://user:password@127.0.0.1:99999/simple"\n'
+    (tmp_path / "pyproject.toml").write_text(PYPROJECT + index)
+    with pytest.raises(ProjectError, match=r'url = "https://\*+@127\.0\.0\.1:99999/simple"'):
+        add(tmp_path, ["iniconfig"])
+
+
 def test_add_to_requirements_appends_line(tmp_path: Path) -> None:
     (tmp_path / "requirements.txt").write_text("# Mine.\ntoml")
     own = environment(tmp_path / ".venv")
