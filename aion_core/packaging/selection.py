@@ -33,6 +33,16 @@ _NEEDLESS = frozenset(
 )
 """Names of files for building and deploying the project. They are not needed on AWS. A URL in a requirements.txt may
 contain credentials."""
+_FOR_INSTALLATION = re.compile(
+    r"(?:pyproject|uv|poetry|pdm|pylock(?:\..+)?)\.toml|Pipfile(?:\.lock)?|(?:uv|poetry|pdm)\.lock|pip\.(?:conf|ini)"
+    r"|setup\.cfg|Dockerfile|(?:.*[-_.])?(?:requirements|constraints)(?:[-_.].*)?\.(?:txt|in)"
+)
+"""Names of files that describe an installation. No agent runs without the URLs in them."""
+_INCLUDE = re.compile(rb"^\s*(?:-[rc]|--requirement|--constraint)[ \t=]*(\S+)", re.MULTILINE)
+# A user name alone is no secret, unless it is as long as a token. A password such as ${TOKEN} is a variable's.
+_PASSWORD = re.compile(
+    rb"://(?:[^/\s\"'@:]*:(?!\$\{)[^/\s\"']+|[\w-]{20,})@|^\s*password\s*=\s*[\"'](?!\$\{)[^\"']", re.MULTILINE
+)
 _STACKS = frozenset(
     {
         "state.yaml",
@@ -113,11 +123,21 @@ class Selection:
 def select(folder: Path) -> Selection:
     """Select the files of the project's folder for a package.
 
-    Raises BuildError for an unprintable file name, the name of a standard module, or an unreadable file.
+    Raises BuildError for an unprintable file name, the name of a standard module, or an unreadable file or folder.
     """
+    try:
+        return _selection(folder)
+    except OSError as error:
+        raise BuildError(
+            f"cannot read {error.filename}: {error.strerror}. If no agent needs it, add it to .aionignore"
+        ) from error
+
+
+def _selection(folder: Path) -> Selection:
     files: list[Path] = []
     left_out: list[LeftOut] = []
-    for path, reason in _walk(_Project(folder, _env_files(folder)), folder, list(_rules_above(folder))):
+    project = _Project(folder, _env_files(folder), _requirement_files(folder))
+    for path, reason in _walk(project, folder, list(_rules_above(folder))):
         if reason is None:
             files.append(path)
         else:
@@ -131,12 +151,7 @@ def select(folder: Path) -> Selection:
         raise BuildError(
             f"rename {shadows[0]}, or add it to .aionignore: on AWS it would replace Python's own module {defined_module(shadows[0])}"
         )
-    try:
-        keys = [name for file, name in zip(files, names, strict=True) if looks_like_private_key(file)]
-    except OSError as error:
-        raise BuildError(
-            f"cannot read {error.filename}: {error.strerror}. If no agent needs it, add it to .aionignore"
-        ) from error
+    keys = [name for file, name in zip(files, names, strict=True) if looks_like_private_key(file)]
     credentials = [
         name for file, name in zip(files, names, strict=True) if file.name in _CREDENTIALS and name not in keys
     ]
@@ -180,6 +195,7 @@ Rules = Sequence[tuple[Path, GitIgnoreSpec, str]]
 class _Project:
     folder: Path
     env_files: frozenset[Path]
+    requirement_files: frozenset[Path]
 
 
 def _env_files(folder: Path) -> frozenset[Path]:
@@ -190,6 +206,16 @@ def _env_files(folder: Path) -> frozenset[Path]:
     except ConfigurationError:
         return frozenset()
     return frozenset([named.resolve()]) if named else frozenset()
+
+
+def _requirement_files(folder: Path) -> frozenset[Path]:
+    """Return the requirements files in the folder, and the files that these include by `-r` or `-c`."""
+    files = [file.resolve() for file in folder.glob("*requirements*")]
+    for file in files:
+        for name in _INCLUDE.findall(file.read_bytes()) if file.is_file() else ():
+            included = (file.parent / os.fsdecode(name)).resolve()
+            files += [] if included in files else [included]
+    return frozenset(files)
 
 
 def _walk(project: _Project, folder: Path, above: Rules) -> Iterator[tuple[Path, str | None]]:
@@ -279,4 +305,7 @@ def _reason(path: Path, project: _Project, rules: Rules) -> str | None:
         return "not needed on AWS"
     if path.parent == project.folder / "infra" and path.name in _STACKS:
         return "not needed on AWS"
+    is_for_installation = _FOR_INSTALLATION.fullmatch(path.name) or path.resolve() in project.requirement_files
+    if is_for_installation and path.is_file() and _PASSWORD.search(path.read_bytes()):
+        return "has a password of a package index"
     return None

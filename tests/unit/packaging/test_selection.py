@@ -168,6 +168,51 @@ def test_deployment_files_in_top_folder_are_excluded(tmp_path: Path) -> None:
     assert chosen(tmp_path) == {"infra/mine.py", "config/template.yaml"}
 
 
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("pyproject.toml", '[[tool.uv.index]]\nurl = "https://user:password@pypi.example/simple"\n'),
+        ("libs/mine/pyproject.toml", '[tool.uv]\nextra-index-url = ["https://user:p@ssword@pypi.example"]\n'),
+        ("pyproject.toml", '[tool.uv.sources]\nmine = { git = "https://ghp_0123456789abcdefghij@git.example/m" }\n'),
+        ("pyproject.toml", '[[tool.pdm.source]]\nurl = "https://pypi.example"\npassword = "password"\n'),
+        ("uv.toml", '[[index]]\nurl = "https://user:password@pypi.example/simple"\n'),
+        ("libs/mine/uv.lock", 'source = { registry = "https://user:password@pypi.example/simple" }\n'),
+        ("pip.conf", "[global]\nindex-url = https://user:password@pypi.example/simple\n"),
+        ("Pipfile", '[[source]]\nurl = "https://user:password@pypi.example/simple"\n'),
+        ("requirements-dev.txt", "--extra-index-url=https://user:password@pypi.example/simple\n"),
+        ("libs/mine/requirements.txt", "mine @ https://user:password@pypi.example/mine-1.0-py3-none-any.whl\n"),
+    ],
+)
+def test_installation_file_with_password_is_excluded(tmp_path: Path, name: str, text: str) -> None:
+    written(tmp_path, {"agent.py": "", name: text})
+    assert chosen(tmp_path) == {"agent.py"}
+    assert left_out(tmp_path) == {name: "has a password of a package index"}
+    (tmp_path / ".aionignore").write_text(f"!{name}")
+    assert chosen(tmp_path) == {"agent.py", name}
+
+
+def test_included_requirements_with_password_are_excluded(tmp_path: Path) -> None:
+    option = "--extra-index-url https://user:password@pypi.example/simple\n"
+    included = {"lists/base.txt": "-c=../limits.txt\n-r missing.txt\n" + option, "limits.txt": option}
+    written(tmp_path, {"requirements.txt": "-r lists/base.txt\n", **included, "lists/no.txt": option})
+    assert chosen(tmp_path) == {"lists/no.txt"}
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "https://pypi.example:8080/mine@1/simple",
+        "https://oauth2accesstoken@pypi.example/simple",
+        "https://user:${PASSWORD}@pypi.example/simple",
+        "https://${TOKEN}@pypi.example/simple",
+        "git+ssh://git@git.example/mine.git",
+    ],
+)
+def test_installation_files_without_password_are_packaged(tmp_path: Path, url: str) -> None:
+    files = {"pyproject.toml": f'url = "{url}"\n', "requirements-dev.txt": f"--find-links {url}\n"}
+    assert chosen(written(tmp_path, files)) == set(files)
+
+
 def test_env_file_of_langgraph_json_is_excluded(tmp_path: Path) -> None:
     written(
         tmp_path,
