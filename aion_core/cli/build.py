@@ -97,7 +97,9 @@ def build(
         if selection := next((each.selection for each in plans if each.selection), None):
             print_notice(f"{folder.name}: {selection.summary}")
             for name in selection.credentials:
-                warning = "may contain credentials, by its name. If it does, add it to .aionignore"
+                warning = (
+                    "may contain credentials, by its name or content. If it does, remove them, or add it to .aionignore"
+                )
                 print_notice(f"{folder.name}: {name} {warning}")
             print_notice(f"{folder.name}: dependencies from {wanted(folder).described}")
         with waiting("Installing the dependencies"):

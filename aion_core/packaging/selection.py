@@ -37,11 +37,11 @@ _FOR_INSTALLATION = re.compile(
     r"(?:pyproject|uv|poetry|pdm|pylock(?:\..+)?)\.toml|Pipfile(?:\.lock)?|(?:uv|poetry|pdm)\.lock|pip\.(?:conf|ini)"
     r"|setup\.cfg|Dockerfile|(?:.*[-_.])?(?:requirements|constraints)(?:[-_.].*)?\.(?:txt|in)"
 )
-"""Names of files that describe an installation. No agent runs without the URLs in them."""
-_INCLUDE = re.compile(rb"^\s*(?:-[rc]|--requirement|--constraint)[ \t=]*(\S+)", re.MULTILINE)
+"""Names of files that describe an installation. No agent needs the URLs in them on AWS."""
+_INCLUDE = re.compile(rb"^[ \t]*(?:-[rc]|--requirement|--constraint)[ \t=]*(\S+)", re.MULTILINE)
 # A user name alone is no secret, unless it is as long as a token. A password such as ${TOKEN} is a variable's.
 _PASSWORD = re.compile(
-    rb"://(?:[^/\s\"'@:]*:(?!\$\{)[^/\s\"']+|[\w-]{20,})@|^\s*password\s*=\s*[\"'](?!\$\{)[^\"']", re.MULTILINE
+    rb"://(?:[^/\s\"'@:]*:(?!\$\{)[^/\s\"']+|[\w-]{20,})@|^[ \t]*password\s*=\s*[\"'](?!\$\{)[^\"']", re.MULTILINE
 )
 _STACKS = frozenset(
     {
@@ -62,26 +62,30 @@ _PRIVATE_KEY = re.compile(
 )
 _JWK = re.compile(rb"\"d\"\s*:\s*\"[A-Za-z0-9_-]{40,}\"")
 _PUTTY = b"PuTTY-User-Key-File-"
-_AWS_KEY = re.compile(rb"^\s*aws_secret_access_key\s*=\s*[A-Za-z0-9/+]{40}\s*$", re.MULTILINE | re.IGNORECASE)
+# A secret access key in a file of credentials, code, JSON or a notebook, or in a CSV file of the AWS console. The keys of
+# AWS's documentation contain EXAMPLE.
+_AWS_KEY = re.compile(
+    rb"(?:(?:secret_access_key|SECRET_ACCESS_KEY|SecretAccessKey)[\"'\])\s\\:=]{1,12}|AKIA[A-Z0-9]{16},)"
+    rb"(?![A-Za-z0-9/+]*EXAMPLE)[A-Za-z0-9/+]{40}(?![A-Za-z0-9/+=])"
+)
+# API keys of Anthropic, OpenAI, GitHub, Slack and Google.
+_API_KEY = re.compile(
+    rb"sk-(?:ant|proj)-[\w-]{40}|gh[pousr]_[A-Za-z0-9]{36}|github_pat_\w{60}|xox[bp]-[\w-]{30}|GOCSPX-[\w-]{28}"
+    # Longer texts, such as images in notebooks, contain these four letters by chance.
+    rb"|AIza[\w-]{35}(?![\w+/=-])"
+)
 _KEY_STORES = frozenset(
     {".bks", ".jceks", ".jks", ".kdbx", ".keystore", ".p12", ".p8", ".pfx", ".pkcs12", ".pkcs8", ".ppk"}
 )
 _KEY_NAMES = re.compile(r"id_(?:rsa|dsa|ecdsa|ed25519)(?:_\w+)?")
-# Size limit in bytes of the search for private keys. Larger files are not searched.
+# Size limit in bytes of the search for keys. Larger files are not searched.
 _LARGEST_KEY = 16 * 1024 * 1024
 # Names of Python's own modules, except those for terminals, which no server imports.
 _STANDARD = sys.stdlib_module_names - {"antigravity", "cmd", "code", "this", "turtle"}
-_CREDENTIALS = frozenset(
-    {
-        "_netrc",
-        "credentials",
-        "credentials.json",
-        "env.local",
-        "kubeconfig",
-        "terraform.tfstate",
-        "token.json",
-        "token.pickle",
-    }
+_CREDENTIALS = re.compile(
+    r"_netrc|env\.(?:local|dev|development|prod|production|staging|test)|(?:.*\.)?kubeconfig(?:\.ya?ml)?"
+    r"|(?:.*[-_.])?(?:credentials|secrets?)(?:\.(?:json|csv|ini|toml|txt|ya?ml))?|client_secret.*\.json|token\.(?:json|pickle)"
+    r"|.*\.tfstate(?:\.backup)?|.*\.tfvars(?:\.json)?"
 )
 """Names of files that may contain credentials. They go into a package with a warning."""
 
@@ -103,7 +107,7 @@ class Selection:
     """Files for the package, in an order independent of the machine."""
     left_out: tuple[LeftOut, ...]
     private_keys: tuple[str, ...]
-    """Relative paths of likely private keys among `files`. A build with such a file fails."""
+    """Relative paths of files with a likely private key among `files`. A build with such a file fails."""
     credentials: tuple[str, ...] = ()
     """Relative paths of files with possible credentials among `files`."""
 
@@ -153,7 +157,7 @@ def _selection(folder: Path) -> Selection:
         )
     keys = [name for file, name in zip(files, names, strict=True) if looks_like_private_key(file)]
     credentials = [
-        name for file, name in zip(files, names, strict=True) if file.name in _CREDENTIALS and name not in keys
+        name for file, name in zip(files, names, strict=True) if may_contain_credentials(file) and name not in keys
     ]
     return Selection(tuple(files), tuple(left_out), tuple(keys), tuple(credentials))
 
@@ -179,13 +183,21 @@ def looks_like_private_key(file: Path) -> bool:
     """Return True if the file's name or content looks like a private key or an AWS secret access key."""
     if file.suffix.lower() in _KEY_STORES or _KEY_NAMES.fullmatch(file.name):
         return True
-    if file.stat().st_size > _LARGEST_KEY:
-        return False
-    content = file.read_bytes()
-    if content.startswith((b"\xff\xfe", b"\xfe\xff")):
-        content = content.decode("utf-16", errors="replace").encode()
+    content = _searched(file)
     is_jwk = b'"kty"' in content and _JWK.search(content) is not None
     return is_jwk or content.startswith(_PUTTY) or any(pattern.search(content) for pattern in (_PRIVATE_KEY, _AWS_KEY))
+
+
+def may_contain_credentials(file: Path) -> bool:
+    """Return True if the file's name is usual for credentials, or if its content has an API key."""
+    return _CREDENTIALS.fullmatch(file.name) is not None or _API_KEY.search(_searched(file)) is not None
+
+
+def _searched(file: Path) -> bytes:
+    """Return the content to search for keys, as UTF-8 if it is UTF-16. Return an empty content for a large file."""
+    content = file.read_bytes() if file.stat().st_size <= _LARGEST_KEY else b""
+    is_utf_16 = content.startswith((b"\xff\xfe", b"\xfe\xff"))
+    return content.decode("utf-16", errors="replace").encode() if is_utf_16 else content
 
 
 Rules = Sequence[tuple[Path, GitIgnoreSpec, str]]
@@ -284,12 +296,14 @@ def _is_ignored(path: str, spec: GitIgnoreSpec) -> bool | None:
 
 
 def _reason(path: Path, project: _Project, rules: Rules) -> str | None:
-    is_folder = path.is_dir()
-    if path.name.startswith(".env") or (path.suffix == ".env" and not is_folder) or path.resolve() in project.env_files:
+    is_folder, target = path.is_dir(), path.resolve()
+    # Look at the target too, because a link may have another name than the .env file.
+    is_env = any(each.name.startswith(".env") or (each.suffix == ".env" and not is_folder) for each in (path, target))
+    if is_env or target in project.env_files:
         return "may hold secrets"
     if path.name.startswith("."):
         return "hidden"
-    if path.is_symlink() and project.folder not in path.resolve().parents:
+    if path.is_symlink() and project.folder not in target.parents:
         return "link out of the folder"
     if is_folder and path.name in _GENERATED:
         return "generated"
@@ -305,7 +319,7 @@ def _reason(path: Path, project: _Project, rules: Rules) -> str | None:
         return "not needed on AWS"
     if path.parent == project.folder / "infra" and path.name in _STACKS:
         return "not needed on AWS"
-    is_for_installation = _FOR_INSTALLATION.fullmatch(path.name) or path.resolve() in project.requirement_files
+    is_for_installation = _FOR_INSTALLATION.fullmatch(path.name) or target in project.requirement_files
     if is_for_installation and path.is_file() and _PASSWORD.search(path.read_bytes()):
         return "has a password of a package index"
     return None

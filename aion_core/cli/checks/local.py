@@ -277,11 +277,11 @@ def check_package(config: Path) -> Iterator[CheckResult]:
     for name in selection.credentials:
         yield warning(
             "package",
-            f"{name} has the name of a file with credentials.",
-            "If it contains credentials, add it to .aionignore.",
+            f"{name} may contain credentials, by its name or content.",
+            "If it contains credentials, remove them, or add it to .aionignore.",
         )
     if selection.private_keys:
-        message = f"{', '.join(selection.private_keys)} looks like a private key."
+        message = f"{', '.join(selection.private_keys)} looks like a private key or an AWS secret access key."
         yield failed(
             "package",
             message,

@@ -114,9 +114,38 @@ def test_file_replacing_no_standard_module_is_packaged(tmp_path: Path, name: str
     assert chosen(written(tmp_path, {name: ""})) == {name}
 
 
-def test_files_named_like_credentials_are_reported(tmp_path: Path) -> None:
-    written(tmp_path, {"a.py": "", "aws/credentials": "", "credentials.json": "{}"})
-    assert select(tmp_path).credentials == ("aws/credentials", "credentials.json")
+@pytest.mark.parametrize(
+    "name",
+    [
+        "aws/credentials",
+        "credentials.json",
+        "application_default_credentials.json",
+        "client_secret_1.apps.googleusercontent.com.json",
+        "config/secrets.toml",
+        "env.production",
+        "admin.kubeconfig",
+        "prod.tfvars",
+        "terraform.tfstate.backup",
+    ],
+)
+def test_files_named_like_credentials_are_reported(tmp_path: Path, name: str) -> None:
+    assert select(written(tmp_path, {"a.py": "", name: "{}"})).credentials == (name,)
+
+
+def test_code_and_texts_about_credentials_are_not_reported(tmp_path: Path) -> None:
+    files = dict.fromkeys(("credentials.py", "secrets.md", "env.py", "env.example", "mysecrets.txt", "tokens.json"), "")
+    assert select(written(tmp_path, files)).credentials == ()
+
+
+@pytest.mark.parametrize(
+    ("prefix", "length"), [("sk-proj-", 48), ("sk-ant-api03-", 60), ("ghp_", 36), ("xoxb-", 50), ("AIza", 35)]
+)
+def test_files_with_an_api_key_are_reported(tmp_path: Path, prefix: str, length: int) -> None:
+    key = prefix + ("aB3dE6gH9j" * 6)[:length]
+    notebook = '{"source": ["os.environ[\\"API_KEY\\"] = \\"' + key + '\\""]}'
+    image = '{"image/png": "AIza' + "aB3dE6gH9j" * 6 + '"}'
+    written(tmp_path, {"notes.ipynb": notebook, "image.ipynb": image, "a.py": f'start = "{prefix}…"'})
+    assert select(tmp_path).credentials == ("notes.ipynb",)
 
 
 def test_aionignore_overrides_gitignore(tmp_path: Path) -> None:
@@ -232,6 +261,13 @@ def test_links_to_files_outside_folder_are_excluded(tmp_path: Path) -> None:
     assert left_out(folder) == {"link": "link out of the folder", "folder/": "link out of the folder"}
 
 
+def test_link_to_an_env_file_is_excluded(tmp_path: Path) -> None:
+    written(tmp_path, {"a.py": "", ".env": "KEY=1", "prod.env": "KEY=1"})
+    (tmp_path / "settings.txt").symlink_to(".env")
+    (tmp_path / "more.txt").symlink_to("prod.env")
+    assert chosen(tmp_path) == {"a.py"}
+
+
 def test_links_in_a_circle_are_not_followed_endlessly(tmp_path: Path) -> None:
     written(tmp_path, {"a/1": "", "b/2": "", "c/3": ""})
     for link, target in {"a/link": "b", "b/link": "c", "c/link": "b"}.items():
@@ -259,10 +295,26 @@ def test_service_account_file_is_a_private_key(tmp_path: Path) -> None:
     assert looks_like_private_key(account)
 
 
-def test_aws_credentials_are_recognized(tmp_path: Path) -> None:
-    (tmp_path / "credentials").write_text(f"[default]\naws_secret_access_key = {'wJalrXUtnFEMI/K7' * 2}MDENG123\n")
-    (tmp_path / "code.py").write_text("boto3.client('s3', aws_secret_access_key=os.environ['KEY'])\n")
-    assert select(tmp_path).private_keys == ("credentials",)
+@pytest.mark.parametrize(
+    "text",
+    [
+        "[default]\naws_secret_access_key = {}\n",
+        "export AWS_SECRET_ACCESS_KEY='{}'\n",
+        'boto3.client("s3", aws_secret_access_key="{}")\n',
+        '"os.environ[\\"AWS_SECRET_ACCESS_KEY\\"] = \\"{}\\""',
+        '{{"Credentials": {{"SecretAccessKey": "{}"}}}}',
+        "Access key ID,Secret access key\r\nAKIAABCDEFGHIJKLMNOP,{}\r\n",
+    ],
+)
+def test_aws_secret_access_keys_are_recognized(tmp_path: Path, text: str) -> None:
+    written(tmp_path, {"keys": text.format("wJalrXUtnFEMI/K7wJalrXUtnFEMI/K7MDENG123")})
+    assert select(tmp_path).private_keys == ("keys",)
+
+
+@pytest.mark.parametrize("key", ["wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY", "os.environ['KEY']", "minioadmin"])
+def test_code_without_an_aws_secret_access_key_is_packaged(tmp_path: Path, key: str) -> None:
+    written(tmp_path, {"code.py": f"boto3.client('s3', aws_secret_access_key={key})\n"})
+    assert select(tmp_path).private_keys == ()
 
 
 @pytest.mark.parametrize(
