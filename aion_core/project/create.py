@@ -18,7 +18,7 @@ from aion_core.project.files import (
     shipped_files,
     with_block,
 )
-from aion_core.project.tools import PIP, PIPENV, UV, read_pyproject, tool_of, uv_run
+from aion_core.project.tools import PIP, PIPENV, UV, read_pyproject, read_text, tool_of, uv_run
 from aion_core.shipped import shipped
 
 
@@ -112,7 +112,7 @@ def _complete_makefile(file: Path, whole: str, made: ProjectResult, recorded: di
         base.put(file, whole)
         made.written.append(file.name)
     else:
-        text = file.read_text(encoding="utf-8")
+        text = read_text(file)
         if block_of(text) is not None:
             made.kept.append(file.name)
             return
@@ -132,14 +132,14 @@ def _has_tests(folder: Path, has_example: bool, writes_pyproject: bool) -> bool:
     if not (has_example or any((folder / "tests").rglob("test_*.py")) or any(folder.glob("test_*.py"))):
         return False
     files = [folder / name for name in ("pyproject.toml", "requirements.txt", "Pipfile")]
-    return writes_pyproject or any("pytest" in file.read_text(encoding="utf-8") for file in files if file.is_file())
+    return writes_pyproject or any("pytest" in read_text(file) for file in files if file.is_file())
 
 
 def _dependency_notes(folder: Path, project: Project) -> list[str]:
     """Return notes for the author on dependencies to add or to move in the project's own files."""
     tool = project.tool
     file = folder / {PIP: "requirements.txt", PIPENV: "Pipfile"}.get(tool, "pyproject.toml")
-    text = file.read_text(encoding="utf-8") if file.is_file() else ""
+    text = read_text(file) if file.is_file() else ""
     notes = []
     if "aion-lambda" not in text:
         notes.append(f"{file.name} has no aion-lambda. Add it: {_adding(project, text)}")
@@ -170,7 +170,7 @@ def _named(project: Project) -> str:
 
 
 def _is_foreign(template: Path) -> bool:
-    return template.is_file() and "AION_CONFIG" not in template.read_text(encoding="utf-8")
+    return template.is_file() and "AION_CONFIG" not in read_text(template)
 
 
 def _listed(paths: list[str], most: int = 4) -> str:

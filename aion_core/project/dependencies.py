@@ -2,14 +2,13 @@
 
 import re
 import sys
-import tomllib
 from collections.abc import Sequence
 from pathlib import Path
 
 from aion_core.packaging.programs import UvMissing
 from aion_core.project import ProjectError
 from aion_core.project.names import normal
-from aion_core.project.tools import BY_FILE, uv_run
+from aion_core.project.tools import BY_FILE, read_pyproject, read_text, uv_run
 
 _REQUIREMENT = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 """Matches the package name at the beginning of a requirement. It does not match options and paths."""
@@ -44,7 +43,7 @@ def add(folder: Path, packages: Sequence[str], *, environment: Path | None = Non
 
 
 def _add_to_project(folder: Path, packages: Sequence[str], named: str) -> str:
-    if "project" not in tomllib.loads((folder / "pyproject.toml").read_text(encoding="utf-8")):
+    if "project" not in read_pyproject(folder):
         raise ProjectError(
             f"pyproject.toml has no [project] table for dependencies. Add {named} with this project's own tool."
         )
@@ -60,7 +59,7 @@ def _add_to_project(folder: Path, packages: Sequence[str], named: str) -> str:
 
 def _add_to_requirements(folder: Path, packages: Sequence[str], named: str, environment: Path | None) -> str:
     file = folder / "requirements.txt"
-    text = file.read_text(encoding="utf-8")
+    text = read_text(file)
     existing = {normal(found[0]) for line in text.splitlines() if (found := _REQUIREMENT.match(line.strip()))}
     new = [package for package in packages if normal(_REQUIREMENT.match(package)[0]) not in existing]  # type: ignore[index]
     own = folder / ".venv"

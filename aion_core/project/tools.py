@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from aion_core.packaging.programs import find_uv, without_credentials
+from aion_core.project import ProjectError
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,9 +69,20 @@ def tool_of(folder: Path) -> Tool:
 
 
 def read_pyproject(folder: Path) -> dict[str, Any]:
-    """Return the parsed pyproject.toml of the folder, or {} if the file is missing."""
+    """Return the parsed pyproject.toml of the folder, or {} if the file is missing. Raises ProjectError."""
     file = folder / "pyproject.toml"
-    return tomllib.loads(file.read_text(encoding="utf-8")) if file.is_file() else {}
+    try:
+        return tomllib.loads(read_text(file)) if file.is_file() else {}
+    except tomllib.TOMLDecodeError as error:
+        raise ProjectError(f"{file} is not valid TOML: {error}.") from error
+
+
+def read_text(file: Path) -> str:
+    """Return the text of a file in the project, without a byte order mark. Raises ProjectError if it is not UTF-8."""
+    try:
+        return file.read_text(encoding="utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise ProjectError(f"{file} is not UTF-8 ({error}): save it as UTF-8.") from error
 
 
 _OF_OUR_OWN_RUN = ("VIRTUAL_ENV", "UV_RUN_RECURSION_DEPTH")

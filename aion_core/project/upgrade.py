@@ -12,6 +12,7 @@ from pathlib import Path
 from aion_core import __version__
 from aion_core.project import ProjectError, base
 from aion_core.project.files import block_of, build_rule, has_own_rule, shipped_files, with_block
+from aion_core.project.tools import read_text
 from aion_core.shipped import shipped
 
 
@@ -169,7 +170,7 @@ def _beside(file: Path) -> Path:
 
 
 def _text(file: Path) -> str | None:
-    return file.read_text(encoding="utf-8") if file.is_file() else None
+    return read_text(file) if file.is_file() else None
 
 
 def _numbers(version: str) -> tuple[int, ...]:

@@ -128,6 +128,14 @@ def test_init_reports_missing_dependency(tmp_path: Path, file: str, text: str, n
     assert not complete(tmp_path, PROJECT, agents_yaml=AGENTS).notes
 
 
+@pytest.mark.parametrize("file", ["pyproject.toml", "requirements.txt", "Makefile"])
+def test_init_names_file_that_is_not_utf_8(tmp_path: Path, file: str) -> None:
+    (tmp_path / file).write_bytes(b"# \xe9\n")
+    with pytest.raises(ProjectError, match=rf"{file} is not UTF-8"):
+        complete(tmp_path, PROJECT, agents_yaml=AGENTS)
+    assert (tmp_path / file).read_bytes() == b"# \xe9\n"
+
+
 def test_note_about_missing_aion_dependency_names_local_wheel(tmp_path: Path) -> None:
     (tmp_path / "requirements.txt").write_text("langgraph\n")
     project = Project("my-agent", "langgraph", Origin("{}", "/dist/aion.whl", "@ file:///dist/aion.whl"))

@@ -135,6 +135,27 @@ def test_add_in_project_of_other_dependency_tool_prints_its_command(
     assert [path.name for path in tmp_path.iterdir()] == [file]
 
 
+@pytest.mark.parametrize(
+    ("file", "content", "error"),
+    [
+        ("pyproject.toml", b"[project", r"pyproject\.toml is not valid TOML: Expected"),
+        ("pyproject.toml", b"# \xe9", r"pyproject\.toml is not UTF-8"),
+        ("requirements.txt", "toml\n".encode("utf-16"), r"requirements\.txt is not UTF-8"),
+    ],
+)
+def test_add_to_unreadable_file_names_the_file(tmp_path: Path, file: str, content: bytes, error: str) -> None:
+    (tmp_path / file).write_bytes(content)
+    with pytest.raises(ProjectError, match=error):
+        add(tmp_path, ["iniconfig"])
+    assert (tmp_path / file).read_bytes() == content
+
+
+def test_add_reads_file_with_byte_order_mark(tmp_path: Path) -> None:
+    (tmp_path / "pyproject.toml").write_text(PYPROJECT, encoding="utf-8-sig")
+    add(tmp_path, ["iniconfig"])
+    assert "iniconfig" in (tmp_path / "pyproject.toml").read_text()
+
+
 @pytest.mark.parametrize("package", ["--index-url=https://example.com", "-e.", "./folder", ""])
 def test_add_accepts_only_package_requirements(tmp_path: Path, package: str) -> None:
     (tmp_path / "requirements.txt").write_text("")
