@@ -141,6 +141,11 @@ def _dependency_notes(folder: Path, project: Project) -> list[str]:
     file = folder / {PIP: "requirements.txt", PIPENV: "Pipfile"}.get(tool, "pyproject.toml")
     text = read_text(file) if file.is_file() else ""
     notes = []
+    if tool is UV and "project" not in read_pyproject(folder):
+        notes.append(
+            "pyproject.toml has no [project] table for dependencies. Add these lines:\n[project]\n"
+            f'name = "{project.name}"\nversion = "0.1.0"\nrequires-python = ">=3.11"\ndependencies = []'
+        )
     if "aion-lambda" not in text:
         notes.append(f"{file.name} has no aion-lambda. Add it: {_adding(project, text)}")
     is_read = "project" in read_pyproject(folder) or (folder / "requirements.txt").is_file()

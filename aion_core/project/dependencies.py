@@ -8,7 +8,7 @@ from pathlib import Path
 from aion_core.packaging.programs import UvMissing
 from aion_core.project import ProjectError
 from aion_core.project.names import normal
-from aion_core.project.tools import BY_FILE, read_pyproject, read_text, uv_run
+from aion_core.project.tools import BY_FILE, PIP, POETRY, read_pyproject, read_text, tool_of, uv_run
 
 _REQUIREMENT = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 """Matches the package name at the beginning of a requirement. It does not match options and paths."""
@@ -17,8 +17,8 @@ _REQUIREMENT = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 def add(folder: Path, packages: Sequence[str], *, environment: Path | None = None) -> str:
     """Add packages to the project's dependencies and install them. Return a sentence about the result.
 
-    With a pyproject.toml, uv adds, locks and installs the packages. With a requirements.txt, each package becomes a
-    line of the file; uv installs it into the folder's .venv or, if this is missing, into `environment` (by default this
+    With a pyproject.toml, uv adds, locks and installs the packages. With a requirements.txt, and no dependencies in a
+    pyproject.toml, each package becomes a line of the file; uv installs it into the folder's .venv or, if this is missing, into `environment` (by default this
     program's). Raises ProjectError, before any change, for an invalid package name, for a folder without these files,
     and for a project of another tool.
     """
@@ -31,10 +31,18 @@ def add(folder: Path, packages: Sequence[str], *, environment: Path | None = Non
     for file, tool in BY_FILE.items():
         if (folder / file).is_file():
             raise ProjectError(f"{file} belongs to another dependency tool. Run: {tool.add} {' '.join(packages)}")
-    if (folder / "pyproject.toml").is_file():
-        return _add_to_project(folder, packages, named)
-    if (folder / "requirements.txt").is_file():
+    tool = tool_of(folder)
+    if tool is PIP:
         return _add_to_requirements(folder, packages, named, environment)
+    if "project" in read_pyproject(folder):
+        return _add_to_project(folder, packages, named)
+    if tool is POETRY:
+        raise ProjectError(f"pyproject.toml has no [project] table. Run: {tool.add} {' '.join(packages)}")
+    if (folder / "pyproject.toml").is_file():
+        raise ProjectError(
+            "pyproject.toml has no [project] table for dependencies. Add one with `name` and `version`, or list the "
+            "dependencies in a requirements.txt."
+        )
     raise ProjectError(
         f"{folder} has neither a pyproject.toml nor a requirements.txt for {named}. `aion new --here` makes this folder a "
         f"project. For one run: uvx {' '.join(f'--with {package}' for package in packages)} "
@@ -43,10 +51,6 @@ def add(folder: Path, packages: Sequence[str], *, environment: Path | None = Non
 
 
 def _add_to_project(folder: Path, packages: Sequence[str], named: str) -> str:
-    if "project" not in read_pyproject(folder):
-        raise ProjectError(
-            f"pyproject.toml has no [project] table for dependencies. Add {named} with this project's own tool."
-        )
     # Install with a second command, because `uv add` alone would also install the dependency group `dev` with pytest.
     _run(folder, ["add", "--quiet", "--no-sync", "--", *packages], f"{named} could not be added to pyproject.toml")
     _run(

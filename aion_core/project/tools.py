@@ -58,14 +58,18 @@ BY_FILE = {"poetry.lock": POETRY, "pdm.lock": PDM, "Pipfile": PIPENV}
 
 
 def tool_of(folder: Path) -> Tool:
-    """Return the dependency tool used in the folder, by default uv."""
+    """Return the dependency tool used in the folder, by default uv. Raises ProjectError for an invalid pyproject.toml.
+
+    A requirements.txt beside a pyproject.toml without dependencies is pip's, as for `aion build`.
+    """
     for file, tool in BY_FILE.items():
         if (folder / file).is_file():
             return tool
     project = read_pyproject(folder)
     if "poetry" in project.get("tool", {}):
         return POETRY
-    return PIP if "project" not in project and (folder / "requirements.txt").is_file() else UV
+    is_for_pip = "dependencies" not in project.get("project", {}) and (folder / "requirements.txt").is_file()
+    return PIP if is_for_pip else UV
 
 
 def read_pyproject(folder: Path) -> dict[str, Any]:

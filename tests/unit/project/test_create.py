@@ -2,6 +2,7 @@
 
 import os
 import subprocess
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -126,6 +127,15 @@ def test_init_reports_missing_dependency(tmp_path: Path, file: str, text: str, n
     assert any(note in said for said in made.notes)
     (tmp_path / file).write_text(f"{text}# aion-lambda\n")
     assert not complete(tmp_path, PROJECT, agents_yaml=AGENTS).notes
+
+
+def test_init_prints_missing_project_table_first(tmp_path: Path) -> None:
+    """`uv add` refuses a pyproject.toml without this table."""
+    (tmp_path / "pyproject.toml").write_text("[tool.ruff]\n")
+    table, command = complete(tmp_path, PROJECT, agents_yaml=AGENTS).notes
+    _, _, lines = table.partition("Add these lines:\n")
+    assert tomllib.loads(lines)["project"]["name"] == PROJECT.name
+    assert "uv add 'aion-lambda[langgraph]" in command
 
 
 @pytest.mark.parametrize("file", ["pyproject.toml", "requirements.txt", "Makefile"])

@@ -85,6 +85,16 @@ def test_add_to_requirements_appends_line(tmp_path: Path) -> None:
     assert installed(own) == {"iniconfig"}
 
 
+@pytest.mark.parametrize("text", ["[tool.ruff]\n", "[project]\nname = 'mine'\nversion = '1'\n"])
+def test_add_uses_requirements_beside_pyproject_without_dependencies(tmp_path: Path, text: str) -> None:
+    """`aion build` reads this requirements.txt only while pyproject.toml has no dependencies."""
+    (tmp_path / "pyproject.toml").write_text(text)
+    (tmp_path / "requirements.txt").write_text("toml\n")
+    add(tmp_path, ["iniconfig"], environment=environment(tmp_path / ".venv"))
+    assert (tmp_path / "requirements.txt").read_text() == "toml\niniconfig\n"
+    assert (tmp_path / "pyproject.toml").read_text() == text
+
+
 def test_add_to_requirements_writes_package_once(tmp_path: Path) -> None:
     (tmp_path / "requirements.txt").write_text("Ini.Config\n")
     environment(tmp_path / ".venv")
@@ -122,7 +132,12 @@ def test_add_command_does_not_install_into_temporary_uvx_environment(tmp_path: P
     ("file", "text", "sentence"),
     [
         ("poetry.lock", "", r"belongs to another dependency tool\. Run: poetry add iniconfig"),
-        ("pyproject.toml", "[tool.poetry]\n", r"has no \[project\] table"),
+        ("pyproject.toml", "[tool.poetry]\n", r"has no \[project\] table\. Run: poetry add iniconfig"),
+        (
+            "pyproject.toml",
+            "[tool.ruff]\n",
+            r"has no \[project\] table .* or list the dependencies in a requirements\.txt",
+        ),
         ("notes.txt", "", r"neither a pyproject\.toml nor a requirements\.txt .* uvx --with iniconfig --from"),
     ],
 )
