@@ -13,6 +13,7 @@ from pathspec import GitIgnoreSpec
 from aion_core.agents.discovery import NAME, read_langgraph_json
 from aion_core.errors import ConfigurationError
 from aion_core.packaging.programs import BuildError
+from aion_core.packaging.requirements import FUNCTION_EXTRAS
 
 IGNORE_FILES = (".aionignore", ".gitignore")
 """Names of files with ignore patterns in git's syntax. An .aionignore can include a file again with "!"."""
@@ -43,6 +44,7 @@ _INCLUDE = re.compile(rb"^[ \t]*(?:-[rc]|--requirement|--constraint)[ \t=]*(\S+)
 _PASSWORD = re.compile(
     rb"://(?:[^/\s\"'@:]*:(?!\$\{)[^/\s\"']+|[\w-]{20,})@|^[ \t]*password\s*=\s*[\"'](?!\$\{)[^\"']", re.MULTILINE
 )
+_ZIPS = frozenset(f"{function}.zip" for function in FUNCTION_EXTRAS)
 _STACKS = frozenset(
     {
         "state.yaml",
@@ -319,6 +321,9 @@ def _reason(path: Path, project: _Project, rules: Rules) -> str | None:
         return "not needed on AWS"
     if path.parent == project.folder / "infra" and path.name in _STACKS:
         return "not needed on AWS"
+    # `aion build --zips DIR` and `--to DIR` write packages, which the next build must not contain.
+    if path.name in _ZIPS or all((path / name).is_dir() for name in ("aion_core", "handlers")):
+        return "a built package"
     is_for_installation = _FOR_INSTALLATION.fullmatch(path.name) or target in project.requirement_files
     if is_for_installation and path.is_file() and _PASSWORD.search(path.read_bytes()):
         return "has a password of a package index"

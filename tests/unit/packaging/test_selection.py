@@ -242,6 +242,14 @@ def test_installation_files_without_password_are_packaged(tmp_path: Path, url: s
     assert chosen(written(tmp_path, files)) == set(files)
 
 
+def test_packages_of_earlier_builds_are_excluded(tmp_path: Path) -> None:
+    """The options `--zips` and `--to` of `aion build` may name any folder."""
+    built = dict.fromkeys(("dist/ApiFunction.zip", "code/aion_core/log.py", "code/handlers/api.py"), "")
+    written(tmp_path, {"agent.py": "", "dist/data.zip": "", **built})
+    assert chosen(tmp_path) == {"agent.py", "dist/data.zip"}
+    assert left_out(tmp_path) == {"dist/ApiFunction.zip": "a built package", "code/": "a built package"}
+
+
 def test_env_file_of_langgraph_json_is_excluded(tmp_path: Path) -> None:
     written(
         tmp_path,
