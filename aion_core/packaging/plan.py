@@ -247,7 +247,10 @@ def _located(folder: Path, paths: Mapping[str, str], roots: Sequence[Path]) -> t
             raise BuildError(f"the path {path!r} of an agent is absolute; write it relative to aion.yaml's folder")
         files = [file for file in agent_files(path.partition(":")[0], roots) if file.is_file()]
         if not files or folder not in files[0].parents:
-            raise BuildError(f"the agent {path!r} is outside of the project's folder, {folder}")
+            reason = "is outside of the project's folder" if files else "does not exist in the project's folder"
+            raise BuildError(
+                f"the agent {path!r} {reason}, {folder}: correct its `path` in aion.yaml, or move its file there"
+            )
         agents.append(PackagedAgent(agent_id, path, files[0]))
     starts = [root.resolve() for root in roots]
     if outside := [root for root in starts if root != folder and folder not in root.parents]:

@@ -328,7 +328,7 @@ def test_build_without_lambda_python_is_reported(copied: Path, tmp_path: Path) -
     [
         ({"AION_ARCHITECTURE": "riscv"}, None, "is not one of 'arm64', 'x86_64'"),
         ({"AION_PYTHON": "three"}, None, "set AION_PYTHON to, for example, 3.13"),
-        ({}, ("examples/echo/agent.py", "elsewhere/agent.py"), "the agent 'elsewhere/agent.py:graph' is outside of"),
+        ({}, ("examples/echo/agent.py", "elsewhere/agent.py"), "the agent 'elsewhere/agent.py:graph' does not exist"),
         ({}, ("examples/echo/agent.py", "../agent.py"), "the agent '../agent.py:graph' is outside of"),
         ({}, ("path: ", "way: "), "aion.agents.echo.path is missing"),
         ({}, ("aion:", "aion: ["), "aion.yaml is not valid YAML"),

@@ -203,6 +203,17 @@ def test_absolute_path_of_agent_is_refused(tmp_path: Path) -> None:
         planned(folder)
 
 
+@pytest.mark.parametrize(
+    ("path", "reason"), [("agnt.py", "does not exist in the project"), ("../agent.py", "is outside of the project")]
+)
+def test_agent_without_file_in_project_is_refused(tmp_path: Path, path: str, reason: str) -> None:
+    folder = project(tmp_path / "here")
+    (tmp_path / "agent.py").touch()
+    (folder / "aion.yaml").write_text(f"aion: {{agents: {{mine: {{path: {path}}}}}}}")
+    with pytest.raises(BuildError, match=f"{path}' {reason}'s folder, .*/here: correct its `path`"):
+        planned(folder)
+
+
 def test_python_path_folder_outside_project_is_refused(tmp_path: Path) -> None:
     folder = project(tmp_path / "here")
     (tmp_path / "elsewhere").mkdir()
