@@ -104,6 +104,10 @@ def wanted(folder: Path, also: Sequence[str] = ()) -> Wanted:
             "pyproject.toml has its dependencies in [tool.poetry], and uv does not read that table: "
             "run `poetry export --output requirements.txt`, or move them to [project]"
         )
+    if (folder / "Pipfile").is_file():
+        raise BuildError(
+            "the dependencies are in a Pipfile, and uv does not read it: run `pipenv requirements > requirements.txt`"
+        )
     return Wanted((), tuple(lines))
 
 

@@ -278,6 +278,14 @@ def test_poetry_project_error_names_export_command(tmp_path: Path) -> None:
         wanted(tmp_path)
 
 
+def test_pipenv_project_error_names_export_command(tmp_path: Path) -> None:
+    (tmp_path / "Pipfile").write_text('[packages]\ncowsay = "*"\n')
+    with pytest.raises(BuildError, match=r"pipenv requirements > requirements\.txt"):
+        wanted(tmp_path)
+    (tmp_path / "requirements.txt").write_text("-i https://pypi.org/simple\ncowsay==6.1\n")
+    assert wanted(tmp_path).sources == (tmp_path / "requirements.txt",)
+
+
 def test_error_names_broken_pyproject(tmp_path: Path) -> None:
     (tmp_path / "pyproject.toml").write_text("[project\n")
     with pytest.raises(BuildError, match="is not valid TOML"):
