@@ -32,8 +32,6 @@ AionError
     └── AgentLoadError           the author must correct the agent's code
 """
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Self
 
 
@@ -215,24 +213,3 @@ class AgentLoadError(ConfigurationError):
         head = f"Agent {self.agent_id!r} ({self.path}) cannot be loaded." if self.agent_id else "It cannot be loaded."
         rows = [("what", self.what), ("where", self.where), ("", self.source), ("do", self.do)]
         return "\n".join([head, "", *(f"  {name:5}  {text}" for name, text in rows if text)])
-
-
-@contextmanager
-def ungrouped(*classes: type[Exception]) -> Iterator[None]:
-    """Context manager: if its block raises an exception group with an error of these classes, raise this error instead.
-
-    The agent's code may call the store in an `asyncio.TaskGroup`, and ADK runs parallel agents in one. If the group has
-    errors of the agent too, the turn runs again, and fails then if the agent fails again.
-    """
-    try:
-        yield
-    except BaseExceptionGroup as group:
-        if (error := _error_in(group, classes)) is None:
-            raise
-        raise error from None
-
-
-def _error_in(error: BaseException, classes: tuple[type[Exception], ...]) -> BaseException | None:
-    if not isinstance(error, BaseExceptionGroup):
-        return error if isinstance(error, classes) else None
-    return next((found for each in error.exceptions if (found := _error_in(each, classes)) is not None), None)

@@ -39,10 +39,9 @@ from aion_core.ports import Blobs, Clock
 from aion_core.ports.schema import THREADS, TTL_ATTRIBUTE
 from aion_core.ports.table import SORT, Change, Delete, Item, Put, Table, Update, Write
 from aion_core.stores import keys
-from aion_core.stores.items import Payloads, Reads, StoredPayload, Ttl
+from aion_core.stores.items import Payloads, Reads, StoredCheckpoint, StoredPayload, ThreadItems, Ttl
 from aion_core.stores.renewal import renew
 from aion_core.stores.retries import Fence, FencedWrites
-from aion_core.stores.thread_items import StoredCheckpoint, ThreadItems
 from aion_core.tasks.admission import new_expiry
 from aion_core.tasks.contexts import Times
 

@@ -1,8 +1,8 @@
-"""Helpers for the table's items: reads without expired items, TTLs, and payloads of any size."""
+"""Helpers for the table's items: reads without expired items, TTLs, payloads of any size, and reads of threads."""
 
 import zlib
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import aclosing, contextmanager
 from datetime import timedelta
 from typing import Any, Self, TypeVar
 from uuid import uuid4
@@ -13,7 +13,8 @@ from aion_core.errors import StoreCorrupt
 from aion_core.ports import Blobs, Clock
 from aion_core.ports.payloads import VersionPage
 from aion_core.ports.schema import TIMERS, TTL_ATTRIBUTE
-from aion_core.ports.table import LAST, Index, Item, Key, Page, Table
+from aion_core.ports.table import LAST, SORT, Index, Item, Key, Page, Table
+from aion_core.stores import keys
 from aion_core.tasks.contexts import VERSION, milliseconds
 
 
@@ -221,3 +222,51 @@ def blob_of(item: Item) -> str | None:
 
 def _described(payload: StoredPayload, **location: bytes | str | int) -> Item:
     return {"type": payload.type, "channel": payload.channel, **location}
+
+
+# ── LangGraph threads ─────────────────────────────────────────────────────────────────────────────────────────────────
+
+FIRST_PAGE, LARGEST_PAGE = 4, 256
+"""Page sizes of a query. The newest checkpoint needs few items, a thread's history many."""
+
+
+class StoredCheckpoint(Struct, frozen=True):
+    """Item of a checkpoint, with the items of its LangGraph tasks' writes."""
+
+    place: keys.CheckpointSort
+    item: Item
+    writes: tuple[Item, ...]
+
+
+class ThreadItems:
+    """Queries of the items of LangGraph threads: checkpoints, and the writes of LangGraph tasks."""
+
+    def __init__(self, reads: Reads) -> None:
+        self._reads = reads
+
+    async def newest_first(
+        self, thread_id: str, first: str, last: str | None = None
+    ) -> AsyncGenerator[StoredCheckpoint, None]:
+        """Yield the checkpoints with sort keys from `first` to `last`, newest first, each with its tasks' writes.
+
+        Without `last`, yield the checkpoints with the prefix `first`. Writes sort after their checkpoint, so this query
+        returns the writes first. Writes without a checkpoint are left out.
+        """
+        written: list[tuple[keys.CheckpointSort, Item]] = []
+        async with aclosing(self.pages(thread_id, first, last, newest_first=True)) as pages:
+            async for page in pages:
+                for item in filter(self._reads.lives, page):
+                    place = keys.checkpoint_of(item[SORT])
+                    if place.task_id:
+                        written.append((place, item))
+                    else:
+                        own = tuple(write for of, write in written if of[:2] == place[:2])
+                        written.clear()
+                        yield StoredCheckpoint(place, item, own)
+
+    def pages(
+        self, thread_id: str, first: str, last: str | None = None, **options: bool
+    ) -> AsyncGenerator[list[Item], None]:
+        """Yield the items with sort keys from `first` to `last`, or with the prefix `first`, one list per request."""
+        partition, last = keys.thread_partition(thread_id), last or first + keys.LAST
+        return self._reads.pages(partition, first, last, limit=FIRST_PAGE, largest=LARGEST_PAGE, **options)

@@ -1,4 +1,4 @@
-"""Process in which turns run: its deadline, background turns, lease heartbeats, and a guard against `sys.exit`.
+"""Process in which turns run: its deadline, background turns, lease heartbeats, and guards around agents' code.
 
 A lease is the right to run one turn. A heartbeat renews the lease while the turn runs.
 """
@@ -371,3 +371,27 @@ class _GuardedCoroutine(Coroutine[Any, Any, Any]):
 
     def __await__(self) -> Any:
         return self._work.__await__()
+
+
+# ── Exception groups ──────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@contextmanager
+def ungrouped(*classes: type[Exception]) -> Iterator[None]:
+    """Context manager: if its block raises an exception group with an error of these classes, raise this error instead.
+
+    The agent's code may call the store in an `asyncio.TaskGroup`, and ADK runs parallel agents in one. If the group has
+    errors of the agent too, the turn runs again, and fails then if the agent fails again.
+    """
+    try:
+        yield
+    except BaseExceptionGroup as group:
+        if (error := _error_in(group, classes)) is None:
+            raise
+        raise error from None
+
+
+def _error_in(error: BaseException, classes: tuple[type[Exception], ...]) -> BaseException | None:
+    if not isinstance(error, BaseExceptionGroup):
+        return error if isinstance(error, classes) else None
+    return next((found for each in error.exceptions if (found := _error_in(each, classes)) is not None), None)

@@ -9,15 +9,7 @@ from datetime import datetime
 from uuid_utils import uuid7
 
 from aion_core import log
-from aion_core.errors import (
-    CANCELED_ITSELF,
-    AgentFailed,
-    LeaseLost,
-    StoreCorrupt,
-    StoreError,
-    StoreUnavailable,
-    ungrouped,
-)
+from aion_core.errors import CANCELED_ITSELF, AgentFailed, LeaseLost, StoreCorrupt, StoreError, StoreUnavailable
 from aion_core.ports import (
     Agent,
     AgentTyping,
@@ -47,7 +39,7 @@ from aion_core.ports import (
 from aion_core.protocol.types import TaskState
 from aion_core.tasks.broadcast import EventBroadcast, wake
 from aion_core.tasks.conversations import Conversations
-from aion_core.tasks.process import DRAIN_SECONDS, Deadline, Heartbeat, LeaseKeeper, exit_guard, margins
+from aion_core.tasks.process import DRAIN_SECONDS, Deadline, Heartbeat, LeaseKeeper, exit_guard, margins, ungrouped
 from aion_core.tasks.turn import TurnExecution, TurnMetrics
 
 logger = logging.getLogger(__name__)
