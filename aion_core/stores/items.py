@@ -215,9 +215,9 @@ class Payloads:
         return found
 
 
-def blob_of(item: Item) -> str | None:
-    """Return the name of the blob with an item's payloads, or None if they are in the item."""
-    return next((value["blob"] for value in item.values() if isinstance(value, dict) and "blob" in value), None)
+def blobs_of(item: Item) -> set[str]:
+    """Return the names of the blobs with an item's payloads. Each write of a LangGraph task may add a blob to its item."""
+    return {value["blob"] for value in item.values() if isinstance(value, dict) and "blob" in value}
 
 
 def _described(payload: StoredPayload, **location: bytes | str | int) -> Item:

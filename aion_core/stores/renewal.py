@@ -7,7 +7,7 @@ from aion_core.ports import Blobs
 from aion_core.ports.schema import TTL_ATTRIBUTE
 from aion_core.ports.table import Change, Exists, Item, Update, WriteRefused
 from aion_core.stores import keys
-from aion_core.stores.items import blob_of
+from aion_core.stores.items import blobs_of
 from aion_core.stores.retries import FencedWrites
 
 ITEMS_AT_ONCE = 50
@@ -23,7 +23,7 @@ async def renew(writes: FencedWrites, blobs: Blobs, items: Sequence[Item], expir
     change = Change({TTL_ATTRIBUTE: expires}, only_if=Exists())
     for start in range(0, len(items), ITEMS_AT_ONCE):
         part = items[start : start + ITEMS_AT_ONCE]
-        await asyncio.gather(*(_renew_blob(blobs, item) for item in part))
+        await asyncio.gather(*(_renew_blob(blobs, name) for item in part for name in blobs_of(item)))
         try:
             await writes.commit(*(Update(keys.key_of(item), change) for item in part))
         except WriteRefused:
@@ -31,9 +31,8 @@ async def renew(writes: FencedWrites, blobs: Blobs, items: Sequence[Item], expir
     return True
 
 
-async def _renew_blob(blobs: Blobs, item: Item) -> None:
-    """Store an item's blob again, if it has one, because S3 deletes objects by their age."""
-    blob = blob_of(item)
-    content = await blobs.get(blob) if blob is not None else None
-    if blob is not None and content is not None:
-        await blobs.put(blob, content)
+async def _renew_blob(blobs: Blobs, name: str) -> None:
+    """Store a blob again, if it still exists, because S3 deletes objects by their age."""
+    content = await blobs.get(name)
+    if content is not None:
+        await blobs.put(name, content)

@@ -19,7 +19,7 @@ from aion_core.ports.table import LAST, Item, Key, Put
 from aion_core.sessions.serialization import value_bytes, value_of
 from aion_core.sessions.service import ScopedState, SessionKey
 from aion_core.stores import keys
-from aion_core.stores.items import Payloads, Reads, StoredPayload, blob_of, compress
+from aion_core.stores.items import Payloads, Reads, StoredPayload, blobs_of, compress
 from aion_core.tasks.contexts import VERSION
 
 logger = logging.getLogger(__name__)
@@ -94,7 +94,7 @@ class SharedState:
                 key = keys.shared_state_key(partition, name)
                 content = await self._items.encrypted(key, value_bytes([name, value]), folder=folder)
                 change.writes.append(Put(key, {"v": VERSION, **content}))
-                if blob := blob_of(content):
+                for blob in blobs_of(content):
                     change.fresh[key] = blob
                 if key in self._known:
                     change.replaced[key] = self._known[key]
@@ -125,5 +125,5 @@ class SharedState:
                     raise
                 previous = found
             else:
-                self._known |= {keys.key_of(item): blob for item in found if (blob := blob_of(item))}
+                self._known |= {keys.key_of(item): blob for item in found for blob in blobs_of(item)}
                 return dict([value_of(content) for content in contents])

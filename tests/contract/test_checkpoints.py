@@ -604,16 +604,33 @@ async def test_renewal_extends_newest_checkpoint_and_later_items(
     assert await values(saver, nested) == {"y": 1}
 
 
+def versions(stack: Stack, config: Any) -> int:
+    """Return the number of all versions of the thread's blobs."""
+    bucket, prefix = stack.environment("ApiFunction")["AION_BUCKET"], f"threads/{config['configurable']['thread_id']}/"
+    return len(stack.client("s3").list_object_versions(Bucket=bucket, Prefix=prefix)["Versions"])
+
+
 async def test_renewal_stores_blob_of_checkpoint_again(
     table: DynamoDBSavers, stack: Stack, clock: ManualClock, config: Any
 ) -> None:
     await put(table.saver(), config, x=noise(40_000))
     clock.move(20 * DAY)
     await table.saver().renew(config)
-    bucket, prefix = stack.environment("ApiFunction")["AION_BUCKET"], f"threads/{config['configurable']['thread_id']}/"
-    versions = stack.client("s3").list_object_versions(Bucket=bucket, Prefix=prefix)["Versions"]
-    assert len(versions) == 2
+    assert versions(stack, config) == 2
     assert len(await values(table.saver(), config)) == 1
+
+
+async def test_renewal_stores_all_blobs_of_item_again(
+    table: DynamoDBSavers, stack: Stack, clock: ManualClock, config: Any
+) -> None:
+    """A LangGraph task with a large question, and after the answer a large result, has two blobs in one item."""
+    saver = table.saver()
+    newest = await put(saver, config, x=1)
+    await saver.aput_writes(newest, [(INTERRUPT, noise(40_000))], "task-1")
+    await saver.aput_writes(newest, [("x", noise(50_000))], "task-1")
+    clock.move(20 * DAY)
+    await table.saver().renew(config)
+    assert versions(stack, config) == 4
 
 
 async def test_young_checkpoint_is_not_renewed(table: DynamoDBSavers, clock: ManualClock, config: Any) -> None:
