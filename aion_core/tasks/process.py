@@ -388,7 +388,7 @@ def ungrouped(*classes: type[Exception]) -> Iterator[None]:
     except BaseExceptionGroup as group:
         if (error := _error_in(group, classes)) is None:
             raise
-        raise error from None
+        raise error from error.__cause__  # keep the cause for the log, such as boto3's error
 
 
 def _error_in(error: BaseException, classes: tuple[type[Exception], ...]) -> BaseException | None:
