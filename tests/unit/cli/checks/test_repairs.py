@@ -106,8 +106,9 @@ def test_runbook_commands_restore_bucket_as_in_template(own: LocalStack) -> None
     section = (
         RUNBOOK.read_text(encoding="utf-8").partition("## A deleted index, bucket or queue")[2].partition("\n## ")[0]
     )
-    given = re.findall(r"^aws s3api (put-bucket-\S+) --bucket \S+ --\S+ '([^']+)'$", section, re.MULTILINE)
-    written = {name: json.loads(text.replace("BUCKET", own.physical_id("Blobs"))) for name, text in given}
+    given = re.findall(r"^aws s3api [^']+'(?:[^']|'\"\$BUCKET\"')+'$", section, re.MULTILINE)
+    commands = [shlex.split(command.replace("$BUCKET", own.physical_id("Blobs"))) for command in given]
+    written = {command[2]: json.loads(command[-1]) for command in commands}
     assert written["put-bucket-policy"] == own.template.resolved("BlobsPolicy")["PolicyDocument"]
     rules = own.template.resolved("Blobs")["LifecycleConfiguration"]["Rules"]
     assert written["put-bucket-lifecycle-configuration"] == {"Rules": [_rule(each) for each in rules]}
