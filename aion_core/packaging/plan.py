@@ -168,8 +168,8 @@ def plan(
     selection = select(folder)
     if selection.private_keys:
         raise BuildError(
-            f"{', '.join(selection.private_keys)} looks like a private key or an AWS secret access key. Do not "
-            "put keys into a package: move it out of the folder or add it to .aionignore. Agents get keys from `secrets` in aion.yaml"
+            f"{', '.join(selection.private_keys)} looks like a private key or an AWS secret access key. Do not put keys "
+            "into a package: move it out of the folder or add it to .aionignore. Agents get keys from `secrets` in aion.yaml"
         )
     needed = [*found.configs, *(agent.file for agent in found.agents), *sorted(loaded)]
     files = [*own_files(), *_project_files(selection, folder, needed, is_aion=project.is_aion)]

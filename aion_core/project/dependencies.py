@@ -18,9 +18,9 @@ def add(folder: Path, packages: Sequence[str], *, environment: Path | None = Non
     """Add packages to the project's dependencies and install them. Return a sentence about the result.
 
     With a pyproject.toml, uv adds, locks and installs the packages. With a requirements.txt, and no dependencies in a
-    pyproject.toml, each package becomes a line of the file; uv installs it into the folder's .venv or, if this is missing, into `environment` (by default this
-    program's). Raises ProjectError, before any change, for an invalid package name, for a folder without these files,
-    and for a project of another tool.
+    pyproject.toml, each package becomes a line of the file; uv installs it into the folder's .venv or, if this is
+    missing, into `environment` (by default this program's). Raises ProjectError, before any change, for an invalid
+    package name, for a folder without these files, for a project of another tool, and for an unreadable file.
     """
     for package in packages:
         if not _REQUIREMENT.match(package):

@@ -10,8 +10,8 @@ Each transaction of a session checks the fence (fencing token) of the CONTEXT:
 HEAD holds the session's revision. It is small, since each append rewrites it. STATE is written only if the session's
 own state changes.
 
-HEAD expires one retention after the last append or refused answer. The other items last half a retention longer and are renewed every
-quarter of a retention, so each outlives HEAD.
+HEAD expires one retention after the last append or refused answer. The other items last half a retention longer and
+are renewed every quarter of a retention, so each outlives HEAD.
 """
 
 import asyncio

@@ -400,7 +400,8 @@ COMPRESSED_BYTES = 16 * 1024
 class PathMiddleware:
     """ASGI middleware. Adapts paths to the routes: Starlette needs a root path such as `/api`, not `api` or `/api/`.
 
-    It also removes one slash from the end of a request path, because no HTTP+JSON route ends with a slash. It runs after authentication, so a public path with such a slash requires credentials.
+    It also removes one slash from the end of a request path, because no HTTP+JSON route ends with a slash. It runs after
+    authentication, so a public path with such a slash requires credentials.
     """
 
     def __init__(self, app: ASGIApp) -> None:

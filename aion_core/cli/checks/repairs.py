@@ -28,7 +28,10 @@ CREATE_BUCKET = (
     "Run `aws s3 mb s3://{}`, set its policy and its lifecycle as in the runbook (A deleted index, bucket or queue), then run "
     "`aion doctor` again. The objects are lost."
 )
-CREATE_KEY = "Deploy with the ARN of another key as CredentialsKey. What the deleted key has encrypted, sessions and webhooks, is lost."
+CREATE_KEY = (
+    "Deploy with the ARN of another key as CredentialsKey. The sessions and webhooks that the deleted key has encrypted "
+    "are lost."
+)
 CREATE_VALUE = (
     "Create it again. If its ARN is another one then, deploy with this ARN (BasicUsersSecret or CardKeySecret)."
 )
