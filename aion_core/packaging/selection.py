@@ -39,7 +39,7 @@ _FOR_INSTALLATION = re.compile(
     r"|setup\.cfg|Dockerfile|(?:.*[-_.])?(?:requirements|constraints)(?:[-_.].*)?\.(?:txt|in)"
 )
 """Names of files that describe an installation. No agent needs the URLs in them on AWS."""
-_INCLUDE = re.compile(rb"^[ \t]*(?:-[rc]|--requirement|--constraint)[ \t=]*(\S+)", re.MULTILINE)
+_INCLUDE = re.compile(rb"^[ \t]*(?:-[rc]|--requirement|--constraint)[ \t=]*([^\s\0]+)", re.MULTILINE)
 # A user name alone is no secret, unless it is as long as a token. A password such as ${TOKEN} is a variable's.
 _PASSWORD = re.compile(
     rb"://(?:[^/\s\"'@:]*:(?!\$\{)[^/\s\"']+|[\w-]{20,})@|^[ \t]*password\s*=\s*[\"'](?!\$\{)[^\"']", re.MULTILINE

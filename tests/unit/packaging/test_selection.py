@@ -227,6 +227,12 @@ def test_included_requirements_with_password_are_excluded(tmp_path: Path) -> Non
     assert chosen(tmp_path) == {"lists/no.txt"}
 
 
+def test_binary_file_named_requirements_is_packaged(tmp_path: Path) -> None:
+    """In a large PDF, some bytes look by chance like the option `-r`."""
+    (tmp_path / "requirements.pdf").write_bytes(b"%PDF\n-rx\0y\n")
+    assert chosen(tmp_path) == {"requirements.pdf"}
+
+
 @pytest.mark.parametrize(
     "url",
     [
