@@ -15,8 +15,11 @@ HEADER_SECONDS = 10.0
 """Time limit for a request's headers. Without it, a client could hold a connection open by sending single bytes."""
 
 LAST_SECONDS = 1.0
-"""Time for which a connection without a request stays open after the server's stop, because the client's next request
-may be on its way."""
+"""Time for which a connection without a request so far stays open after the server's stop, because the client's first
+request may be on its way."""
+IDLE_SECONDS = 0.1
+"""Time for which a connection stays open after the server's stop and an answered request, because the client may have
+sent its next request already. A later request must reach the next server, which does not end its turn or stream."""
 
 
 class HeaderTimeoutProtocol(H11Protocol):
@@ -29,7 +32,7 @@ class HeaderTimeoutProtocol(H11Protocol):
 
     header_seconds = HEADER_SECONDS
     """Time limit of this connection. A subclass may set another limit."""
-    last_seconds = LAST_SECONDS
+    last_seconds, idle_seconds = LAST_SECONDS, IDLE_SECONDS
     _limit: asyncio.TimerHandle | None = None
     _stops = False
 
@@ -61,12 +64,13 @@ class HeaderTimeoutProtocol(H11Protocol):
         super().connection_lost(exc)
 
     def shutdown(self) -> None:
-        """Close after the current request. A connection without a current request stays open for `last_seconds`."""
+        """Close after the current request, or after a short time if the connection has no current request."""
         if self._has_request:
             super().shutdown()
         elif not self._stops:
             self._stops = True
-            self.loop.call_later(self.last_seconds, self._close_unused)
+            seconds = self.last_seconds if self.cycle is None else self.idle_seconds
+            self.loop.call_later(seconds, self._close_unused)
 
     def _should_upgrade(self) -> bool:
         # Ignore an offer of another protocol, such as `Upgrade: h2c` in the first request of Java's HttpClient. uvicorn

@@ -65,7 +65,7 @@ async def serving(http: type[HeaderTimeoutProtocol] = ImpatientProtocol) -> Asyn
 @asynccontextmanager
 async def running(http: type[HeaderTimeoutProtocol]) -> AsyncIterator[uvicorn.Server]:
     """Serve the app and yield the server."""
-    config = uvicorn.Config(app, port=0, http=http, lifespan="off", log_config=None, timeout_keep_alive=30)
+    config = uvicorn.Config(app, port=0, http=http, lifespan="off", log_config=None, timeout_keep_alive=3600)
     server = uvicorn.Server(config)
     config.load()
     server.lifespan = config.lifespan_class(config)
@@ -215,12 +215,14 @@ async def test_stopping_server_answers_connection_that_it_just_accepted() -> Non
     assert answer.startswith(b"HTTP/1.1 200")
 
 
-async def test_stopping_server_closes_idle_connection() -> None:
-    async with running(ImpatientProtocol) as server, connection(port_of(server)) as (reader, writer):
+async def test_stopping_server_soon_closes_idle_connection() -> None:
+    """Close a connection with an answered request earlier than an unused one: its client connects to the next server."""
+    async with running(PatientProtocol) as server, connection(port_of(server)) as (reader, writer):
         writer.write(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
         await reader.readuntil(b"\r\n\r\n0")
-        await server.shutdown()
-        assert await reader.read() == b""
+        async with asyncio.timeout(60):
+            await server.shutdown()
+            assert await reader.read() == b""
 
 
 async def test_stopping_server_closes_unused_connection() -> None:
