@@ -59,7 +59,8 @@ def complete(folder: Path, project: Project, *, agents_yaml: str | None) -> Proj
     """Write the missing files of a project into the folder, and leave existing files unchanged.
 
     `agents_yaml` is the text of an aion.yaml for existing agents. If it is None and the folder has no aion.yaml, the
-    example agent is written. The rule for `sam build` is appended to an existing Makefile.
+    example agent is written. The rule for `sam build` is appended to an existing Makefile. Raises ProjectError, before
+    writing, for an unreadable file and for a template.yaml of another project.
     """
     made, has_example = ProjectResult(), not (agents_yaml or (folder / "aion.yaml").exists())
     tool = tool_of(folder)
@@ -83,9 +84,11 @@ def complete(folder: Path, project: Project, *, agents_yaml: str | None) -> Proj
             "template.yaml in this folder is not an aion template, and `sam` reads one template per folder. Move it, or "
             "create the project in a new folder: `aion new NAME`."
         )
+    makefile = folder / "Makefile"
+    own_makefile = read_text(makefile) if makefile.exists() else None
     for path, text in files.items():
         if path == "Makefile":
-            _complete_makefile(folder / path, text, made, recorded)
+            _complete_makefile(makefile, own_makefile, text, made, recorded)
         elif (folder / path).exists():
             made.kept.append(path)
         else:
@@ -106,13 +109,12 @@ def lock(folder: Path) -> str:
         return str(error)
 
 
-def _complete_makefile(file: Path, whole: str, made: ProjectResult, recorded: dict[str, str]) -> None:
-    """Write the Makefile, or append the rule for `sam build` to an existing Makefile that lacks this rule."""
-    if not file.exists():
+def _complete_makefile(file: Path, text: str | None, whole: str, made: ProjectResult, recorded: dict[str, str]) -> None:
+    """Write the Makefile, or append the rule for `sam build` to an existing Makefile whose `text` lacks this rule."""
+    if text is None:
         base.put(file, whole)
         made.written.append(file.name)
     else:
-        text = read_text(file)
         if block_of(text) is not None:
             made.kept.append(file.name)
             return

@@ -144,6 +144,7 @@ def test_init_names_file_that_is_not_utf_8(tmp_path: Path, file: str) -> None:
     with pytest.raises(ProjectError, match=rf"{file} is not UTF-8"):
         complete(tmp_path, PROJECT, agents_yaml=AGENTS)
     assert (tmp_path / file).read_bytes() == b"# \xe9\n"
+    assert [path.name for path in tmp_path.iterdir()] == [file]
 
 
 def test_note_about_missing_aion_dependency_names_local_wheel(tmp_path: Path) -> None:
