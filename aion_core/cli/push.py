@@ -137,7 +137,7 @@ Examples:
 def delete(task_id: str, config_id: str | None, owner: str, deployment: Deployment, *, yes: bool) -> None:
     """Delete the push configs of the task TASK_ID, or only the one with the id CONFIG_ID.
 
-    Their webhooks receive no more events, except one that may be being posted now.
+    Their webhooks receive no more events, except an event that is being posted now.
     """
     operator = _operator(deployment)
     chosen = _chosen(operator, owner, task_id, config_id)

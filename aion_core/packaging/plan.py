@@ -249,7 +249,8 @@ def _located(folder: Path, paths: Mapping[str, str], roots: Sequence[Path]) -> t
         if not files or folder not in files[0].parents:
             reason = "is outside of the project's folder" if files else "does not exist in the project's folder"
             raise BuildError(
-                f"the agent {path!r} {reason}, {folder}: correct its `path` in aion.yaml, or move its file there"
+                f"the agent {path!r} {reason}, {folder}: correct its path in aion.yaml or langgraph.json, or move its "
+                "file there"
             )
         agents.append(PackagedAgent(agent_id, path, files[0]))
     starts = [root.resolve() for root in roots]

@@ -210,8 +210,14 @@ def test_agent_without_file_in_project_is_refused(tmp_path: Path, path: str, rea
     folder = project(tmp_path / "here")
     (tmp_path / "agent.py").touch()
     (folder / "aion.yaml").write_text(f"aion: {{agents: {{mine: {{path: {path}}}}}}}")
-    with pytest.raises(BuildError, match=f"{path}' {reason}'s folder, .*/here: correct its `path`"):
+    with pytest.raises(BuildError, match=f"{path}' {reason}'s folder, .*/here: correct its path in"):
         planned(folder)
+
+
+def test_error_for_missing_agent_names_langgraph_json(tmp_path: Path) -> None:
+    (tmp_path / "langgraph.json").write_text('{"graphs": {"mine": "./agnt.py:graph"}, "dependencies": ["."]}')
+    with pytest.raises(BuildError, match=r"'agnt\.py:graph' does not exist .* in aion\.yaml or langgraph\.json"):
+        planned(tmp_path)
 
 
 def test_python_path_folder_outside_project_is_refused(tmp_path: Path) -> None:
