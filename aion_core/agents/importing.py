@@ -5,6 +5,7 @@ import hashlib
 import importlib
 import importlib.util
 import sys
+import threading
 from collections.abc import Mapping, Sequence
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec, PathFinder
@@ -153,7 +154,17 @@ def _is_package(folder: Path) -> bool:
     return (folder / "__init__.py").is_file()
 
 
+_FILE_LOCKS: dict[Path, threading.RLock] = {}
+"""Locks for importing a file under a generated name, by file."""
+
+
 def _import_alone(file: Path) -> ModuleType:
+    # Wait for an import of this file in another thread, because its module is registered before its code has run.
+    with _FILE_LOCKS.setdefault(file, threading.RLock()):
+        return _imported_alone(file)
+
+
+def _imported_alone(file: Path) -> ModuleType:
     for name, known in list(sys.modules.items()):
         if name != "__main__" and str(getattr(known, "__file__", "")).endswith(file.name) and _file_of(known) == file:
             return known

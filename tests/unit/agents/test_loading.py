@@ -89,11 +89,20 @@ agent = Mine()
 """
 
 
-def test_agent_loads_while_another_import_never_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def endless_import(monkeypatch: pytest.MonkeyPatch) -> tuple[threading.Event, threading.Event]:
+    """Return the events of the import of `ENDLESS`: it sets the first, and waits for the second."""
     begun, continued = threading.Event(), threading.Event()
     monkeypatch.setattr(threading, "endless_import", begun, raising=False)
     monkeypatch.setattr(threading, "continue_import", continued, raising=False)
     monkeypatch.setattr(loader, "OTHER_SECONDS", 0)
+    return begun, continued
+
+
+def test_agent_loads_while_another_import_never_ends(
+    tmp_path: Path, endless_import: tuple[threading.Event, threading.Event]
+) -> None:
+    begun, continued = endless_import
     (tmp_path / "endless_agent.py").write_text(ENDLESS + EXECUTOR)
     (tmp_path / "other_agent.py").write_text(EXECUTOR)
     stores = build_stores(Settings.from_environ({"AION_STORE": "memory"}), SystemClock())
@@ -111,6 +120,29 @@ def test_agent_loads_while_another_import_never_ends(tmp_path: Path, monkeypatch
             continued.set()
         loading.result(60)
         assert endless.framework == "executor"
+
+
+def test_agent_waits_for_slow_import_of_its_own_file(
+    tmp_path: Path, endless_import: tuple[threading.Event, threading.Event]
+) -> None:
+    """Load two agents of one file: the second one must not use a module without its last lines."""
+    begun, continued = endless_import
+    (tmp_path / "agents.py").write_text(ENDLESS + EXECUTOR + "other = Mine()\n")
+    stores = build_stores(Settings.from_environ({"AION_STORE": "memory"}), SystemClock())
+    one, other = (
+        loader.LazyAgent(name, AgentConfig(path=f"agents.py:{name}"), tmp_path, stores.agents)
+        for name in ("agent", "other")
+    )
+    with isolated_imports(tmp_path), ThreadPoolExecutor() as threads:
+        loading = [threads.submit(one.load)]
+        try:
+            assert begun.wait(60)
+            loading.append(threads.submit(other.load))
+        finally:
+            continued.set()
+        for each in loading:
+            each.result(60)
+    assert one.framework == other.framework == "executor"
 
 
 LOGGING = {
