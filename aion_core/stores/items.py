@@ -215,9 +215,9 @@ class Payloads:
         return found
 
 
-def blobs_of(item: Item) -> set[str]:
+def blobs_of(item: Item) -> list[str]:
     """Return the names of the blobs with an item's payloads. Each write of a LangGraph task may add a blob to its item."""
-    return {value["blob"] for value in item.values() if isinstance(value, dict) and "blob" in value}
+    return list(dict.fromkeys(value["blob"] for value in item.values() if isinstance(value, dict) and "blob" in value))
 
 
 def _described(payload: StoredPayload, **location: bytes | str | int) -> Item:
