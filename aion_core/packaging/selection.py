@@ -157,10 +157,13 @@ def _selection(folder: Path) -> Selection:
         raise BuildError(
             f"rename {shadows[0]}, or add it to .aionignore: on AWS it would replace Python's own module {defined_module(shadows[0])}"
         )
-    keys = [name for file, name in zip(files, names, strict=True) if looks_like_private_key(file)]
-    credentials = [
-        name for file, name in zip(files, names, strict=True) if may_contain_credentials(file) and name not in keys
-    ]
+    keys, credentials = [], []
+    for file, name in zip(files, names, strict=True):
+        content = searched_content(file)
+        if looks_like_private_key(file, content):
+            keys.append(name)
+        elif may_contain_credentials(file, content):
+            credentials.append(name)
     return Selection(tuple(files), tuple(left_out), tuple(keys), tuple(credentials))
 
 
@@ -181,21 +184,20 @@ def top_module(place: str) -> str:
     return module.removesuffix(".py") if rest == "__init__.py" or (not rest and module.endswith(".py")) else ""
 
 
-def looks_like_private_key(file: Path) -> bool:
+def looks_like_private_key(file: Path, content: bytes) -> bool:
     """Return True if the file's name or content looks like a private key or an AWS secret access key."""
     if file.suffix.lower() in _KEY_STORES or _KEY_NAMES.fullmatch(file.name):
         return True
-    content = _searched(file)
     is_jwk = b'"kty"' in content and _JWK.search(content) is not None
     return is_jwk or content.startswith(_PUTTY) or any(pattern.search(content) for pattern in (_PRIVATE_KEY, _AWS_KEY))
 
 
-def may_contain_credentials(file: Path) -> bool:
+def may_contain_credentials(file: Path, content: bytes) -> bool:
     """Return True if the file's name is usual for credentials, or if its content has an API key."""
-    return _CREDENTIALS.fullmatch(file.name) is not None or _API_KEY.search(_searched(file)) is not None
+    return _CREDENTIALS.fullmatch(file.name) is not None or _API_KEY.search(content) is not None
 
 
-def _searched(file: Path) -> bytes:
+def searched_content(file: Path) -> bytes:
     """Return the content to search for keys, as UTF-8 if it is UTF-16. Return an empty content for a large file."""
     content = file.read_bytes() if file.stat().st_size <= _LARGEST_KEY else b""
     is_utf_16 = content.startswith((b"\xff\xfe", b"\xfe\xff"))

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from aion_core.packaging.programs import BuildError
-from aion_core.packaging.selection import looks_like_private_key, select
+from aion_core.packaging.selection import looks_like_private_key, searched_content, select
 
 # Beginning of a private key that is used nowhere.
 PEM = (
@@ -299,14 +299,14 @@ def test_link_to_parent_folder_is_not_followed_endlessly(tmp_path: Path) -> None
 def test_pem_private_keys_are_recognized(tmp_path: Path, kind: str) -> None:
     key = tmp_path / "deploy.txt"
     key.write_text(PEM.format(kind, kind))
-    assert looks_like_private_key(key)
+    assert looks_like_private_key(key, searched_content(key))
     assert select(tmp_path).private_keys == ("deploy.txt",)
 
 
 def test_service_account_file_is_a_private_key(tmp_path: Path) -> None:
     account = tmp_path / "account.json"
     account.write_text('{"private_key": "' + PEM.format("", "").replace("\n", "\\n") + '"}')
-    assert looks_like_private_key(account)
+    assert looks_like_private_key(account, searched_content(account))
 
 
 @pytest.mark.parametrize(
@@ -344,13 +344,13 @@ def test_code_without_an_aws_secret_access_key_is_packaged(tmp_path: Path, key: 
 @pytest.mark.parametrize("encoding", ["utf-8", "utf-16"])
 def test_unusual_private_key_formats_are_recognized(tmp_path: Path, text: str, encoding: str) -> None:
     (tmp_path / "x.txt").write_bytes(text.encode(encoding))
-    assert looks_like_private_key(tmp_path / "x.txt")
+    assert looks_like_private_key(tmp_path / "x.txt", searched_content(tmp_path / "x.txt"))
 
 
 @pytest.mark.parametrize("name", ["id_rsa", "id_ed25519", "id_ed25519_work", "store.p12", "cert.pfx", "a.p8"])
 def test_key_files_are_recognized_by_name(tmp_path: Path, name: str) -> None:
     (tmp_path / name).write_bytes(b"\x00")
-    assert looks_like_private_key(tmp_path / name)
+    assert looks_like_private_key(tmp_path / name, searched_content(tmp_path / name))
 
 
 @pytest.mark.parametrize(
@@ -359,7 +359,7 @@ def test_key_files_are_recognized_by_name(tmp_path: Path, name: str) -> None:
 )
 def test_code_mentioning_private_keys_is_not_private_key(tmp_path: Path, text: str) -> None:
     (tmp_path / "check.py").write_text(text)
-    assert not looks_like_private_key(tmp_path / "check.py")
+    assert not looks_like_private_key(tmp_path / "check.py", searched_content(tmp_path / "check.py"))
 
 
 def test_package_summary_lists_excluded_secret_files_first(tmp_path: Path) -> None:
