@@ -300,23 +300,28 @@ def from_headers(headers: Mapping[str, str]) -> dict[str, Any]:
 
 def traceparent_of(request: Mapping[str, Any]) -> str:
     """Return the `traceparent` from a request's metadata; "" if it is missing or malformed."""
-    for uri in (TRACEABILITY, older(TRACEABILITY)):
-        payload = request.get(uri)
-        given = payload.get("traceparent") if isinstance(payload, Mapping) else None
-        if isinstance(given, str) and _TRACEPARENT.fullmatch(given):
-            return given
-    return ""
+    traceparent: str = _trace_of(request).get("traceparent", "")
+    return traceparent
 
 
 def tracestate_of(request: Mapping[str, Any]) -> str:
-    """Return the `tracestate` from a request's metadata as a header; "" if it is missing, malformed or too long."""
-    payload = request.get(TRACEABILITY) or request.get(older(TRACEABILITY))
-    entries = payload.get("tracestate") if isinstance(payload, Mapping) else None
+    """Return the `tracestate` beside `traceparent_of` as a header; "" if it is missing, malformed or too long."""
     try:
-        state = ",".join(f"{entry['key']}={entry['value']}" for entry in entries or ())
+        state = ",".join(f"{entry['key']}={entry['value']}" for entry in _trace_of(request).get("tracestate") or ())
     except (TypeError, KeyError):
         return ""
     return state if len(state) <= _MAX_STATE else ""
+
+
+def _trace_of(request: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the first payload of the traceability extension with a valid `traceparent`, or {}."""
+    for uri in (TRACEABILITY, older(TRACEABILITY)):
+        payload = request.get(uri)
+        if isinstance(payload, Mapping):
+            given = payload.get("traceparent")
+            if isinstance(given, str) and _TRACEPARENT.fullmatch(given):
+                return payload
+    return {}
 
 
 def _pairs(header: str) -> list[tuple[str, str]]:

@@ -177,6 +177,17 @@ def test_unusable_tracestate_in_metadata_is_ignored(entries: Any, state: str) ->
     assert tracestate_of({}) == tracestate_of({extensions.TRACEABILITY: "text"}) == ""
 
 
+def test_tracestate_is_that_of_valid_traceparent() -> None:
+    request = {
+        extensions.TRACEABILITY: {"traceparent": "x", "tracestate": [{"key": "v", "value": "1"}]},
+        extensions.older(extensions.TRACEABILITY): {
+            "traceparent": TRACEPARENT,
+            "tracestate": [{"key": "w", "value": "2"}],
+        },
+    }
+    assert (traceparent_of(request), tracestate_of(request)) == (TRACEPARENT, "w=2")
+
+
 def test_invalid_traceparent_is_ignored() -> None:
     assert traceparent_of({extensions.TRACEABILITY: {"traceparent": TRACEPARENT}}) == TRACEPARENT
     for other in ({}, {"traceparent": "x"}, {"traceparent": 5}, "text", None):
