@@ -55,12 +55,17 @@ async def large(_: Any) -> Any:
     return {"trail": [str(list(range(20_000)))]}
 
 
+async def refuse_answers(client: httpx.AsyncClient, task: dict[str, Any], clock: ManualClock) -> None:
+    """Send invalid answers, the last one long after the first retention has ended."""
+    for number in range(3):
+        clock.move(20 * DAY)
+        assert state(await answer(client, task, "perhaps", f"perhaps-{number}"))[0] == "INPUT_REQUIRED"
+
+
 async def test_graph_accepts_answer_long_after_invalid_answers(adapter: Stack | None, clock: ManualClock) -> None:
     async with http(served_graph(reviewed(Work()), adapter, clock)) as client:
         task = await ask(client, "SendMessage")
-        for number in range(3):
-            clock.move(20 * DAY)
-            assert state(await answer(client, task, "perhaps", f"perhaps-{number}"))[0] == "INPUT_REQUIRED"
+        await refuse_answers(client, task, clock)
         clock.move(20 * DAY)
         done = await answer(client, task, "approve", "m-2")
     assert state(done) == ("COMPLETED", "It is sunny. ")
@@ -93,9 +98,7 @@ async def test_session_accepts_answer_long_after_invalid_answers(adapter: Stack 
     service = parts(served(root, lambda fence: place.service(fence=fence)), place.tasks, clock, blocking_wait=1e9)
     async with http(service.app()) as client:
         task = await ask(client, "SendMessage")
-        for number in range(3):
-            clock.move(20 * DAY)
-            assert state(await answer(client, task, "perhaps", f"perhaps-{number}"))[0] == "INPUT_REQUIRED"
+        await refuse_answers(client, task, clock)
         clock.move(20 * DAY)
         done = await answer(client, task, "yes", "m-2")
     assert state(done) == ("COMPLETED", "Paid.")
