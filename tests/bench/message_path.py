@@ -76,10 +76,10 @@ async def message_path(environ: Mapping[str, str]) -> MessagePath:
 
     def profile(frame: FrameType, event: str, arg: Any) -> None:
         # Trace only the message's own asyncio tasks, which inherit the variable _is_message, and its threads. Ignore
-        # the threads named lease-…, because such a thread may still renew the lease of the first message.
+        # the threads named lease-…, because they check a lease only if a turn is slow, as on a machine under load.
         thread = threading.current_thread()
-        is_of_message = _is_message.get() or not (thread is main_thread or thread.name.startswith("lease-"))
-        if is_traced and event == "call" and is_of_message:
+        is_of_message = thread is not main_thread or _is_message.get()
+        if is_traced and event == "call" and is_of_message and not thread.name.startswith("lease-"):
             path.enter(frame)
 
     main_thread = threading.current_thread()
