@@ -1,6 +1,7 @@
 """Lazy loading of an agent by its framework's adapter."""
 
 import asyncio
+import logging
 import threading
 from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
 from contextlib import aclosing
@@ -27,15 +28,23 @@ from aion_core.ports import (
     ContextKey,
     Emission,
     InputAwareAgent,
+    InputRequired,
     InspectableAgent,
     ReplyAs,
     StoredState,
     TaskUsed,
     TurnRequest,
 )
+from aion_core.protocol.types import Message, Part, Role, Task
+from aion_core.tasks import lifecycle
+
+logger = logging.getLogger(__name__)
 
 _LOADING = threading.Lock()
 """Lock for loading one agent at a time: imports in two threads may fail if two modules import each other."""
+NOT_LOADED = (
+    "The agent cannot be loaded at present, so your answer was not used. Send it again later, in a new message."
+)
 OTHER_SECONDS = 30.0
 """Longest wait for the loading of another agent, because its import may never end."""
 
@@ -101,7 +110,17 @@ class LazyAgent:
 
     async def _load_and_run(self, request: TurnRequest) -> AsyncGenerator[Emission, None]:
         # Import in a thread, so that the event loop can serve other requests.
-        await asyncio.to_thread(self.load)
+        try:
+            await asyncio.to_thread(self.load)
+        except ConfigurationError:
+            # The question of a task may have waited for days, and its stored state is intact. The next deployment
+            # corrects the code, and can then use an answer.
+            question = _waiting_question(request)
+            if question is None:
+                raise
+            logger.exception("The agent cannot be loaded. The answer is not used, and the question is asked again.")
+            yield question
+            return
         if not FRAMEWORKS[self.framework].sends_messages:
             yield TaskUsed()
         assert self._agent is not None  # noqa: S101  # load sets it or raises
@@ -168,6 +187,18 @@ class AgentReplies(Mapping[str, ReplyAs]):
 
     def __len__(self) -> int:
         return len(self._agents)
+
+
+def _waiting_question(request: TurnRequest) -> InputRequired | None:
+    """Return the question that the message answers, after the notice NOT_LOADED; None if no question waits."""
+    status = (request.before() or Task()).status
+    if status.state not in lifecycle.INTERRUPTED:
+        return None
+    message = Message(role=Role.ROLE_AGENT, parts=[Part(text=NOT_LOADED)])
+    message.parts.extend(part for part in status.message.parts if part.text != NOT_LOADED)
+    if status.message.HasField("metadata"):
+        message.metadata.CopyFrom(status.message.metadata)
+    return InputRequired(message, status.state)
 
 
 def _with_article(name: str) -> str:

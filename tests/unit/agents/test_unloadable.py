@@ -1,0 +1,118 @@
+"""Answers to the questions of an agent whose code cannot be loaded after a deployment."""
+
+import itertools
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from aion_core.bootstrap import build_app
+from aion_core.settings import Settings
+from tests.support.service import http
+from tests.unit.agents.isolated import isolated_imports
+
+AION_YAML = """
+aion:
+  agents:
+    sound: {path: sound.py:graph}
+    asks: {path: asks.py:agent}
+"""
+
+SOUND = """
+from langgraph.graph import START, MessagesState, StateGraph
+
+graph = StateGraph(MessagesState).add_node("reply", lambda state: {"messages": ["hello"]}).add_edge(START, "reply").compile()
+"""
+
+GRAPH = """
+from langgraph.graph import START, MessagesState, StateGraph
+from langgraph.types import interrupt
+
+def ask(state):
+    colour, size = interrupt("Which colour?"), "large"
+    return {"messages": [("ai", f"{colour} and {size}")]}
+
+agent = StateGraph(MessagesState).add_node("ask", ask).add_edge(START, "ask").compile()
+"""
+
+EXECUTOR = """
+from a2a.helpers import new_text_message
+from a2a.server.agent_execution import AgentExecutor
+from a2a.server.tasks import TaskUpdater
+
+class Asks(AgentExecutor):
+    async def execute(self, context, queue):
+        updater = TaskUpdater(queue, context.task_id, context.context_id)
+        if context.current_task is None:
+            await updater.submit()
+            await updater.requires_input(new_text_message("Which colour?"))
+        else:
+            await updater.complete(new_text_message(f"{context.get_user_input()} and large"))
+
+    async def cancel(self, context, queue):
+        raise NotImplementedError
+
+agent = Asks()
+"""
+
+BROKEN = "import a_module_that_the_package_lacks\n"
+
+NOT_LOADED = "The agent cannot be loaded at present, so your answer was not used."
+
+numbers = itertools.count(1)
+
+
+def app_of(folder: Path) -> Any:
+    """Return the app of the next deployment of the project in this folder."""
+    environ = {"AION_STORE": "sqlite", "AION_SQLITE_FOLDER": str(folder), "AION_AUTH": "off"}
+    return build_app(Settings.from_environ({**environ, "AION_CONFIG": str(folder / "aion.yaml")}))
+
+
+async def send(client: httpx.AsyncClient, text: str, task: Any = None) -> Any:
+    """Send a text to the agent that asks, as an answer if the task is given; return the task."""
+    ids = {"taskId": task["id"], "contextId": task["contextId"]} if task else {}
+    message = {"messageId": f"m-{next(numbers)}", "role": "ROLE_USER", "parts": [{"text": text}], **ids}
+    response = await client.post("http://127.0.0.1/agents/asks/message:send", json={"message": message})
+    assert response.status_code == 200, response.text
+    return response.json()["task"]
+
+
+def texts(task: Any) -> list[str]:
+    return [part["text"] for part in task["status"]["message"]["parts"]]
+
+
+def metadata(task: Any) -> Any:
+    """Return the metadata of the question, which names its interrupt."""
+    return task["status"]["message"].get("metadata", {})
+
+
+@pytest.mark.parametrize("source", [GRAPH, EXECUTOR], ids=["graph", "executor"])
+async def test_question_waits_on_if_agent_cannot_be_loaded(
+    tmp_path: Path, source: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / "aion.yaml").write_text(AION_YAML)
+    (tmp_path / "sound.py").write_text(SOUND)
+    (tmp_path / "asks.py").write_text(source)
+    with isolated_imports(tmp_path):
+        async with http(app_of(tmp_path)) as client:
+            asked = await send(client, "hi")
+            assert texts(asked) == ["Which colour?"]
+    (tmp_path / "asks.py").write_text(BROKEN)
+    with isolated_imports(tmp_path):
+        async with http(app_of(tmp_path)) as client:
+            for _ in range(2):
+                again = await send(client, "red", asked)
+                assert again["status"]["state"] == "TASK_STATE_INPUT_REQUIRED"
+                reason, question = texts(again)
+                assert reason.startswith(NOT_LOADED)
+                assert question == "Which colour?"
+                assert metadata(again) == metadata(asked)
+            assert "a_module_that_the_package_lacks" in caplog.text
+            new = await send(client, "hi")
+            assert new["status"]["state"] == "TASK_STATE_FAILED", "a new task has no question to go back to"
+    (tmp_path / "asks.py").write_text(source)
+    with isolated_imports(tmp_path):
+        async with http(app_of(tmp_path)) as client:
+            done = await send(client, "blue", again)
+            assert (done["status"]["state"], texts(done)) == ("TASK_STATE_COMPLETED", ["blue and large"])
