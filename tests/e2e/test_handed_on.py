@@ -41,7 +41,8 @@ async def test_turn_longer_than_invocation_is_handed_off(tmp_path: Path) -> None
                     "/", method="POST", body=json.dumps(send("go", method="SendStreamingMessage"))
                 )
                 event["headers"] |= {"content-type": "application/json", "host": "127.0.0.1"}
-                invocation = api.invoke(event, deadline_in=12)
+                # With this deadline the turn has 16 s to reach the third step, also on a machine that pauses.
+                invocation = api.invoke(event, deadline_in=24)
                 answer = await invocation.answered()
                 streamed.touch()
             with api_process(stack, CONFIG, **environ) as elsewhere:
