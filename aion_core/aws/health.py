@@ -1,5 +1,7 @@
 """Health checks of a deployment's AWS resources. They only read settings, and no stored content."""
 
+from typing import Any
+
 from msgspec import Struct
 
 from aion_core.aws.client import AwsClient
@@ -7,31 +9,43 @@ from aion_core.errors import StoreError
 from aion_core.ports.schema import INDEXES, TTL_ATTRIBUTE
 from aion_core.ports.table import Index
 
+_UNUSABLE = ("CREATING", "DELETING")
+"""Statuses of an index that DynamoDB does not query. It queries an index in the status UPDATING."""
+
 
 class TableHealth(Struct, frozen=True):
-    """Problems of a table and its indexes."""
+    """Status of a table and problems of its indexes."""
 
-    problems: list[str]
-    """Description of each problem."""
+    status: str
+    """Status of the table, for example `ACTIVE`."""
     missing: list[Index]
-    is_changing: bool
-    """True if DynamoDB creates or changes the table or an index now."""
+    wrong: list[Index]
+    """Indexes with other keys than the schema's."""
+    unusable: dict[str, str]
+    """Status of each index that DynamoDB does not query now, by its name: `CREATING` or `DELETING`."""
+    key: str
+    """ARN of the KMS key that encrypts the table, or ""."""
+    backup: str
+    """ARN of the backup of an archived table, or ""."""
 
 
 async def table_health(dynamodb: AwsClient, name: str) -> TableHealth:
-    """Return the problems of the table and its indexes. Raises StoreError if it cannot be read."""
+    """Return the status of the table and the problems of its indexes. Raises StoreError if it cannot be read."""
     table = (await dynamodb("describe_table", TableName=name))["Table"]
     made = {each["IndexName"]: each for each in table.get("GlobalSecondaryIndexes", [])}
-    missing = [index for index in INDEXES if index.name not in made]
-    problems = [f"it has no index {index.name!r}" for index in missing]
-    states = {"it": table["TableStatus"]}
-    for index in INDEXES:
-        if found := made.get(index.name):
-            if tuple(key["AttributeName"] for key in found["KeySchema"]) != (index.partition, index.sort):
-                problems.append(f"its index {index.name!r} does not have the keys {index.partition} and {index.sort}")
-            states[f"its index {index.name!r}"] = found.get("IndexStatus", "ACTIVE")
-    changing = [f"{subject} is {state}" for subject, state in states.items() if state != "ACTIVE"]
-    return TableHealth([*problems, *changing], missing, bool(changing))
+    ours = [(index, made[index.name]) for index in INDEXES if index.name in made]
+    return TableHealth(
+        table["TableStatus"],
+        [index for index in INDEXES if index.name not in made],
+        [index for index, found in ours if _keys(found) != (index.partition, index.sort)],
+        {index.name: found["IndexStatus"] for index, found in ours if found.get("IndexStatus") in _UNUSABLE},
+        table.get("SSEDescription", {}).get("KMSMasterKeyArn") or "",
+        table.get("ArchivalSummary", {}).get("ArchivalBackupArn") or "",
+    )
+
+
+def _keys(index: dict[str, Any]) -> tuple[str, ...]:
+    return tuple(key["AttributeName"] for key in index["KeySchema"])
 
 
 async def expires(dynamodb: AwsClient, name: str) -> bool:
@@ -93,6 +107,17 @@ async def mapping_states(functions: AwsClient, function: str, queue_arn: str) ->
     """
     found = await functions("list_event_source_mappings", FunctionName=function, EventSourceArn=queue_arn)
     return {each["UUID"]: each["State"] for each in found["EventSourceMappings"]}
+
+
+async def has_alias(functions: AwsClient, function: str, alias: str) -> bool:
+    """Return True if the Lambda function and its alias exist. Raises StoreError."""
+    try:
+        await functions("get_alias", FunctionName=function, Name=alias)
+    except StoreError as error:
+        if not str(error).endswith("ResourceNotFoundException"):
+            raise
+        return False
+    return True
 
 
 async def rule_state(events: AwsClient, rule: str) -> str:

@@ -15,6 +15,29 @@ RESTORE_TABLE = (
     "--target-table-name {0} --backup-arn ARN` with the ARN of the last backup. When the table is ACTIVE, run `aion doctor` "
     "again."
 )
+TABLE_STEPS = {
+    "CREATING": "DynamoDB creates or restores the table, which may take an hour. Run `aion doctor` again in some minutes.",
+    "DELETING": "When it is deleted, run `aion doctor` again, which prints the commands that restore the table.",
+    "INACCESSIBLE_ENCRYPTION_CREDENTIALS": (
+        "DynamoDB cannot use the table's KMS key. Run `aws kms describe-key --key-id {key}`. If the key is PendingDeletion, run "
+        "`aws kms cancel-key-deletion --key-id {key}`; then, or if it is Disabled, run `aws kms enable-key --key-id {key}`. If it is "
+        "Enabled, permit DynamoDB again to use it, in its key policy. DynamoDB archives the table after seven days."
+    ),
+    "ARCHIVING": "When it is ARCHIVED, run `aion doctor` again, which prints the commands that restore the table.",
+    "ARCHIVED": (
+        "DynamoDB could not use the table's KMS key for seven days. Enable the key first: `aws kms describe-key --key-id {key}` "
+        "prints its state. If `aws dynamodb describe-backup --backup-arn {backup}` prints AVAILABLE, run `aws dynamodb delete-table "
+        "--table-name {table}`, and, when the table is deleted, `aws dynamodb restore-table-from-backup --target-table-name {table} "
+        "--backup-arn {backup}`. When the table is ACTIVE, run `aion doctor` again."
+    ),
+}
+"""Next steps by the status of a table that DynamoDB does not serve."""
+
+UNKNOWN_STATUS = "Run `aws dynamodb describe-table --table-name {table}`, which prints the reason."
+WAIT_FOR_INDEX = (
+    "DynamoDB refuses queries of an index until it is ACTIVE, which takes longer for a large table. Run `aion doctor` again in "
+    "some minutes."
+)
 SET_TTL = (
     "Run `aws dynamodb update-time-to-live --table-name {} "
     f"--time-to-live-specification Enabled=true,AttributeName={TTL_ATTRIBUTE}`."
@@ -32,10 +55,23 @@ CREATE_KEY = (
     "Deploy with the ARN of another key as CredentialsKey. The sessions and webhooks that the deleted key has encrypted "
     "are lost."
 )
+CREATE_FUNCTION = (
+    "Create it again with a change set of CloudFormation that compares the stack with its real resources (`--deployment-mode "
+    "REVERT_DRIFT`): run the commands of the runbook (A deleted function). `aion deploy` does not create it."
+)
 CREATE_VALUE = (
     "Create it again. If its ARN is another one then, deploy with this ARN (BasicUsersSecret or CardKeySecret)."
 )
 """Next step for a deleted secret or SSM parameter."""
+
+
+def delete_index(table: str, index: Index) -> str:
+    """Return the next step for an index with wrong keys, which DynamoDB cannot change."""
+    command = _quoted([{"Delete": {"IndexName": index.name}}])
+    return (
+        f"Run `aws dynamodb update-table --table-name {table} --global-secondary-index-updates {command}`, then `aion doctor` "
+        "again, which prints the command that creates the index. The items stay in the table."
+    )
 
 
 def create_index(table: str, index: Index) -> str:

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 DEPLOY = "Deploy the template again, with `aion deploy`."
 AGAIN = "Correct this, then run `aion doctor` again."
 """Next step after an error unrelated to the checked resource, such as expired credentials."""
-_DELETED = "does not exist: all requests and turns fail."
-"""End of the message about a deleted table."""
+_ALL_FAIL = ": all requests and turns fail."
+"""End of the message about a table that DynamoDB does not serve."""
 QUEUES = {"task queue": "AION_TASK_QUEUE_URL", "push queue": "AION_PUSH_QUEUE_URL"}
 SECRETS = {"users": "AION_BASIC_USERS_SECRET", "card key": "AION_CARD_KEY_SECRET"}
 
@@ -50,13 +50,13 @@ async def check_resources(environ: Mapping[str, str]) -> AsyncIterator[CheckResu
             ),
             ("key", "AION_KMS_KEY", lambda key: _key(client("kms"), key), repairs.CREATE_KEY.format),
         ]
-        is_deleted = False
+        is_served = True
         for name, variable, check, repair in checks:
-            # Report a deleted table only once.
-            if not (is_deleted and variable == "AION_TABLE"):
+            # Report a deleted or archived table only once.
+            if is_served or variable != "AION_TABLE":
                 value = environ.get(variable, "")
                 result = await checked(name, value, variable, check, repair(value))
-                is_deleted = is_deleted or result.message.endswith(_DELETED)
+                is_served = is_served and not result.message.endswith(_ALL_FAIL)
                 yield result
         for name, variable in SECRETS.items():
             if arn := environ.get(variable):
@@ -83,10 +83,11 @@ async def checked(
             return warning(name, f"{value}: {error_text(error)}", "Use credentials with permission to read it.")
         if repair and is_missing(error):
             return failed(name, f"{value} does not exist.", repair)
-        return failed(name, f"{value}: {error_text(error)}", DEPLOY if is_missing(error) else AGAIN)
+        return failed(name, f"{value}: {error_text(error)}", AGAIN)
     except NoSuchObject:
         return failed(name, f"{value} does not exist.", repair)
     except AionError as error:
+        # The stack was deployed by an earlier version.
         return failed(name, str(error), DEPLOY)
 
 
@@ -98,15 +99,27 @@ async def _table(dynamodb: "AwsClient", name: str) -> CheckResult:
     except StoreError as error:
         if not is_missing(error):
             raise
-        return failed("table", f"The table {name} {_DELETED}", repairs.RESTORE_TABLE.format(name))
-    if found.problems:
-        next_step = DEPLOY
-        if found.is_changing:
-            next_step = "DynamoDB refuses queries of an index until it is ACTIVE. Run `aion doctor` again in a minute."
-        elif found.missing:
-            next_step = repairs.create_index(name, found.missing[0])
-        return failed("table", f"{name}: {'; '.join(found.problems)}.", next_step)
-    return ok("table", f"{name} exists, with its indexes.")
+        return failed("table", f"The table {name} does not exist{_ALL_FAIL}", repairs.RESTORE_TABLE.format(name))
+    # DynamoDB also serves a table in the status UPDATING.
+    if found.status not in ("ACTIVE", "UPDATING"):
+        step = repairs.TABLE_STEPS.get(found.status, repairs.UNKNOWN_STATUS)
+        next_step = step.format(table=name, key=found.key or "KEY", backup=found.backup or "ARN")
+        return failed("table", f"The table {name} is {found.status}{_ALL_FAIL}", next_step)
+    problems = [
+        *(f"its index {index!r} is {status}" for index, status in found.unusable.items()),
+        *(f"its index {each.name!r} does not have the keys {each.partition} and {each.sort}" for each in found.wrong),
+        *(f"it has no index {each.name!r}" for each in found.missing),
+    ]
+    if not problems:
+        return ok("table", f"{name} exists, with its indexes.")
+    # DynamoDB creates or deletes one index at a time.
+    if found.unusable:
+        next_step = repairs.WAIT_FOR_INDEX
+    elif found.wrong:
+        next_step = repairs.delete_index(name, found.wrong[0])
+    else:
+        next_step = repairs.create_index(name, found.missing[0])
+    return failed("table", f"{name}: {'; '.join(problems)}.", next_step)
 
 
 async def _ttl(dynamodb: "AwsClient", name: str) -> CheckResult:

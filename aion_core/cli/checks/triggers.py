@@ -1,4 +1,4 @@
-"""Checks that the queues and the schedule of a deployment invoke its functions."""
+"""Checks that a deployment's functions exist, and that its queues and its schedule invoke them."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Mapping
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
-from aion_core.cli.checks import CheckResult, failed, ok, warning
+from aion_core.cli.checks import CheckResult, failed, ok, repairs, warning
 from aion_core.cli.checks.resources import QUEUES, checked
 
 if TYPE_CHECKING:
@@ -16,6 +16,9 @@ if TYPE_CHECKING:
 
 ALIAS = "live"
 """Alias of each function's deployed version, from template.yaml."""
+
+API = "ApiFunction"
+"""Logical id of the function that serves requests."""
 
 SWEEP, RULE = "SweepFunction", "SweepFunctionEveryMinute"
 """Logical ids of the sweep's function and of its schedule rule, which SAM names after the function and its event."""
@@ -43,23 +46,47 @@ FUNCTIONS = {
 
 
 async def check_triggers(stack: str, environ: Mapping[str, str]) -> AsyncIterator[CheckResult]:
-    """Check the event source mapping of each queue, and the schedule rule of the sweep with its target."""
+    """Check the API's function, the event source mapping of each queue, and the sweep's schedule rule with its target."""
     from aion_core.aws.client import AwsClient
     from aion_core.aws.stacks import read_resources
 
     with ThreadPoolExecutor(1) as executor:
         # Read the stack once, in a task that each check awaits, so that a refusal becomes the result of each check.
         resources = asyncio.ensure_future(read_resources(AwsClient("cloudformation", executor), stack))
+        functions = AwsClient("lambda", executor)
+        yield await checked("API's function", stack, "", partial(_api, functions, resources))
         for queue, variable in QUEUES.items():
-            check = partial(_mapping, AwsClient("lambda", executor), resources, queue)
+            check = partial(_mapping, functions, resources, queue)
             yield await checked(f"{queue}'s function", environ.get(variable, ""), variable, check)
-        yield await checked("sweep's schedule", stack, "", partial(_schedule, AwsClient("events", executor), resources))
+        schedule = partial(_schedule, functions, AwsClient("events", executor), resources)
+        yield await checked("sweep's schedule", stack, "", schedule)
+
+
+async def _deleted(
+    functions: "AwsClient", found: "StackResources", logical_id: str, name: str, consequence: str
+) -> CheckResult | None:
+    """Return the failed check `name` if the function or its alias does not exist, else None."""
+    from aion_core.aws.health import has_alias
+
+    function = found.physical_id(logical_id)
+    if await has_alias(functions, function, ALIAS):
+        return None
+    message = f"The function {function} ({logical_id}) or its alias {ALIAS} does not exist: {consequence}."
+    return failed(name, message, repairs.CREATE_FUNCTION)
+
+
+async def _api(functions: "AwsClient", resources: "Awaitable[StackResources]", _: str) -> CheckResult:
+    found, name = await resources, "API's function"
+    deleted = await _deleted(functions, found, API, name, "all requests fail")
+    return deleted or ok(name, f"{found.physical_id(API)} exists.")
 
 
 async def _mapping(functions: "AwsClient", resources: "Awaitable[StackResources]", queue: str, url: str) -> CheckResult:
     from aion_core.aws.health import mapping_states
 
     found, invoked, name = await resources, FUNCTIONS[queue], f"{queue}'s function"
+    if deleted := await _deleted(functions, found, invoked.logical_id, name, invoked.consequence):
+        return deleted
     function = found.arn("lambda", f"function:{found.physical_id(invoked.logical_id)}:{ALIAS}")
     arn = found.arn("sqs", url.rpartition("/")[2])
     states = await mapping_states(functions, function, arn)
@@ -79,10 +106,14 @@ async def _mapping(functions: "AwsClient", resources: "Awaitable[StackResources]
     return failed(name, message, f"Run `aws lambda update-event-source-mapping --enabled --uuid {mapping}`.")
 
 
-async def _schedule(events: "AwsClient", resources: "Awaitable[StackResources]", _: str) -> CheckResult:
+async def _schedule(
+    functions: "AwsClient", events: "AwsClient", resources: "Awaitable[StackResources]", _: str
+) -> CheckResult:
     from aion_core.aws.health import rule_state, rule_targets
 
     found, name = await resources, "sweep's schedule"
+    if deleted := await _deleted(functions, found, SWEEP, name, _NO_SWEEP):
+        return deleted
     rule = found.physical_id(RULE)
     arn = found.arn("lambda", f"function:{found.physical_id(SWEEP)}:{ALIAS}")
     put_target = f"aws events put-targets --rule {rule} --targets Id={RULE}LambdaTarget,Arn={arn}"

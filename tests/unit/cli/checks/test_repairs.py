@@ -62,6 +62,22 @@ def test_doctor_commands_create_deleted_indexes(own: LocalStack) -> None:
     assert indexes() == before
 
 
+def test_doctor_commands_replace_index_with_wrong_keys(own: LocalStack) -> None:
+    table, dynamodb = own.physical_id("Table"), own.client("dynamodb")
+    wrong = {
+        "IndexName": "by_agent",
+        "KeySchema": [{"AttributeName": "listing_agent", "KeyType": "HASH"}],
+        "Projection": {"ProjectionType": "KEYS_ONLY"},
+    }
+    for change in ({"Delete": {"IndexName": "by_agent"}}, {"Create": wrong}):
+        dynamodb.update_table(TableName=table, GlobalSecondaryIndexUpdates=[change])
+    for message in ("its index 'by_agent' does not have the keys listing_agent and listing_at", "it has no index"):
+        result = checked(own)["table"]
+        assert message in result["message"]
+        run_aws(own, result["next"])
+    assert checked(own)["table"]["status"] == "ok"
+
+
 @pytest.mark.parametrize("queue", ["task", "push"])
 def test_doctor_commands_create_deleted_queue(own: LocalStack, queue: str) -> None:
     url, dead_letters = (own.physical_id(f"{queue.title()}{each}") for each in ("Queue", "DeadLetters"))
@@ -112,6 +128,23 @@ def test_runbook_commands_restore_bucket_as_in_template(own: LocalStack) -> None
     assert written["put-bucket-policy"] == own.template.resolved("BlobsPolicy")["PolicyDocument"]
     rules = own.template.resolved("Blobs")["LifecycleConfiguration"]["Rules"]
     assert written["put-bucket-lifecycle-configuration"] == {"Rules": [_rule(each) for each in rules]}
+
+
+def test_runbook_commands_recreate_function_with_previous_parameters(own: LocalStack) -> None:
+    section = RUNBOOK.read_text(encoding="utf-8").partition("## A deleted function")[2].partition("\n## ")[0]
+    given = re.search(r"^aws cloudformation create-change-set (.*?)\n(?=aws )", section, re.MULTILINE | re.DOTALL)
+    query = re.search(r"--query '(Stacks[^']+)'", section)
+    assert given is not None
+    assert query is not None
+    stack, cloudformation = operating.registered(own, "aion-drift"), own.client("cloudformation")
+    # The emulator has no change sets with the previous template, so check the options against the model of the service.
+    model = cloudformation.meta.service_model
+    (mode,) = model.shape_for("DeploymentMode").enum
+    assert f"--use-previous-template --deployment-mode {mode}" in given[1].replace("\\\n  ", "")
+    # CloudFormation sets each parameter that is not named to its default.
+    found = cloudformation.get_paginator("describe_stacks").paginate(StackName=stack).search(query[1])
+    names = ("RetentionDays", "LeaseSeconds")
+    assert [*found] == [{"ParameterKey": each, "UsePreviousValue": True} for each in names]
 
 
 def _rule(made: dict[str, Any]) -> dict[str, Any]:

@@ -1,9 +1,11 @@
 """Checks of a deployment's AWS resources by `aion doctor`, on an emulated stack."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
+import boto3
 import pytest
 
 from aion_core.aws.stacks import DOMAIN, OUTPUTS, PARAMETERS, URLS
@@ -94,6 +96,73 @@ def test_doctor_reports_deleted_table_once_and_how_to_restore_it() -> None:
     assert [name for name in results if "table" in name] == ["table"]
     assert results["table"]["message"] == f"The table {table} does not exist: all requests and turns fail."
     assert f"`aws dynamodb restore-table-from-backup --target-table-name {table} " in results["table"]["next"]
+
+
+KEY = "arn:aws:kms:us-east-1:123456789012:key/k"
+BACKUP = "arn:aws:dynamodb:us-east-1:123456789012:table/t/backup/b"
+
+
+@pytest.fixture
+def describe_table(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    """Return a function that changes the descriptions of tables, because the emulator's tables are always ACTIVE."""
+
+    def describe_table(**changes: object) -> None:
+        made = boto3.session.Session.client
+
+        def changing(*arguments: Any, **options: Any) -> Any:
+            client = made(*arguments, **options)
+            client.meta.events.register(
+                "after-call.dynamodb.DescribeTable", lambda parsed, **_: parsed.get("Table", {}).update(changes)
+            )
+            return client
+
+        monkeypatch.setattr(boto3.session.Session, "client", changing)
+
+    return describe_table
+
+
+def checked_table(stack: LocalStack) -> dict[str, dict[str, str]]:
+    """Return the results of the checks of the stack's table."""
+    run = operating.runs(operating.environ_of(stack))
+    options = ("--table", stack.physical_id("Table"), "--config", "/nowhere.yaml")
+    results = run_doctor(lambda *a: run("doctor", *a), *options)[1]
+    return {name: each for name, each in results.items() if "table" in name}
+
+
+@pytest.mark.parametrize(
+    ("status", "next_step"),
+    [
+        ("CREATING", "Run `aion doctor` again"),
+        ("DELETING", "run `aion doctor` again, which prints the commands that restore the table"),
+        ("ARCHIVING", "run `aion doctor` again, which prints the commands that restore the table"),
+        ("INACCESSIBLE_ENCRYPTION_CREDENTIALS", f"`aws kms enable-key --key-id {KEY}`"),
+        ("ARCHIVED", f"`aws dynamodb restore-table-from-backup --target-table-name aion-test --backup-arn {BACKUP}`"),
+        ("REPLICATION_NOT_AUTHORIZED", "`aws dynamodb describe-table --table-name aion-test`"),
+    ],
+)
+def test_doctor_names_repair_for_each_table_status(
+    moto: LocalStack, describe_table: Callable[..., None], status: str, next_step: str
+) -> None:
+    describe_table(
+        TableStatus=status, SSEDescription={"KMSMasterKeyArn": KEY}, ArchivalSummary={"ArchivalBackupArn": BACKUP}
+    )
+    table, results = moto.physical_id("Table"), checked_table(moto)
+    assert [*results] == ["table"], "the other checks of the table are left out"
+    assert results["table"]["status"] == "FAILED"
+    assert results["table"]["message"] == f"The table {table} is {status}: all requests and turns fail."
+    assert next_step.replace("aion-test", table) in results["table"]["next"]
+
+
+def test_doctor_accepts_updating_table(moto: LocalStack, describe_table: Callable[..., None]) -> None:
+    """DynamoDB serves a table, and queries an index, in the status UPDATING."""
+    described = moto.client("dynamodb").describe_table(TableName=moto.physical_id("Table"))["Table"]
+    indexes = [{**each, "IndexStatus": "UPDATING"} for each in described["GlobalSecondaryIndexes"]]
+    describe_table(TableStatus="UPDATING", GlobalSecondaryIndexes=indexes)
+    assert checked_table(moto)["table"]["status"] == "ok"
+    indexes[0]["IndexStatus"] = "CREATING"
+    result = checked_table(moto)["table"]
+    assert (result["status"], result["message"].partition(": ")[2]) == ("FAILED", "its index 'due' is CREATING.")
+    assert result["next"].startswith("DynamoDB refuses queries of an index until it is ACTIVE")
 
 
 @pytest.mark.parametrize(

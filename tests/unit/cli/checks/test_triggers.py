@@ -10,13 +10,14 @@ import boto3
 import pytest
 from botocore.exceptions import ClientError
 
-from aion_core.cli.checks.triggers import ALIAS, FUNCTIONS, RULE, SWEEP
+from aion_core.cli.checks.triggers import ALIAS, API, FUNCTIONS, RULE, SWEEP
 from aion_core.local.stack import LocalStack
 from infra.policies.check import transformed
 from tests.support import operating
 from tests.unit.cli.checks.doctor_command import run_doctor
 
-TASK, PUSH, SCHEDULE = "task queue's function", "push queue's function", "sweep's schedule"
+REQUESTS, TASK, PUSH, SCHEDULE = "API's function", "task queue's function", "push queue's function", "sweep's schedule"
+ALL = (REQUESTS, TASK, PUSH, SCHEDULE)
 QUEUES = {"TaskFunction": "TaskQueue", "PushFunction": "PushQueue"}
 _numbers = itertools.count()
 
@@ -31,11 +32,12 @@ class Triggers:
         code = {"Handler": "a.b", "Role": role, "Runtime": "python3.13", "Code": {"ZipFile": "x"}}
         ids = self._add(
             stack.client("cloudformation"),
-            {each: {"Type": "AWS::Lambda::Function", "Properties": code} for each in (*QUEUES, SWEEP)}
+            {each: {"Type": "AWS::Lambda::Function", "Properties": code} for each in (API, *QUEUES, SWEEP)}
             | {RULE: {"Type": "AWS::Events::Rule", "Properties": {"ScheduleExpression": "rate(1 minute)"}}},
         )
         self.rule, self.mappings, aliases = ids[RULE], dict[str, str](), dict[str, str]()
-        for each in (*QUEUES, SWEEP):
+        self.functions = {each: ids[each] for each in (API, *QUEUES, SWEEP)}
+        for each in self.functions:
             version = self.lambdas.publish_version(FunctionName=ids[each])["Version"]
             alias = self.lambdas.create_alias(FunctionName=ids[each], Name=ALIAS, FunctionVersion=version)
             aliases[each] = alias["AliasArn"]
@@ -48,7 +50,7 @@ class Triggers:
     def checked(self) -> dict[str, dict[str, str]]:
         """Return the results of the checks by their names."""
         results = run_doctor(lambda *a: self._run("doctor", *a), "--stack", self._stack, "--config", "/nowhere.yaml")[1]
-        return {name: results[name] for name in (TASK, PUSH, SCHEDULE)}
+        return {name: results[name] for name in ALL}
 
     def _add(self, cloudformation: Any, resources: dict[str, Any]) -> dict[str, str]:
         template = cloudformation.get_template(StackName=self._stack)["TemplateBody"]
@@ -73,7 +75,7 @@ def triggers(own: LocalStack) -> Triggers:
 
 def test_doctor_finds_working_mappings_and_schedule(triggers: Triggers) -> None:
     results = triggers.checked()
-    assert {name: each["status"] for name, each in results.items()} == {TASK: "ok", PUSH: "ok", SCHEDULE: "ok"}
+    assert {name: each["status"] for name, each in results.items()} == dict.fromkeys(ALL, "ok")
     assert f":{ALIAS} receives the messages of arn:aws:sqs:" in results[TASK]["message"]
     assert triggers.rule in results[SCHEDULE]["message"]
 
@@ -82,12 +84,37 @@ def test_doctor_fails_for_disabled_or_missing_mapping(triggers: Triggers) -> Non
     triggers.lambdas.update_event_source_mapping(UUID=triggers.mappings["TaskFunction"], Enabled=False)
     triggers.lambdas.delete_event_source_mapping(UUID=triggers.mappings["PushFunction"])
     results = triggers.checked()
-    assert {name: each["status"] for name, each in results.items()} == {TASK: "FAILED", PUSH: "FAILED", SCHEDULE: "ok"}
+    assert [name for name in ALL if results[name]["status"] == "FAILED"] == [TASK, PUSH]
     assert results[TASK]["message"].endswith("is Disabled: queued turns do not start, and long turns do not continue.")
     command = f"`aws lambda update-event-source-mapping --enabled --uuid {triggers.mappings['TaskFunction']}`"
     assert results[TASK]["next"] == f"Run {command}."
     assert results[PUSH]["message"].endswith(": webhooks receive no notifications.")
     assert "`aws lambda create-event-source-mapping --function-name " in results[PUSH]["next"]
+
+
+@pytest.mark.parametrize(
+    ("deleted", "check", "consequence"),
+    [
+        (API, REQUESTS, "all requests fail"),
+        ("TaskFunction", TASK, "queued turns do not start, and long turns do not continue"),
+        ("PushFunction", PUSH, "webhooks receive no notifications"),
+        (SWEEP, SCHEDULE, "the sweep does not run"),
+    ],
+)
+@pytest.mark.parametrize("has_function", [False, True], ids=["function", "alias"])
+def test_doctor_names_repair_of_deleted_function(
+    triggers: Triggers, deleted: str, check: str, consequence: str, *, has_function: bool
+) -> None:
+    name = triggers.functions[deleted]
+    triggers.lambdas.delete_alias(FunctionName=name, Name=ALIAS)
+    if not has_function:
+        triggers.lambdas.delete_function(FunctionName=name)
+    results = triggers.checked()
+    assert [name for name in ALL if results[name]["status"] == "FAILED"] == [check]
+    message = f"The function {name} ({deleted}) or its alias live does not exist: {consequence}"
+    assert results[check]["message"].startswith(message)
+    assert "change set of CloudFormation" in results[check]["next"]
+    assert "the runbook (A deleted function)" in results[check]["next"]
 
 
 def _disable(triggers: Triggers) -> str:
@@ -119,7 +146,8 @@ def test_doctor_fails_for_damaged_schedule_of_sweep(triggers: Triggers, damage: 
 @pytest.mark.parametrize(
     ("operation", "action", "refused"),
     [
-        ("cloudformation.DescribeStackResources", "cloudformation:DescribeStackResources", {TASK, PUSH, SCHEDULE}),
+        ("cloudformation.DescribeStackResources", "cloudformation:DescribeStackResources", {*ALL}),
+        ("lambda.GetAlias", "lambda:GetAlias", {*ALL}),
         ("lambda.ListEventSourceMappings", "lambda:ListEventSourceMappings", {TASK, PUSH}),
         ("events.DescribeRule", "events:DescribeRule", {SCHEDULE}),
         ("events.ListTargetsByRule", "events:ListTargetsByRule", {SCHEDULE}),
