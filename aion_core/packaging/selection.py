@@ -64,12 +64,14 @@ _PRIVATE_KEY = re.compile(
 )
 _JWK = re.compile(rb"\"d\"\s*:\s*\"[A-Za-z0-9_-]{40,}\"")
 _PUTTY = b"PuTTY-User-Key-File-"
-# A secret access key in a file of credentials, code, JSON or a notebook, or in a CSV file of the AWS console. The keys of
-# AWS's documentation contain EXAMPLE.
+# A secret access key in a file of credentials, code, JSON or a notebook, or in a CSV file of the AWS console.
 _AWS_KEY = re.compile(
     rb"(?:(?:secret_access_key|SECRET_ACCESS_KEY|SecretAccessKey)[\"'\])\s\\:=]{1,12}|AKIA[A-Z0-9]{16},)"
-    rb"(?![A-Za-z0-9/+]*EXAMPLE)[A-Za-z0-9/+]{40}(?![A-Za-z0-9/+=])"
+    rb"([A-Za-z0-9/+]{40})(?![A-Za-z0-9/+=])"
 )
+# Words of placeholders for a key. The keys of AWS's documentation contain EXAMPLE. A random key contains one of these words
+# with a probability of one in a million.
+_PLACEHOLDER = re.compile(rb"(?i)example|secret|replace|insert|placeholder|abcdef|123456")
 # API keys of Anthropic, OpenAI, GitHub, Slack and Google.
 _API_KEY = re.compile(
     rb"sk-(?:ant|proj)-[\w-]{40}|gh[pousr]_[A-Za-z0-9]{36}|github_pat_\w{60}|xox[bp]-[\w-]{30}|GOCSPX-[\w-]{28}"
@@ -189,7 +191,21 @@ def looks_like_private_key(file: Path, content: bytes) -> bool:
     if file.suffix.lower() in _KEY_STORES or _KEY_NAMES.fullmatch(file.name):
         return True
     is_jwk = b'"kty"' in content and _JWK.search(content) is not None
-    return is_jwk or content.startswith(_PUTTY) or any(pattern.search(content) for pattern in (_PRIVATE_KEY, _AWS_KEY))
+    if is_jwk or content.startswith(_PUTTY) or _PRIVATE_KEY.search(content):
+        return True
+    return any(not _is_placeholder(found[1]) for found in _AWS_KEY.finditer(content))
+
+
+def _is_placeholder(key: bytes) -> bool:
+    """Return True if a text with the length of a secret access key has a placeholder's words, or repeats few characters.
+
+    A true key has random characters of a Base64 alphabet: about 30 different ones, in both cases.
+    """
+    return (
+        len(set(key)) < 10
+        or (key.isalpha() and (key.isupper() or key.islower()))
+        or _PLACEHOLDER.search(key) is not None
+    )
 
 
 def may_contain_credentials(file: Path, content: bytes) -> bool:

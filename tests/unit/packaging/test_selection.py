@@ -1,5 +1,7 @@
 """Selection of a project's files: ignore files, built-in rules, private keys."""
 
+import random
+import string
 from pathlib import Path
 
 import pytest
@@ -329,6 +331,37 @@ def test_aws_secret_access_keys_are_recognized(tmp_path: Path, text: str) -> Non
 def test_code_without_an_aws_secret_access_key_is_packaged(tmp_path: Path, key: str) -> None:
     written(tmp_path, {"code.py": f"boto3.client('s3', aws_secret_access_key={key})\n"})
     assert select(tmp_path).private_keys == ()
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        "x" * 40,
+        "XXXXXXXX/XXXXXXXX+XXXXXXXX/XXXXXXXX/XXXX",
+        "1234567890" * 4,
+        ("YOURAWSKEYGOESHERE" * 3)[:40],
+        "yourSecretAccessKeyGoesHereReplaceMeSoon",
+        "je7MtGbClwBF/2Zp9Utk/h3yCo8nvbEXAMPLEKEY",
+    ],
+)
+def test_placeholder_of_aws_secret_access_key_is_packaged(tmp_path: Path, key: str) -> None:
+    assert len(key) == 40
+    written(tmp_path, {"config.ini": f"aws_secret_access_key = {key}\n"})
+    assert select(tmp_path).private_keys == ()
+    # A placeholder does not hide a key after it.
+    true_key = "wJalrXUtnFEMI/K7wJalrXUtnFEMI/K7MDENG123"
+    written(tmp_path, {"config.ini": f"aws_secret_access_key = {key}\naws_secret_access_key = {true_key}\n"})
+    assert select(tmp_path).private_keys == ("config.ini",)
+
+
+def test_random_secret_access_keys_are_no_placeholders(tmp_path: Path) -> None:
+    letters = string.ascii_letters + string.digits + "/+"
+    # Services with the API of S3 may use keys of hexadecimal digits.
+    for alphabet, count in ((letters, 2000), ("0123456789abcdef", 200)):
+        for seed in range(count):
+            key = "".join(random.Random(seed).choices(alphabet, k=40))
+            content = f"aws_secret_access_key = {key}\n".encode()
+            assert looks_like_private_key(tmp_path / "config.ini", content), key
 
 
 @pytest.mark.parametrize(
