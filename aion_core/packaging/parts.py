@@ -131,9 +131,10 @@ def _run_uv(lines: Iterable[str], target: Path, planned: PackagePlan) -> None:
         # Write it beside the target, because a distribution may have a file with this name.
         requirements = target.with_name("requirements.txt")
         requirements.write_text("\n".join([*named, *group]), encoding="utf-8")
-        options = [option for place in places for option in ("--index", place)]
+        # Name the indexes in the variable instead of the option `--index`, because their URLs may contain passwords.
+        more = {"UV_INDEX": " ".join(places)} if places else {}
         try:
-            run([*command, "--requirements", str(requirements), *options], cwd=planned.folder)
+            run([*command, "--requirements", str(requirements)], cwd=planned.folder, more=more)
         except BuildError as error:
             raise BuildError(
                 f"cannot install the dependencies of {planned.function} for {planned.architecture}, "

@@ -5,7 +5,7 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 
@@ -22,9 +22,13 @@ def without_credentials(text: str) -> str:
     return re.sub(r'://[^/\s"]*@', "://****@", text)
 
 
-def run(command: Sequence[str], *, cwd: Path | None = None) -> str:
-    """Run a program and return its standard output. If it fails, raise BuildError with its error output."""
-    done = subprocess.run(command, cwd=cwd, capture_output=True, text=True)  # noqa: S603 - no shell
+def run(command: Sequence[str], *, cwd: Path | None = None, more: Mapping[str, str] | None = None) -> str:
+    """Run a program and return its standard output. If it fails, raise BuildError with its error output.
+
+    `more` adds environment variables. Pass a secret there: all users of this machine can read a program's arguments.
+    """
+    environ = {**os.environ, **(more or {})}
+    done = subprocess.run(command, cwd=cwd, env=environ, capture_output=True, text=True)  # noqa: S603 - no shell
     if done.returncode:
         raise BuildError(f"{' '.join(command[:3])} failed:\n{done.stderr.strip()}")
     return done.stdout

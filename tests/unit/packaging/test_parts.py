@@ -1,12 +1,18 @@
 """Parts of Lambda packages, one for each distribution."""
 
+import threading
+from base64 import b64encode
+from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
 
 from aion_core.packaging.parts import install
 from aion_core.packaging.plan import PackagePlan, plan
+from aion_core.packaging.programs import find_uv
 from tests.unit.packaging.wheels import hashed, wheel
 
 
@@ -21,6 +27,48 @@ def test_package_from_index_named_in_pyproject_is_installed(tmp_path: Path, monk
     line = hashed("mine==1.0", written)
     (code,) = install(PackagePlan("ApiFunction", "arm64", "3.13", line, (), folder=tmp_path))
     assert (code / "mine.py").is_file()
+
+
+@pytest.fixture
+def private_index(tmp_path: Path) -> Iterator[tuple[str, str]]:
+    """Yield the URL of a package index with the password `hunter2`, and the requirement of its distribution `mine`."""
+    written = wheel(tmp_path / "index" / "mine")
+
+    class Handler(SimpleHTTPRequestHandler):
+        def do_GET(self) -> None:
+            if self.headers["Authorization"] == f"Basic {b64encode(b'me:hunter2').decode()}":
+                super().do_GET()
+            else:
+                self.send_error(401)
+
+        def log_message(self, *_: object) -> None: ...
+
+    handler = partial(Handler, directory=str(tmp_path / "index"))
+    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://me:hunter2@127.0.0.1:{server.server_port}", hashed("mine==1.0", written)
+        server.shutdown()
+
+
+def test_password_of_index_is_not_an_argument_of_uv(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, private_index: tuple[str, str]
+) -> None:
+    url, line = private_index
+    monkeypatch.setenv("AION_PACKAGE_CACHE", str(tmp_path / "packages"))
+    # The index of the project takes precedence over the developer's.
+    monkeypatch.setenv("UV_INDEX", "http://127.0.0.1:9")
+    program = tmp_path / "uv"
+    program.write_text(f'#!/bin/sh\necho "$*" >> {tmp_path}/arguments\nexec {find_uv()} "$@"\n')
+    program.chmod(0o755)
+    monkeypatch.setenv("UV", str(program))
+    (tmp_path / "pyproject.toml").write_text(
+        f"[tool.uv]\nindex = [{{ name = 'own', url = '{url}', explicit = true }}]\nsources = {{ mine = {{ index = 'own' }} }}\n"
+    )
+    (code,) = install(PackagePlan("ApiFunction", "arm64", "3.13", line, (), folder=tmp_path))
+    assert (code / "mine.py").is_file()
+    arguments = (tmp_path / "arguments").read_text()
+    assert "pip install" in arguments
+    assert "hunter2" not in arguments
 
 
 def test_requirements_txt_of_a_distribution_is_packaged_unchanged(
