@@ -19,7 +19,7 @@ from aion_core.deploy.errors import DeployError, remedy
 from aion_core.deploy.samconfig import SamConfig, word
 from aion_core.errors import AionError
 from aion_core.packaging.cache import file_lock
-from aion_core.packaging.programs import UvMissing, find_uv
+from aion_core.packaging.programs import UvMissing, find_uv, without_credentials
 
 CAPABILITIES = ("CAPABILITY_IAM", "CAPABILITY_AUTO_EXPAND")
 SHOWN = 15
@@ -202,7 +202,10 @@ OLDEST = (1, 150)
 
 
 class SamMissing(AionError):
-    """Error if SAM CLI is missing and could not be installed."""
+    """Error if SAM CLI is missing and could not be installed. Its text hides the credentials in URLs."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(without_credentials(message))
 
 
 def command() -> Path:

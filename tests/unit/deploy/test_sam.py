@@ -36,6 +36,17 @@ def test_old_or_broken_sam_on_path_is_skipped(
     assert sam.command() == sam.installed() / "sam"
 
 
+def test_failed_installation_hides_credentials_in_urls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    program = tmp_path / "uv"
+    program.write_text("#!/bin/sh\necho 'error: cannot fetch http://me:hunter2@127.0.0.1:9/simple/' >&2\nexit 2\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("UV", str(program))
+    monkeypatch.setattr(sam, "HOME", tmp_path / "sam")
+    with pytest.raises(sam.SamMissing) as failed:
+        sam.installed()
+    assert str(failed.value) == ("SAM CLI could not be installed:\nerror: cannot fetch http://****@127.0.0.1:9/simple/")
+
+
 def test_build_reports_notice_of_several_functions_once(tmp_path: Path) -> None:
     found = program(tmp_path, "Build Succeeded\n3 MB\nexcluded: .env\n4 MB\nexcluded: .env")
     lines: list[str] = []
