@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from aion_core.packaging.programs import UvMissing
+from aion_core.packaging.requirements import SETUP_FILES
 from aion_core.project import ProjectError, base
 from aion_core.project.files import (
     AGENT_FILES,
@@ -77,6 +78,8 @@ def complete(folder: Path, project: Project, *, agents_yaml: str | None) -> Proj
     if not writes_pyproject:
         files.pop("pyproject.toml")
         made.notes += _dependency_notes(folder, project)
+    else:
+        made.notes += _setup_notes(folder)
     recorded = {**base.read(folder).files}
     is_foreign = _is_foreign(folder / "template.yaml")
     if is_foreign:
@@ -157,6 +160,16 @@ def _dependency_notes(folder: Path, project: Project) -> list[str]:
             "there, or export them into a requirements.txt before each build."
         )
     return notes
+
+
+def _setup_notes(folder: Path) -> list[str]:
+    """Return a note for each file of setuptools with dependencies, beside the written pyproject.toml."""
+    return [
+        f"{name} has dependencies (install_requires). aion does not read them, and setuptools ignores them beside the new "
+        f"pyproject.toml. Add each of them: `uv add NAME`. Then delete install_requires from {name}."
+        for name in SETUP_FILES
+        if (folder / name).is_file() and b"install_requires" in (folder / name).read_bytes()
+    ]
 
 
 def _adding(project: Project, text: str) -> str:

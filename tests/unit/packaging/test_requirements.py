@@ -286,6 +286,24 @@ def test_pipenv_project_error_names_export_command(tmp_path: Path) -> None:
     assert wanted(tmp_path).sources == (tmp_path / "requirements.txt",)
 
 
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("setup.py", "raise SystemExit('not to be run')\nsetup(install_requires=['cowsay'])\n"),
+        ("setup.cfg", "[options]\ninstall_requires =\n  cowsay\n"),
+    ],
+)
+def test_error_names_unread_dependencies_of_setuptools(tmp_path: Path, name: str, text: str) -> None:
+    (tmp_path / name).write_text(text)
+    with pytest.raises(BuildError, match=rf"\(install_requires\) are in {name}.* or in a requirements\.txt"):
+        wanted(tmp_path)
+    (tmp_path / "requirements.txt").write_text("cowsay==6.1\n")
+    assert wanted(tmp_path).sources == (tmp_path / "requirements.txt",)
+    (tmp_path / "requirements.txt").unlink()
+    (tmp_path / name).write_text("[flake8]\n")
+    assert wanted(tmp_path).sources == ()
+
+
 def test_error_names_broken_pyproject(tmp_path: Path) -> None:
     (tmp_path / "pyproject.toml").write_text("[project\n")
     with pytest.raises(BuildError, match="is not valid TOML"):

@@ -247,6 +247,18 @@ def test_init_prints_commands_of_the_projects_dependency_tool(run: RunCommand, f
     assert Path(file).read_text() == text
 
 
+def test_init_names_dependencies_of_setup_py_without_running_it(run: RunCommand) -> None:
+    Path("helper.py").write_text(example("langgraph"))
+    setup = "open('ran', 'w')\nfrom setuptools import setup\nsetup(name='mine', install_requires=['cowsay'])\n"
+    Path("setup.py").write_text(setup)
+    ran = run("init")
+    assert ran.exit_code == 0, ran.output
+    assert "setup.py has dependencies (install_requires). aion does not read them" in ran.output
+    assert "`uv add NAME`" in ran.output
+    assert not Path("ran").exists()
+    assert Path("setup.py").read_text() == setup
+
+
 def test_aionignore_of_init_excludes_no_authors_file(run: RunCommand) -> None:
     Path("helper.py").write_text(example("langgraph"))
     mine = ["README.md", "docs/manual.txt", "infra/data.txt", "tests/data.txt"]
