@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from collections.abc import Sequence
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
@@ -39,6 +40,7 @@ def push() -> None:
     epilog="""\b
 Examples:
   aion push list --stack aion-prod
+  aion push list --agent helper --stack aion-prod
   aion push list --subject alice@example.com --agent helper --stack aion-prod
   aion push list --stack aion-prod --json""",
 )
@@ -54,12 +56,15 @@ def list_pushes(
     owner: str, agent: str, context_id: str, deployment: Deployment, *, everything: bool, as_json: bool
 ) -> None:
     """Print the push configs with failing deliveries, dead letters or disabled webhooks."""
-    if bool(owner) != bool(agent) or (context_id and not owner):
-        raise click.UsageError(
-            "Tasks are listed by owner and agent (and context): give both, or neither for all tasks."
-        )
-    found = result_of(_listed(_operator(deployment), owner, agent, context_id), READING)
+    if owner and not agent:
+        raise click.UsageError("Tasks are listed by owner and agent: give --agent too.")
+    if context_id and not owner:
+        raise click.UsageError("--context requires an owner (--owner or --subject).")
+    operator = _operator(deployment)
+    found = result_of(_listed(operator, owner, agent, context_id), READING)
     printed = [delivery for delivery in found if everything or _state(delivery) != "ok"]
+    if agent and not owner:
+        printed = result_of(_of_agent(operator, printed, agent), READING)
     if as_json:
         click.echo(json.dumps([_document(each) for each in printed], indent=2))
         return
@@ -192,6 +197,14 @@ async def _listed(operator: "PushOperator", owner: str, agent: str, context_id: 
         found += chain.from_iterable(read)
         after = entries[-1]
     return found
+
+
+async def _of_agent(operator: "PushOperator", found: Sequence[Delivery], agent: str) -> list[Delivery]:
+    """Return the deliveries of this agent's tasks."""
+    tasks = list({delivery.task: None for delivery in found})
+    # The operator's executor limits the number of requests at once.
+    agents = dict(zip(tasks, await asyncio.gather(*map(operator.inspection.agent_of, tasks)), strict=True))
+    return [delivery for delivery in found if agents[delivery.task] == agent]
 
 
 def _document(delivery: Delivery) -> dict[str, Any]:

@@ -72,6 +72,11 @@ class Inspection:
             if item[SORT] == keys.HEAD and task_id in ("", keys.task_of(keys.key_of(item)).task_id):
                 yield lifecycle.head_of(keys.task_of(keys.key_of(item)), item)
 
+    async def agent_of(self, task: TaskKey) -> str | None:
+        """Return the id of the task's agent, or None for an expired or deleted task."""
+        item = await self._reads.get(keys.head_key(task))
+        return None if item is None else lifecycle.head_of(task, item).context.agent
+
     async def deliveries(self, task_id: str = "") -> AsyncIterator[Delivery]:
         """Scan the table and yield the push deliveries of all tasks, or of tasks with this id."""
         async for item in self._scan(deliveries.ATTRIBUTES):

@@ -85,6 +85,20 @@ def test_push_list_prints_json(run: RunCommand, push: Pushes) -> None:
     assert found["gone"]["disabled"] is True
 
 
+def test_push_list_without_owner_selects_agent(run: RunCommand, push: Pushes) -> None:
+    listed = run("list", "--agent", push.chat.context.agent)
+    found = [line.split("\t") for line in sorted(listed.stdout.splitlines())]
+    assert [each[1] for each in found if each[0] == task_id(push)] == ["dead", "gone"]
+    assert "Reading the whole table, since no owner is given" in listed.stderr
+    other = run("list", "--agent", "other", "--all")
+    assert (other.exit_code, other.stdout) == (0, "")
+
+
+def test_push_list_names_missing_option(run: RunCommand) -> None:
+    assert "give --agent too" in run("list", "--owner", "me").stderr
+    assert "--context requires an owner" in run("list", "--context", "c-1").stderr
+
+
 def test_push_list_of_owner_reads_tasks_concurrently(
     run: RunCommand, push: Pushes, hold_request: Callable[[str, int], None]
 ) -> None:
