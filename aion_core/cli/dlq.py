@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
@@ -11,11 +11,12 @@ import click
 
 from aion_core.bootstrap import push_wake_up_of, wake_up_of
 from aion_core.cli import options
+from aion_core.cli.error_text import error_text
 from aion_core.cli.hints import HintingGroup
 from aion_core.cli.options import PLACES, Deployment
 from aion_core.cli.render import describe_context
 from aion_core.cli.steps import result_of
-from aion_core.errors import ConfigurationError, UnreadableWakeUp
+from aion_core.errors import ConfigurationError, StoreError, UnreadableWakeUp
 from aion_core.log import one_line
 from aion_core.ports import PushWakeUp, WakeUp
 
@@ -49,12 +50,16 @@ class WakeUpMeaning:
     """State of the message's task or context, as a sentence."""
     is_pending: bool
     """True if a worker still has to process the message. False for an obsolete message."""
+    is_known: bool = True
+    """False if the table could not be read."""
 
     @property
     def category(self) -> str:
-        """Category of the message: `pending`, `obsolete`, or `poison` for an unreadable message."""
+        """Category of the message: `pending`, `obsolete`, `unknown`, or `poison` for an unreadable message."""
         if not self.ids:
             return "poison"
+        if not self.is_known:
+            return "unknown"
         return "pending" if self.is_pending else "obsolete"
 
 
@@ -124,7 +129,7 @@ def list_letters(queues: tuple[str, ...], limit: int, *, as_json: bool, deployme
     """Print the id, queue, time of sending and category of each message, and the current state of its task.
 
     Categories: pending (work is left: fix the cause, then redrive), obsolete (the work is done: redrive or drop), poison
-    (not a wake-up message of this version: drop). SQS hides the messages from others for some seconds.
+    (not a wake-up message of this version: drop), unknown (the table could not be read: redrive does no harm). SQS hides the messages from others for some seconds.
     """
     # Read one more message, to find out whether there are more.
     read = result_of(read_letters(deployment, _named(queues), limit + 1), READING)
@@ -240,7 +245,8 @@ async def read_letters(
 ) -> list[QueuedLetter]:
     """Read up to `limit` dead letters of each queue, and return the chosen ones with their meaning.
 
-    The table is read only for the chosen ones. Raises StoreError, and UsageError for a queue without a URL.
+    The table is read only for the chosen ones. Raises StoreError if a queue cannot be read, and UsageError for a queue
+    without a URL.
     """
     from aion_core.bootstrap.operator import build_operator
 
@@ -293,34 +299,48 @@ def _letters(deployment: Deployment, queue: DeadLetterQueue) -> "DeadLetters":
 
 
 async def meaning_of(body: str, operator: "Operator", queue: DeadLetterQueue) -> WakeUpMeaning:
-    """Return the work that a message with this body still has to start, derived from the current state of the table.
-
-    Raises StoreError if the table cannot be read.
-    """
+    """Return the work that a message with this body still has to start, derived from the current state of the table."""
+    meaning: Awaitable[WakeUpMeaning]
     try:
         if queue is DeadLetterQueue.TASK:
-            return await _turn_meaning(wake_up_of(body), operator)
-        return await _push_meaning(push_wake_up_of(body), operator)
+            turn = wake_up_of(body)
+            ids = _turn_ids(turn)
+            meaning = _turn_meaning(turn, ids, operator)
+        else:
+            push = push_wake_up_of(body)
+            ids = _push_ids(push)
+            meaning = _push_meaning(push, ids, operator)
     except UnreadableWakeUp as error:
         return WakeUpMeaning({}, str(error), is_pending=False)
+    try:
+        return await meaning
+    except StoreError as error:
+        return WakeUpMeaning(ids, f"Its state was not read. {error_text(error)}", is_pending=False, is_known=False)
 
 
-async def _turn_meaning(wake_up: WakeUp, operator: "Operator") -> WakeUpMeaning:
+def _turn_ids(wake_up: WakeUp) -> dict[str, object]:
     context = wake_up.context
-    ids: dict[str, object] = {
+    return {
         "owner": context.owner,
         "agent": context.agent,
         "context": context.context_id,
         "fence": wake_up.fence,
     }
-    return WakeUpMeaning(ids, *describe_context(await operator.inspection.context(context), operator.clock.now()))
 
 
-async def _push_meaning(wake_up: PushWakeUp, operator: "Operator") -> WakeUpMeaning:
+def _push_ids(wake_up: PushWakeUp) -> dict[str, object]:
+    return {"owner": wake_up.task.owner, "task": wake_up.task.task_id, "event": wake_up.generation}
+
+
+async def _turn_meaning(wake_up: WakeUp, ids: dict[str, object], operator: "Operator") -> WakeUpMeaning:
+    context = await operator.inspection.context(wake_up.context)
+    return WakeUpMeaning(ids, *describe_context(context, operator.clock.now()))
+
+
+async def _push_meaning(wake_up: PushWakeUp, ids: dict[str, object], operator: "Operator") -> WakeUpMeaning:
     from aion_core.push.schedule import is_ready
 
     task = wake_up.task
-    ids: dict[str, object] = {"owner": task.owner, "task": task.task_id, "event": wake_up.generation}
     head = await operator.tasks.head(task)
     if head is None:
         return WakeUpMeaning(ids, "The task has expired or was deleted. There is nothing to deliver.", is_pending=False)

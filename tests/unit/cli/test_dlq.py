@@ -85,6 +85,35 @@ def test_dlq_list_explains_each_message(run: RunCommand, chat: StoreConversation
     assert lines[poison][0] == "poison"
 
 
+def test_dlq_list_prints_messages_of_unreadable_table(
+    run: RunCommand, chat: StoreConversation, moto: LocalStack, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    turn, poison = dead(moto, wake_up(chat)), dead(moto, "not of ours")
+    push = dead(moto, push_body_of(PushWakeUp(TaskKey("owner", "t-1"), 2)), "PushDeadLetters")
+    client = boto3.session.Session.client
+
+    def refusing(*arguments: Any, **options: Any) -> Any:
+        """Return a client without permission to read the table."""
+        made = client(*arguments, **options)
+
+        def refuse(**_: object) -> None:
+            error = {"Error": {"Code": "AccessDeniedException", "Message": ""}}
+            raise ClientError(error, "GetItem")  # type: ignore[arg-type]
+
+        made.meta.events.register("before-call.dynamodb", refuse)
+        return made
+
+    monkeypatch.setattr(boto3.session.Session, "client", refusing)
+    ran = run("list", "--json")
+    assert ran.exit_code == 0, ran.exception
+    found = {each["id"]: each for each in json.loads(ran.stdout)}
+    assert {each: found[each]["category"] for each in found} == {turn: "unknown", push: "unknown", poison: "poison"}
+    assert found[turn]["status"] == "Its state was not read. Your AWS credentials lack a permission (GetItem)."
+    assert (found[turn]["context"], found[push]["task"]) == ("c-1", "t-1")
+    assert "category    unknown" in run("show", turn, "--queue", "task").stdout
+    assert "unknown" in run("list").stdout
+
+
 @pytest.mark.parametrize("options", [[], ["--json"]])
 def test_dlq_list_warns_of_messages_beyond_limit(run: RunCommand, moto: LocalStack, options: list[str]) -> None:
     for number in range(3):
