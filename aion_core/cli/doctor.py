@@ -146,7 +146,7 @@ async def _deployed(
 ) -> AsyncIterator[CheckResult]:
     from aion_core.agents.deployment import read_deployment_config
     from aion_core.cli.checks import endpoint
-    from aion_core.cli.checks.resources import AGAIN, check_agent_secrets, check_resources
+    from aion_core.cli.checks.resources import AGAIN, check_agent_secrets, check_resources, check_stack
     from aion_core.cli.checks.triggers import check_triggers
 
     environ: Mapping[str, str] = {}
@@ -154,6 +154,8 @@ async def _deployed(
         environ = deployment.named_environ
     except AionError as error:
         yield failed("stack", error_text(error), AGAIN)
+    if deployment.stack and environ:
+        yield await check_stack(deployment.stack)
     urls = [url] if url else [environ[name] for name in ("AION_API_URL", "AION_FUNCTION_URL") if environ.get(name)]
     if environ.get("AION_BASE_URL") and not url:
         # If a base URL is configured, check only this URL, because the agent cards name it and clients use no other.

@@ -1,5 +1,6 @@
-"""Checks of a deployment's AWS resources, including table, bucket, queues, key and secrets."""
+"""Checks of a deployment's AWS resources, including stack, table, bucket, queues, key and secrets."""
 
+import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from fnmatch import fnmatchcase
@@ -24,6 +25,31 @@ _ALL_FAIL = ": all requests and turns fail."
 """End of the message about a table that DynamoDB does not serve."""
 QUEUES = {"task queue": "AION_TASK_QUEUE_URL", "push queue": "AION_PUSH_QUEUE_URL"}
 SECRETS = {"users": "AION_BASIC_USERS_SECRET", "card key": "AION_CARD_KEY_SECRET"}
+
+
+async def check_stack(name: str) -> CheckResult:
+    """Check that the last operation of the CloudFormation stack has succeeded."""
+    from aion_core.deploy import cloudformation
+    from aion_core.deploy.errors import DeployError
+
+    try:
+        stack = await asyncio.to_thread(cloudformation.find, name)
+        await asyncio.to_thread(cloudformation.check_deployable, stack)
+    except DeployError as error:
+        message = " ".join([error.what, *error.lines])
+        if stack is not None and stack.is_changing:
+            return warning("stack", message, "Wait for its end, then run `aion doctor` again.")
+        return failed("stack", message, error.next_step)
+    except AionError as error:
+        return failed("stack", error_text(error), AGAIN)
+    status = stack.status if stack is not None else "deleted"
+    if status == "UPDATE_ROLLBACK_COMPLETE":
+        next_step = (
+            f"Run `aws cloudformation describe-stack-events --stack-name {name}`, which prints the reason, correct it, then "
+            "deploy again."
+        )
+        return warning("stack", f"The last deployment of {name} failed, and was rolled back.", next_step)
+    return ok("stack", f"{name} is {status}.")
 
 
 async def check_resources(environ: Mapping[str, str]) -> AsyncIterator[CheckResult]:

@@ -7,8 +7,10 @@ from typing import Any
 
 import boto3
 import pytest
+from moto.backends import get_backend
 
 from aion_core.aws.stacks import DOMAIN, OUTPUTS, PARAMETERS, URLS
+from aion_core.local import REGION
 from aion_core.local.stack import SETTINGS, LocalStack
 from aion_core.ports.schema import INDEXES, TTL_ATTRIBUTE
 from aion_core.template.reader import Place, Template
@@ -41,6 +43,7 @@ def test_doctor_reports_each_broken_resource(own: LocalStack) -> None:
 
     code, results = checked()
     assert {each: results[each]["status"] for each in results} == {
+        "stack": "ok",
         "table": "ok",
         "table's TTL": "ok",
         "table's backup": "ok",
@@ -68,7 +71,7 @@ def test_doctor_reports_each_broken_resource(own: LocalStack) -> None:
     own.client("sqs").delete_queue(QueueUrl=own.physical_id("PushQueue"))
     code, results = checked()
     assert code == 1
-    assert {each: results[each]["status"] for each in results if each != "users"} == {
+    assert {each: results[each]["status"] for each in results if each not in ("stack", "users")} == {
         "table": "FAILED",
         "table's TTL": "FAILED",
         "table's backup": "warning",
@@ -213,6 +216,27 @@ def test_doctor_reports_unknown_stack(own: LocalStack) -> None:
     assert (code, [*results]) == (1, ["stack"])
     assert results["stack"]["status"] == "FAILED"
     assert "no stack 'nobodys'" in results["stack"]["message"]
+
+
+@pytest.mark.parametrize(
+    ("status", "result", "next_step"),
+    [
+        ("UPDATE_COMPLETE", "ok", ""),
+        ("UPDATE_IN_PROGRESS", "warning", "Wait for its end, then run `aion doctor` again."),
+        ("UPDATE_ROLLBACK_COMPLETE", "warning", "`aws cloudformation describe-stack-events --stack-name aion-status`"),
+        ("UPDATE_ROLLBACK_FAILED", "FAILED", "`aws cloudformation continue-update-rollback --stack-name aion-status`"),
+        ("DELETE_FAILED", "FAILED", "`aion destroy --stack aion-status`"),
+    ],
+)
+def test_doctor_reports_status_of_stack(own: LocalStack, status: str, result: str, next_step: str) -> None:
+    cloudformation = get_backend("cloudformation")[own.emulator.account][REGION]
+    if "aion-status" not in [each.name for each in cloudformation.list_stacks()]:
+        operating.registered(own, "aion-status")
+    cloudformation.get_stack("aion-status").status = status
+    run = operating.runs(operating.environ_of(own))
+    _, results = run_doctor(lambda *a: run("doctor", *a), "--stack", "aion-status", "--config", "/nowhere.yaml")
+    assert results["stack"]["status"] == result
+    assert next_step in results["stack"]["next"]
 
 
 @pytest.mark.parametrize(
