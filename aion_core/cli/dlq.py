@@ -189,11 +189,14 @@ def redrive(queues: tuple[str, ...], limit: int, deployment: Deployment, *, yes:
         found = result_of(read_letters(deployment, [queue], limit), READING)
         for each in found:
             click.echo(each.line())
+        if poison := [each.letter.id for each in found if each.meaning.category == "poison"]:
+            first = f"drop {'it' if len(poison) == 1 else 'them'} first: `aion dlq drop {' '.join(poison)}`"
+            click.echo(f"Poison messages return after their attempts: {first}.", err=True)
         if not found:
             click.echo(f"No messages in the dead letter queue of the {queue} queue.", err=True)
             continue
         if not yes:
-            click.confirm(f"Redrive all messages to the {queue} queue?", abort=True, err=True)
+            options.confirm(f"Redrive all messages to the {queue} queue?")
         result_of(_letters(deployment, queue).redrive(), "Starting the redrive")
         click.echo(
             f"Redrive to the {queue} queue started. `aion dlq list --queue {queue}` shows the remaining messages.",
@@ -202,7 +205,7 @@ def redrive(queues: tuple[str, ...], limit: int, deployment: Deployment, *, yes:
 
 
 @dlq.command(short_help="Delete messages.")
-@click.argument("message_ids", nargs=-1, required=True)
+@click.argument("message_ids", metavar="MESSAGE_ID...", nargs=-1, required=True)
 @_queue
 @options.yes
 @options.deployment
@@ -215,7 +218,7 @@ def drop(message_ids: tuple[str, ...], queues: tuple[str, ...], deployment: Depl
     for each in found:
         click.echo(each.line())
     if not yes:
-        click.confirm(f"Delete these {len(found)} messages?", abort=True, err=True)
+        options.confirm(f"Delete these {len(found)} messages?")
     count = result_of(_drop(deployment, found), "Deleting")
     click.echo(f"{count} messages deleted.", err=True)
     if count < len(found):

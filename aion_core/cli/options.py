@@ -2,6 +2,7 @@
 
 import functools
 import os
+import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -113,6 +114,22 @@ def as_json(command: Command) -> Command:
 def yes(command: Command) -> Command:
     """Add the option --yes."""
     return click.option("--yes", "-y", is_flag=True, help="Do not ask for confirmation.")(command)
+
+
+def confirm(question: str) -> None:
+    """Ask the user on standard error, and abort the command unless the answer is yes.
+
+    Raises UsageError if standard input ends, such as in a script.
+    """
+    try:
+        is_confirmed = click.confirm(question, err=True)
+    except click.Abort:
+        if sys.stdin.isatty():
+            raise
+        click.echo(err=True)
+        raise click.UsageError("There is no terminal to ask for confirmation: give --yes.") from None
+    if not is_confirmed:
+        raise click.Abort
 
 
 def web_address(_: click.Context, __: click.Parameter, given: str) -> str:

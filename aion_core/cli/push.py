@@ -55,7 +55,10 @@ Examples:
 def list_pushes(
     owner: str, agent: str, context_id: str, deployment: Deployment, *, everything: bool, as_json: bool
 ) -> None:
-    """Print the push configs with failing deliveries, dead letters or disabled webhooks."""
+    """Print the push configs with failing deliveries, dead letters or disabled webhooks.
+
+    Each line has the task, the config's id, its state, the last failure, and the owner.
+    """
     if owner and not agent:
         raise click.UsageError("Tasks are listed by owner and agent: give --agent too.")
     if context_id and not owner:
@@ -69,7 +72,13 @@ def list_pushes(
         click.echo(json.dumps([_document(each) for each in printed], indent=2))
         return
     for delivery in printed:
-        line = [delivery.task.task_id, delivery.config_id, _state(delivery), delivery.failure]
+        line = [
+            delivery.task.task_id,
+            delivery.config_id,
+            _state(delivery),
+            delivery.failure or "-",
+            delivery.task.owner,
+        ]
         click.echo("\t".join(map(one_line, line)))
     if not printed:
         click.echo("No push configs." if everything else "No push configs with failures.", err=True)
@@ -148,7 +157,7 @@ def delete(task_id: str, config_id: str | None, owner: str, deployment: Deployme
     chosen = _chosen(operator, owner, task_id, config_id)
     if not yes:
         names = ", ".join(one_line(each.config_id) for each in chosen)
-        click.confirm(f"Delete the push configs {names} of the task {task_id}?", abort=True, err=True)
+        options.confirm(f"Delete the push configs {names} of the task {task_id}?")
     for delivery in chosen:
         result_of(operator.configs.delete(delivery.task, delivery.config_id), "Deleting")
         click.echo(f"{one_line(delivery.config_id)}: deleted.")

@@ -164,7 +164,7 @@ def cancel(task_id: str, owner: str, deployment: Deployment, *, scan: bool, yes:
     heads = result_of(find_heads(operator, task_id, owner, scan=scan), READING)
     for head in heads:
         if not yes:
-            click.confirm(f"Cancel the task {task_id} of {head.key.owner}?", abort=True, err=True)
+            options.confirm(f"Cancel the task {task_id} of {head.key.owner}?")
         result_of(_cancel(operator, head), "Canceling the task")
         click.echo(f"Task {task_id} is canceled.")
 

@@ -61,10 +61,10 @@ def test_push_list_without_results_prints_one_sentence(run: RunCommand) -> None:
 def test_push_list_shows_configs_with_failed_deliveries(run: RunCommand, push: Pushes) -> None:
     listed = [line for line in run("list").stdout.splitlines() if line.startswith(task_id(push) + "\t")]
     assert [line.split("\t")[1:] for line in sorted(listed)] == [
-        ["dead", "dead letters: 1", "HTTP 503"],
-        ["gone", "disabled", "HTTP 410\\x1b"],
+        ["dead", "dead letters: 1", "HTTP 503", push.chat.context.owner],
+        ["gone", "disabled", "HTTP 410\\x1b", push.chat.context.owner],
     ]
-    assert f"{task_id(push)}\twell\tok" in run("list", "--all").output
+    assert f"{task_id(push)}\twell\tok\t-\t{push.chat.context.owner}" in run("list", "--all").output
 
 
 def test_push_list_prints_json(run: RunCommand, push: Pushes) -> None:
@@ -152,6 +152,9 @@ def test_push_delete_removes_configs_after_confirmation(run: RunCommand, push: P
 
     assert run("delete", task_id(push), "gone", *owner, input="n\n").exit_code == 1
     assert stored() == ["dead", "gone", "well"]
+    without_terminal = run("delete", task_id(push), "gone", *owner, input="")
+    assert (without_terminal.exit_code, stored()) == (2, ["dead", "gone", "well"])
+    assert "There is no terminal to ask for confirmation: give --yes." in without_terminal.stderr
     asked = run("delete", task_id(push), "gone", *owner, input="y\n")
     assert (asked.exit_code, asked.stdout) == (0, "gone: deleted.\n")
     assert f"Delete the push configs gone of the task {task_id(push)}?" in asked.stderr
