@@ -51,6 +51,19 @@ CREATE_BUCKET = (
     "Run `aws s3 mb s3://{}`, set its policy and its lifecycle as in the runbook (A deleted index, bucket or queue), then run "
     "`aion doctor` again. The objects are lost."
 )
+_ENABLE_KEY = "Run `aws kms enable-key --key-id {key}` now."
+_KEEP_KEY = "Run `aws kms cancel-key-deletion --key-id {key}`, then `aws kms enable-key --key-id {key}` now."
+KEY_STEPS = {
+    "Creating": "Run `aion doctor` again in a minute.",
+    "Disabled": _ENABLE_KEY,
+    "PendingDeletion": _KEEP_KEY,
+    "PendingReplicaDeletion": _KEEP_KEY,
+    "PendingImport": "Import its key material again, with `aws kms import-key-material`.",
+    "Unavailable": "Connect its custom key store, with `aws kms connect-custom-key-store`.",
+}
+"""Next steps by the state of a KMS key that cannot be used."""
+
+UNKNOWN_KEY_STATE = "Run `aws kms describe-key --key-id {key}`."
 CREATE_KEY = (
     "Deploy with the ARN of another key as CredentialsKey. The sessions and webhooks that the deleted key has encrypted "
     "are lost."

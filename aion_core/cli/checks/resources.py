@@ -201,12 +201,12 @@ async def _key(kms: "AwsClient", key: str) -> CheckResult:
     from aion_core.aws.health import key_state
 
     state = await key_state(kms, key)
-    if state != "Enabled":
-        cancel = f"`aws kms cancel-key-deletion --key-id {key}`, then " if state == "PendingDeletion" else ""
-        enable = f"`aws kms enable-key --key-id {key}`"
-        next_step = f"Run {cancel}{enable} now: sessions and webhooks cannot be decrypted without it."
-        return failed("key", f"{key} is {state}.", next_step)
-    return ok("key", f"{key} is enabled.")
+    # KMS also uses a key in the state Updating.
+    if state in ("Enabled", "Updating"):
+        return ok("key", f"{key} is enabled.")
+    step = repairs.KEY_STEPS.get(state, repairs.UNKNOWN_KEY_STATE)
+    message = f"{key} is {state}: sessions and webhooks cannot be decrypted without it."
+    return failed("key", message, step.format(key=key))
 
 
 async def _secret(secrets: "AwsClient", name: str, arn: str) -> CheckResult:

@@ -103,6 +103,11 @@ async def _mapping(functions: "AwsClient", resources: "Awaitable[StackResources]
     message = f"The event source mapping {mapping} of {function} is {state}: {invoked.consequence}."
     if state in ("Creating", "Enabling", "Updating"):
         return warning(name, message, "Run `aion doctor` again in a minute.")
+    if state in ("Disabling", "Deleting"):
+        next_step = (
+            "Lambda refuses changes until this ends. Run `aion doctor` again in a minute, which prints the repair."
+        )
+        return failed(name, message, next_step)
     return failed(name, message, f"Run `aws lambda update-event-source-mapping --enabled --uuid {mapping}`.")
 
 

@@ -219,6 +219,32 @@ def test_doctor_reports_unknown_stack(own: LocalStack) -> None:
 
 
 @pytest.mark.parametrize(
+    ("state", "next_step"),
+    [
+        ("Updating", ""),
+        ("Creating", "Run `aion doctor` again in a minute."),
+        ("Disabled", "Run `aws kms enable-key --key-id {0}` now."),
+        ("PendingReplicaDeletion", "Run `aws kms cancel-key-deletion --key-id {0}`, then `aws kms enable-key --key-id {0}` now."),
+        ("PendingImport", "Import its key material again, with `aws kms import-key-material`."),
+        ("Unavailable", "Connect its custom key store, with `aws kms connect-custom-key-store`."),
+        ("Other", "Run `aws kms describe-key --key-id {0}`."),
+    ],
+)  # fmt: skip
+def test_doctor_names_repair_for_each_key_state(moto: LocalStack, state: str, next_step: str) -> None:
+    key = moto.environment("ApiFunction")["AION_KMS_KEY"]
+    backend = get_backend("kms")[moto.emulator.account][REGION]
+    stored = backend.describe_key(moto.client("kms").describe_key(KeyId=key)["KeyMetadata"]["KeyId"])
+    stored.key_state, before = state, stored.key_state
+    run = operating.runs({**operating.environ_of(moto), "AION_KMS_KEY": key})
+    options = ("--table", moto.physical_id("Table"), "--config", "/nowhere.yaml")
+    try:
+        result = run_doctor(lambda *a: run("doctor", *a), *options)[1]["key"]
+    finally:
+        stored.key_state = before
+    assert (result["status"] == "ok", result["next"]) == (not next_step, next_step.format(key))
+
+
+@pytest.mark.parametrize(
     ("status", "result", "next_step"),
     [
         ("UPDATE_COMPLETE", "ok", ""),

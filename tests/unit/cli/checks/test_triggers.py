@@ -92,6 +92,26 @@ def test_doctor_fails_for_disabled_or_missing_mapping(triggers: Triggers) -> Non
     assert "`aws lambda create-event-source-mapping --function-name " in results[PUSH]["next"]
 
 
+def test_doctor_waits_for_mapping_that_is_being_deleted(triggers: Triggers, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Lambda refuses to enable a mapping in the state Deleting."""
+    client = boto3.session.Session.client
+
+    def deleting(*arguments: Any, **options: Any) -> Any:
+        made = client(*arguments, **options)
+
+        def delete(parsed: dict[str, Any], **_: object) -> None:
+            for each in parsed["EventSourceMappings"]:
+                each["State"] = "Deleting"
+
+        made.meta.events.register("after-call.lambda.ListEventSourceMappings", delete)
+        return made
+
+    monkeypatch.setattr(boto3.session.Session, "client", deleting)
+    result = triggers.checked()[TASK]
+    assert (result["status"], "update-event-source-mapping" in result["next"]) == ("FAILED", False)
+    assert "Run `aion doctor` again in a minute" in result["next"]
+
+
 @pytest.mark.parametrize(
     ("deleted", "check", "consequence"),
     [
