@@ -40,8 +40,10 @@ async def check_stack(name: str) -> CheckResult:
         if stack is not None and stack.is_changing:
             return warning("stack", message, "Wait for its end, then run `aion doctor` again.")
         return failed("stack", message, error.next_step)
-    except AionError as error:
-        return failed("stack", error_text(error), AGAIN)
+    except StoreError as error:
+        if is_forbidden(error):
+            return warning("stack", f"{name}: {error_text(error)}", "Use credentials with permission to read it.")
+        return failed("stack", f"{name}: {error_text(error)}", AGAIN)
     status = stack.status if stack is not None else "deleted"
     if status == "UPDATE_ROLLBACK_COMPLETE":
         next_step = (

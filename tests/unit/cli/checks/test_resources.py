@@ -7,6 +7,7 @@ from typing import Any
 
 import boto3
 import pytest
+from botocore.exceptions import ClientError
 from moto.backends import get_backend
 
 from aion_core.aws.stacks import DOMAIN, OUTPUTS, PARAMETERS, URLS
@@ -263,6 +264,29 @@ def test_doctor_reports_status_of_stack(own: LocalStack, status: str, result: st
     _, results = run_doctor(lambda *a: run("doctor", *a), "--stack", "aion-status", "--config", "/nowhere.yaml")
     assert results["stack"]["status"] == result
     assert next_step in results["stack"]["next"]
+
+
+def test_doctor_warns_without_permission_to_read_stack_events(own: LocalStack, monkeypatch: pytest.MonkeyPatch) -> None:
+    name, cloudformation = "aion-events", get_backend("cloudformation")[own.emulator.account][REGION]
+    operating.registered(own, name)
+    cloudformation.get_stack(name).status = "UPDATE_ROLLBACK_FAILED"
+    client = boto3.session.Session.client
+
+    def refusing(*arguments: Any, **options: Any) -> Any:
+        made = client(*arguments, **options)
+
+        def refuse(**_: object) -> None:
+            raise ClientError({"Error": {"Code": "AccessDenied", "Message": ""}}, "DescribeStackEvents")
+
+        made.meta.events.register("before-call.cloudformation.DescribeStackEvents", refuse)
+        return made
+
+    monkeypatch.setattr(boto3.session.Session, "client", refusing)
+    # The deployment's clients are cached by their environment, so use one that no other test has.
+    run = operating.runs({**operating.environ_of(own), "AWS_MAX_ATTEMPTS": "2"})
+    result = run_doctor(lambda *a: run("doctor", *a), "--stack", name, "--config", "/nowhere.yaml")[1]["stack"]
+    assert (result["status"], result["next"]) == ("warning", "Use credentials with permission to read it.")
+    assert result["message"] == f"{name}: Your AWS credentials lack a permission (DescribeStackEvents)."
 
 
 @pytest.mark.parametrize(
