@@ -10,6 +10,7 @@ from typing import Any
 import boto3
 from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError, ParamValidationError
+from botocore.parsers import ResponseParserError
 
 from aion_core.errors import StoreCorrupt, StoreError, StoreUnavailable, TableMissing
 from aion_core.ports.table import CONDITION_FAILED, CONFLICT, FINE, TokenReused, WriteRefused, canceled
@@ -134,7 +135,7 @@ def _call(method: str, call: Callable[[], dict[str, Any]], table: str = "") -> d
         raise _error_of(operation, error, table) from error
     except ParamValidationError as error:
         raise StoreError(f"{operation}: {type(error).__name__}") from error
-    except BotoCoreError as error:
+    except (BotoCoreError, ResponseParserError) as error:
         raise StoreUnavailable(f"{operation}: {type(error).__name__}") from error
 
 

@@ -190,8 +190,10 @@ def redrive(queues: tuple[str, ...], limit: int, deployment: Deployment, *, yes:
         for each in found:
             click.echo(each.line())
         if poison := [each.letter.id for each in found if each.meaning.category == "poison"]:
-            first = f"drop {'it' if len(poison) == 1 else 'them'} first: `aion dlq drop {' '.join(poison)}`"
-            click.echo(f"Poison messages return after their attempts: {first}.", err=True)
+            click.echo(
+                f"Poison messages return after their attempts. Drop them first: `aion dlq drop {' '.join(poison)}`.",
+                err=True,
+            )
         if not found:
             click.echo(f"No messages in the dead letter queue of the {queue} queue.", err=True)
             continue

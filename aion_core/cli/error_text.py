@@ -18,6 +18,10 @@ _BAD_CLOCK = "AWS refuses the time of the request. Set this machine's clock."
 _THROTTLED = "AWS throttles the requests now. Run the command again in a minute."
 _FORBIDDEN = "Your AWS credentials lack a permission"
 _NO_NETWORK = "AWS does not respond. Check the network, --region and --endpoint-url (AWS_ENDPOINT_URL)."
+_NOT_AWS = (
+    "The response is not from AWS, but perhaps from a proxy. Check the network, HTTPS_PROXY, --region and --endpoint-url "
+    "(AWS_ENDPOINT_URL)."
+)
 _NAMES = "--stack, --table, --region and --profile."
 _NOT_THERE = f"There is no resource of this name in this account and region. Check {_NAMES}"
 
@@ -60,6 +64,7 @@ ERROR_TEXTS = {
     "ConnectTimeoutError": _NO_NETWORK,
     "ConnectionClosedError": _NO_NETWORK,
     "ReadTimeoutError": _NO_NETWORK,
+    "ResponseParserError": _NOT_AWS,
     "ResourceNotFoundException": _NOT_THERE,
     "AWS.SimpleQueueService.NonExistentQueue": _NOT_THERE,
     "QueueDoesNotExist": _NOT_THERE,

@@ -8,6 +8,7 @@ from typing import Any
 import boto3
 from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError
+from botocore.parsers import ResponseParserError
 
 from aion_core.deploy.errors import AwsRefused
 from aion_core.errors import StoreUnavailable
@@ -62,5 +63,5 @@ def _with_own_errors(request: Callable[[], Any]) -> Any:
     except ClientError as error:
         details = error.response.get("Error", {})
         raise AwsRefused(error.operation_name, details.get("Code", ""), details.get("Message", "")) from error
-    except BotoCoreError as error:
+    except (BotoCoreError, ResponseParserError) as error:
         raise StoreUnavailable(type(error).__name__) from error

@@ -168,7 +168,7 @@ def test_dlq_redrive_moves_all_messages_back_to_queue(
     poison = dead(moto, "not of ours")
     refused = run("redrive", "--queue", "task", input="n\n")
     assert refused.exit_code == 1
-    assert f"Poison messages return after their attempts: drop it first: `aion dlq drop {poison}`." in refused.stderr
+    assert f"Poison messages return after their attempts. Drop them first: `aion dlq drop {poison}`." in refused.stderr
     assert len(bodies(moto, "TaskDeadLetters")) == 2
     redriven = run("redrive", "--queue", "task", "--limit", "1", input="y\n")
     assert redriven.exit_code == 0, redriven.exception

@@ -1,11 +1,16 @@
 """Messages for the operator about AWS's errors."""
 
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
 import pytest
 from botocore.exceptions import ClientError, ReadTimeoutError
 
 from aion_core.cli.error_text import error_text
 from aion_core.deploy.errors import AwsRefused
 from aion_core.errors import StoreError
+from aion_core.local.stack import SETTINGS
+from tests.support import operating
 
 
 @pytest.mark.parametrize(
@@ -29,6 +34,28 @@ def test_text_of_timed_out_call_names_network() -> None:
     error = StoreError("Scan: ReadTimeoutError")
     error.__cause__ = ReadTimeoutError(endpoint_url="https://aws")
     assert error_text(error).startswith("AWS does not respond. Check the network")
+
+
+class _Proxy(BaseHTTPRequestHandler):
+    """Proxy that answers each request with a page for people."""
+
+    def do_POST(self) -> None:
+        self.rfile.read(int(self.headers.get("Content-Length", 0)))
+        self.send_response(502)
+        self.end_headers()
+        self.wfile.write(b"<!doctype html><html lang=en><p>Bad gateway</html>")
+
+    def log_message(self, *_: object) -> None: ...
+
+
+@pytest.mark.parametrize("command", [("tasks", "list", "--scan"), ("destroy",)], ids=["tasks", "destroy"])
+def test_text_of_html_response_names_proxy(command: tuple[str, ...]) -> None:
+    with ThreadingHTTPServer(("127.0.0.1", 0), _Proxy) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        environ = {**SETTINGS, "AWS_ENDPOINT_URL": f"http://127.0.0.1:{server.server_port}"}
+        failed = operating.runs(environ)(*command, "--stack", "aion-prod")
+        server.shutdown()
+    assert operating.refusal(failed).startswith("The response is not from AWS, but perhaps from a proxy.")
 
 
 def test_text_of_deleted_change_set_names_other_deployment() -> None:
