@@ -16,7 +16,7 @@ from aion_core.cli.hints import HintingGroup
 from aion_core.cli.options import PLACES, Deployment
 from aion_core.cli.render import describe_context
 from aion_core.cli.steps import result_of
-from aion_core.errors import ConfigurationError, StoreError, UnreadableWakeUp
+from aion_core.errors import AionError, ConfigurationError, StoreError, UnreadableWakeUp
 from aion_core.log import one_line
 from aion_core.ports import PushWakeUp, WakeUp
 
@@ -131,20 +131,28 @@ def list_letters(queues: tuple[str, ...], limit: int, *, as_json: bool, deployme
     Categories: pending (work is left: fix the cause, then redrive), obsolete (the work is done: redrive or drop), poison
     (not a wake-up message of this version: drop), unknown (the table could not be read: redrive does no harm). SQS hides the messages from others for some seconds.
     """
-    # Read one more message, to find out whether there are more.
-    read = result_of(read_letters(deployment, _named(queues), limit + 1), READING)
-    by_queue = {queue: [each for each in read if each.queue is queue] for queue in _named(queues)}
+    by_queue, failures = dict[DeadLetterQueue, list[QueuedLetter]](), list[str]()
+    for queue in _named(queues):
+        try:
+            # Read one more message, to find out whether there are more.
+            by_queue[queue] = result_of(read_letters(deployment, [queue], limit + 1), READING)
+        except AionError as error:
+            failures.append(f"The dead letters of the {queue} queue were not read. {error_text(error)}")
+    if failures and (as_json or not by_queue):
+        raise ConfigurationError(failures[0])
     found = [each for letters in by_queue.values() for each in letters[:limit]]
     if as_json:
         click.echo(json.dumps([each.document() for each in found], indent=2))
     for each in [] if as_json else found:
         click.echo(each.line())
-    if not found and not as_json:
+    if not found and not as_json and not failures:
         click.echo("No messages in the dead letter queues.", err=True)
     for queue, letters in by_queue.items():
         if len(letters) > limit:
             more = f"The {queue} queue has more than {limit} dead letters; --limit prints more."
             click.echo(more, err=True)
+    if failures:
+        raise ConfigurationError(failures[0])
 
 
 @dlq.command(short_help="Print one message in full.")

@@ -114,6 +114,17 @@ def test_dlq_list_prints_messages_of_unreadable_table(
     assert "unknown" in run("list").stdout
 
 
+def test_dlq_list_prints_messages_of_queue_beside_a_deleted_one(run: RunCommand, moto: LocalStack) -> None:
+    poison = dead(moto, "not of ours")
+    run_elsewhere = operating.runs(
+        {**moto.environment("ApiFunction"), "AION_PUSH_QUEUE_URL": f"{moto.endpoint}/1/gone"}
+    )
+    ran = run_elsewhere("dlq", "list")
+    assert ran.stdout.startswith(f"{poison}\ttask\t")
+    assert refusal(ran).startswith("The dead letters of the push queue were not read. There is no resource")
+    assert (run_elsewhere("dlq", "list", "--json").stdout, ran.exit_code) == ("", 1)
+
+
 @pytest.mark.parametrize("options", [[], ["--json"]])
 def test_dlq_list_warns_of_messages_beyond_limit(run: RunCommand, moto: LocalStack, options: list[str]) -> None:
     for number in range(3):
