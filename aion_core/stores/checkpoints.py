@@ -13,7 +13,6 @@ from collections.abc import AsyncGenerator, AsyncIterator, Coroutine, Iterable, 
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import aclosing
 from datetime import timedelta
-from functools import partial
 from operator import itemgetter
 from typing import Any, TypeVar, cast
 
@@ -42,8 +41,6 @@ from aion_core.stores import keys
 from aion_core.stores.items import Payloads, Reads, StoredCheckpoint, StoredPayload, ThreadItems, Ttl
 from aion_core.stores.renewal import renew
 from aion_core.stores.retries import Fence, FencedWrites
-from aion_core.tasks.admission import new_expiry
-from aion_core.tasks.contexts import Times
 
 WRITES_A_PAGE = 100
 """Number of writes in one item, since an update expression may have 4 KB. More writes need more items."""
@@ -74,7 +71,7 @@ class TableSaver(BaseCheckpointSaver[int]):
         types: Iterable[StoredType] = (),
         skips_input: bool = False,
     ) -> None:
-        """Check the fence with each write, if a fence is given. A checkpoint expires one retention after its write.
+        """Check the fence with each write, if a fence is given. A checkpoint expires some time after its task.
 
         `before_put` is awaited before each write. `types` lists the agent author's own classes in checkpoints. With
         `skips_input`, the checkpoint of a graph's input is not stored, because the next checkpoint contains the input
@@ -91,7 +88,10 @@ class TableSaver(BaseCheckpointSaver[int]):
         self._newest: tuple[str, str, StoredCheckpoint | None] | None = None
         """Thread, namespace and newest checkpoint of the last read. Under the fence, only this turn can change it."""
         self._thread_items, self._ttl = ThreadItems(Reads(table, clock)), Ttl(clock, retention)
-        self._times = partial(Times.read, clock, 0, retention)
+        # Give all items of a turn the same TTL, because a DeltaChannel's value depends on the checkpoints before.
+        self._expires = self._ttl.state_end() if fence is not None else None
+        self._history_expires: int | None = None
+        """Earliest TTL of the history on which the turn's items depend; None without a history."""
         self._blobs, self._payloads, self._log_first = blobs, Payloads(blobs), BeforeWrite(before_put)
         self._writes = FencedWrites(table, fence)
         self._commit = self._writes.commit
@@ -164,22 +164,27 @@ class TableSaver(BaseCheckpointSaver[int]):
         _finished(self._put_writes(config, packed, task_id, task_path))
 
     async def renew(self, config: RunnableConfig) -> None:
-        """Renew the graph's newest checkpoint and all later items of its thread, if they expire before their task.
+        """Renew the graph's newest checkpoint and all later items of its thread, if they could expire before their task.
 
         The later items are the writes of its step and the checkpoints of subgraphs.
         """
         newest = await self._found(config)
-        expires = new_expiry(newest.item[TTL_ATTRIBUTE], self._times()) if newest is not None else None
-        if newest is None or expires is None:
-            return
-        # Read the checkpoints of subgraphs first, so that the graph's newest checkpoint is renewed last: if a renewal is
+        if newest is not None and newest.item[TTL_ATTRIBUTE] < self._ttl.state_end(0.5):
+            await self._renew(config["configurable"]["thread_id"], newest.place.checkpoint_id, self._ttl.state_end())
+
+    async def _renew(self, thread_id: str, checkpoint_id: str, expires: int, ancestors: Sequence[Item] = ()) -> bool:
+        """Renew a checkpoint, all later items of its thread, and its ancestors. Return False if one is deleted."""
+        # Read the checkpoints of subgraphs first, so that the graph's own checkpoints are renewed last: if a renewal is
         # interrupted, the next one repeats it.
-        pages = self._thread_items.pages(
-            config["configurable"]["thread_id"], keys.namespace_sort(None), newest_first=True
-        )
-        found = [item async for page in pages for item in page]
-        later = [item for item in found if item[TTL_ATTRIBUTE] >= newest.item[TTL_ATTRIBUTE]]
-        await renew(self._writes, self._blobs, later, expires)
+        pages = self._thread_items.pages(thread_id, keys.namespace_sort(None), newest_first=True)
+        later = [
+            item
+            async for page in pages
+            for item in page
+            if keys.checkpoint_of(item[SORT]).checkpoint_id >= checkpoint_id
+        ]
+        items = {item[SORT]: item for item in (*later, *ancestors) if item[TTL_ATTRIBUTE] < expires}
+        return await renew(self._writes, self._blobs, [*items.values()], expires)
 
     async def adelete_thread(self, thread_id: str) -> None:
         """Delete the thread's checkpoints, oldest first: if this is interrupted, the newest state stays readable."""
@@ -275,27 +280,41 @@ class TableSaver(BaseCheckpointSaver[int]):
     ) -> Mapping[str, DeltaChannelHistory]:
         """Return each channel's newest stored value before the checkpoint, and the writes to the channel since then.
 
+        A turn also renews the checkpoints with this history, so that they do not expire before the turn's checkpoints.
         Raises StoreCorrupt if a part of the history has expired, because a shorter history would give another state.
         """
         thread_id, ns, target = _place(config)
         wanted = target
         history: dict[str, DeltaChannelHistory] = {channel: {"writes": []} for channel in channels}
         last = keys.checkpoint_sort(ns, target) if target else None
+        read: list[Item] = []
         async with aclosing(self._thread_items.newest_first(thread_id, keys.namespace_sort(ns), last)) as found:
             async for stored in found:
                 this = stored.place.checkpoint_id
                 if wanted not in (None, this):
                     continue  # Skip a checkpoint that is no ancestor of the given one.
+                read += (*stored.writes, stored.item)
                 ancestor = await self._tuple(thread_id, stored)
                 if target not in (None, this):
                     _add(history, ancestor)
                 target = target or this
                 wanted = get_checkpoint_id(ancestor.parent_config) if ancestor.parent_config else None
                 if wanted is None or all("seed" in each for each in history.values()):
-                    return history
+                    wanted = None
+                    break
         if wanted is not None:
             raise StoreCorrupt("A part of the thread's history is missing.")
+        if target is not None and self._expires is not None:
+            await self._keep_history(thread_id, target, read)
         return history
+
+    async def _keep_history(self, thread_id: str, checkpoint_id: str, history: Sequence[Item]) -> None:
+        """Renew a checkpoint and the items with its history, if they expire soon. Limit the TTL of this turn's items."""
+        expires, renewed = min(item[TTL_ATTRIBUTE] for item in history), self._ttl.history_end()
+        is_old = expires < self._ttl.history_end(0.5)
+        if is_old and await self._renew(thread_id, checkpoint_id, renewed, history):
+            expires = renewed
+        self._history_expires = min(expires, self._history_expires or expires)
 
     def get_delta_channel_history(
         self, *, config: RunnableConfig, channels: Sequence[str]
@@ -312,7 +331,7 @@ class TableSaver(BaseCheckpointSaver[int]):
         attributes = await self._attributes(thread_id, {"state": state})
         if parent := self._before_input if parent and parent == self._input_id else parent:
             attributes["parent"] = parent
-        item = {**attributes, **self._ttl.attributes()}
+        item = {**attributes, **self._ttl_attributes()}
         put = Put(keys.checkpoint_key(thread_id, ns, checkpoint_id), item)
         # Record progress of the turn only for the source `loop`: checkpoints of other sources store an input or update.
         await self._write([put], ends_step=metadata.get("source") == "loop")
@@ -338,7 +357,7 @@ class TableSaver(BaseCheckpointSaver[int]):
             attributes = await self._attributes(thread_id, slots)
             once = {slot: value for slot, value in attributes.items() if _index(slot) >= 0}
             special = {slot: value for slot, value in attributes.items() if slot not in once}
-            change = Change({"task_path": task_path, **special, **self._ttl.attributes()}, defaults=once)
+            change = Change({"task_path": task_path, **special, **self._ttl_attributes()}, defaults=once)
             changes.append(Update(key, change))
         await self._write(changes, holds=holds and len(changes) == 1)
 
@@ -383,6 +402,9 @@ class TableSaver(BaseCheckpointSaver[int]):
             WRITES_IDX_MAP.get(channel, index): self._pack(value, channel)
             for index, (channel, value) in enumerate(writes)
         }
+
+    def _ttl_attributes(self) -> Item:
+        return self._ttl.attributes(self._history_expires or self._expires or self._ttl.state_end())
 
     async def _attributes(self, thread_id: str, payloads: Mapping[str, StoredPayload]) -> Item:
         return await self._payloads.attributes(payloads, folder=f"{THREADS}/{thread_id}")

@@ -10,8 +10,8 @@ Each transaction of a session checks the fence (fencing token) of the CONTEXT:
 HEAD holds the session's revision. It is small, since each append rewrites it. STATE is written only if the session's
 own state changes.
 
-HEAD expires one retention after the last append or refused answer. The other items last half a retention longer and
-are renewed every quarter of a retention, so each outlives HEAD.
+HEAD expires one retention and a day after the last append or refused answer, so it outlives the task. The other items
+expire one and a half retentions after their write, and are renewed every fifth of a retention, so each outlives HEAD.
 """
 
 import asyncio
@@ -106,7 +106,7 @@ class TableSessions(StoredSessions):
     ) -> None:
         """Check the fence with each write. Without a fence, only the session's revision detects other writers.
 
-        A session expires as a whole, one retention after its last event. The state of users and apps does not expire.
+        A session expires as a whole, some time after its task. The state of users and apps does not expire.
         """
         super().__init__(clock)
         self._reads, self._ttl = Reads(table, clock), Ttl(clock, retention)
@@ -189,7 +189,7 @@ class TableSessions(StoredSessions):
     def _new_head(self, record: SessionRecord, thread: str) -> Put:
         key, revision, now = record.key, record.revision, self._ttl.now()
         item = {
-            **self._ttl.attributes(),
+            **self._ttl.attributes(self._ttl.state_end()),
             "app_name": key.app_name,
             "user_id": key.user_id,
             "session_id": key.session_id,
@@ -209,7 +209,7 @@ class TableSessions(StoredSessions):
         values: dict[str, Any] = {
             "revision": known.number + 1,
             "updated": repr(event.timestamp),
-            TTL_ATTRIBUTE: self._ttl.end(),
+            TTL_ATTRIBUTE: self._ttl.state_end(),
         }
         if state_changes:
             values["state_revision"] = known.number + 1
@@ -224,18 +224,18 @@ class TableSessions(StoredSessions):
 
     async def _put(self, key: Key, content: bytes, thread: str, **attributes: str | int) -> Write:
         encrypted = await self._items.encrypted(key, content, folder=f"{SESSIONS}/{thread}")
-        return Put(key, {**self._ttl.attributes(ROW), **attributes, **encrypted})
+        return Put(key, {**self._ttl.attributes(self._ttl.end(ROW)), **attributes, **encrypted})
 
     async def renew(self, session: Session) -> None:
         """Renew the session's TTL without an append, if the session still exists."""
         head = keys.session_head_key(_thread(SessionKey(session.app_name, session.user_id, session.id)))
         with suppress(WriteRefused):
-            await self._writes.commit(Update(head, Change({TTL_ATTRIBUTE: self._ttl.end()}, only_if=Exists())))
+            await self._writes.commit(Update(head, Change({TTL_ATTRIBUTE: self._ttl.state_end()}, only_if=Exists())))
 
     async def _renew(self, thread: str) -> None:
         """Renew the TTLs of a session's older items and their blobs. They must not expire before the head."""
         pages = self._pages(thread, keys.event_sort(0), keys.SESSION_STATE)
-        soon = self._ttl.end(1.25)
+        soon = self._ttl.end(1.35)
         rows = [row async for page in pages for row in page if row[SORT] != keys.HEAD and row[TTL_ATTRIBUTE] < soon]
         if await renew(self._writes, self._blobs, rows, self._ttl.end(ROW)):
             self._renewed[thread] = self._ttl.now()
@@ -269,7 +269,7 @@ class TableSessions(StoredSessions):
             if len(found.events) == min(number, number if newest is None else newest) and has_state == bool(
                 found.state
             ):
-                if self._in_turn and found.head["renewed"] <= self._ttl.end(-0.25):
+                if self._in_turn and found.head["renewed"] <= self._ttl.end(-0.2):
                     await self._renew(thread)
                 return found
             await jitter(attempt)

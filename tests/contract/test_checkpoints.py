@@ -520,12 +520,51 @@ async def test_delta_channel_with_expired_changes_raises_store_corrupt(
         await graph.aget_state(config)
 
 
+async def test_checkpoint_does_not_outlive_history_of_delta_channel(
+    savers: Savers, clock: ManualClock, begun: TurnStarted, config: Any
+) -> None:
+    builder: Any = StateGraph(RareSnapshots)
+    builder.add_node("a", lambda _: {"log": ["a"]})
+    builder.add_edge(START, "a")
+    for turn, days in enumerate((0, 1, 5, 9, 20)):
+        clock.move(days * DAY)
+        graph = builder.compile(savers.saver(fence=fence_of(begun)))
+        await graph.ainvoke({"log": [str(turn)]}, {**config, "metadata": {"run_id": f"turn-{turn}"}}, durability="sync")
+        state = await graph.aget_state(config)
+        assert state.values == {"log": [word for each in range(turn + 1) for word in (str(each), "a")]}
+        page = await savers.table.query(keys.thread_partition(config["configurable"]["thread_id"]), "C", keys.LAST)
+        [newest] = [item for item in page.items if item["sk"].endswith(state.config["configurable"]["checkpoint_id"])]
+        assert all(item["expires"] >= newest["expires"] for item in page.items)
+
+
+async def test_history_of_delta_channel_is_renewed_once_a_week(
+    table: DynamoDBSavers, clock: ManualClock, config: Any
+) -> None:
+    fence = fence_of(await begin(table.tasks, clock))
+    builder: Any = StateGraph(RareSnapshots)
+    builder.add_node("a", lambda _: {"log": ["a"]})
+    builder.add_edge(START, "a")
+    line, writes = CuttableConnection(table.client), list[int]()
+    for turn in range(12):
+        line.restart()
+        said = {**config, "metadata": {"run_id": f"turn-{turn}"}}
+        await builder.compile(table.saver(fence=fence)).ainvoke({"log": [""]}, said, durability="sync")
+        writes.append(line.writes)
+        clock.move(DAY)
+    usual = writes[0]
+    assert writes == [usual, usual + 1, *[usual] * 7, usual + 1, *[usual] * 2]
+
+
 def extend(log: Sequence[str], changes: Sequence[Sequence[str]]) -> list[str]:
     return [*log, *(word for change in changes for word in change)]
 
 
 class Changes(TypedDict):
     log: Annotated[list[str], DeltaChannel(extend, snapshot_frequency=7)]
+
+
+class RareSnapshots(TypedDict):
+    log: Annotated[list[str], DeltaChannel(extend)]
 
 
 # ── Stored items ──────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -572,16 +611,16 @@ def noise(size: int) -> str:
 
 
 async def test_expired_checkpoint_is_not_found(table: DynamoDBSavers, clock: ManualClock, config: Any) -> None:
-    saver = table.saver(retention=timedelta(hours=1))
+    saver = table.saver(retention=timedelta(days=7))
     first = await put(saver, config, x=1)
     await saver.aput_writes(first, [("x", 2)], "task-1")
-    clock.move(1800)
+    clock.move(4 * DAY)
     assert await pending(saver, config) == [("task-1", "x", 2)]
     second = await put(saver, first, x=3)
-    clock.move(1801)
+    clock.move(4 * DAY)
     assert await saver.aget_tuple(first) is None
     assert [found.config async for found in saver.alist(config)] == [second]
-    clock.move(1801)
+    clock.move(4 * DAY)
     assert await saver.aget_tuple(config) is None
 
 
@@ -775,5 +814,5 @@ async def test_checkpoint_items_have_version_and_ttl(savers: Savers, clock: Manu
     saver = savers.saver(retention=timedelta(days=7))
     await saver.aput_writes(await put(saver, config), [("x", 1)], "task-1")
     page = await savers.table.query(keys.thread_partition(config["configurable"]["thread_id"]), "C", keys.LAST)
-    expires = int((clock.now() + timedelta(days=7)).timestamp())
+    expires = int((clock.now() + timedelta(days=7 + 1)).timestamp())
     assert [(item["v"], item["expires"]) for item in page.items] == [(VERSION, expires)] * 2

@@ -16,6 +16,7 @@ from google.genai import types
 from aion_core.errors import StoreCorrupt, StoreUnavailable
 from aion_core.ports import TurnStarted
 from aion_core.stores import keys
+from aion_core.stores.items import STATE_GRACE
 from aion_core.stores.retries import MAX_LOST_ANSWERS, Fence
 from tests.contract.sessions import DynamoDBSessionPlace, said, texts
 from tests.support.clock import ManualClock
@@ -238,7 +239,7 @@ async def test_expired_session_may_be_created_again(
     service = place.service(retention=RETENTION)
     session = await service.create_session(**of, state={"x": 1, "user:y": 1, "app:z": 1})
     await service.append_event(session, said("old"))
-    clock.move(RETENTION.total_seconds() - 1)
+    clock.move((RETENTION + STATE_GRACE).total_seconds() - 1)
     assert texts(await place.service().get_session(**of)) == ["old"]
     clock.move(1)
     assert await place.service().get_session(**of) is None

@@ -10,7 +10,6 @@ from aion_core.agents.langgraph.thread import NODES
 from aion_core.agents.readable_json import readable_json
 from aion_core.ports import ContextKey, StateEntry, StoredState
 from aion_core.stores.keys import thread_id
-from aion_core.stores.retries import Fence
 
 
 async def stored_thread(graph: Graph, setup: GraphSetup, context: ContextKey, *, limit: int) -> StoredState | None:
@@ -18,8 +17,7 @@ async def stored_thread(graph: Graph, setup: GraphSetup, context: ContextKey, *,
     if not isinstance(graph.checkpointer, BaseCheckpointSaver):
         if setup.savers is None:
             return None
-        # Pass any fence, because reads ignore the fence and nothing is written.
-        saver = setup.savers(fence=Fence(context, 0), before_put=_never, types=setup.types)
+        saver = setup.savers(fence=None, before_put=_never, types=setup.types)
         graph = graph.copy(update={"checkpointer": saver})
     thread = thread_id(context)
     config: RunnableConfig = {"configurable": {"thread_id": thread}}

@@ -20,10 +20,11 @@ class SaverFactory(Protocol):
     """Factory of checkpointers. Each turn calls it."""
 
     def __call__(
-        self, *, fence: Fence, before_put: BeforePut, types: Collection[type], skips_input: bool = False
+        self, *, fence: Fence | None, before_put: BeforePut, types: Collection[type], skips_input: bool = False
     ) -> BaseCheckpointSaver[Any]:
         """Return a checkpointer that checks the turn's fencing number and awaits `before_put` before each write.
 
+        Without a fence, the checkpointer is for reads.
         `types` has the author's classes whose instances checkpoints may contain. With `skips_input`, the checkpointer
         does not store the turn's first checkpoint (the bare input), because the next one, before the graph's first
         node, contains the input too.
