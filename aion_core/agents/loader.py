@@ -1,9 +1,11 @@
 """Lazy loading of an agent by its framework's adapter."""
 
 import asyncio
+import contextvars
 import logging
 import threading
 from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
+from concurrent.futures import Future
 from contextlib import aclosing
 from pathlib import Path
 
@@ -67,6 +69,10 @@ class LazyAgent:
         self._id, self._config, self._folder, self._dependencies = agent_id, config, folder, dependencies
         self._roots = roots
         self._lock = threading.Lock()
+        self._shared = threading.Lock()
+        """Lock for `_loading`, because turns may run on several event loops."""
+        self._loading: Future[None] | None = None
+        """Last load in a thread of its own. The turns that wait for it share the thread."""
         self._agent: Agent | None = None
         self.framework = ""
         """Name of the agent's framework in the registry. It is set when the agent is loaded."""
@@ -111,7 +117,7 @@ class LazyAgent:
     async def _load_and_run(self, request: TurnRequest) -> AsyncGenerator[Emission, None]:
         # Import in a thread, so that the event loop can serve other requests.
         try:
-            await asyncio.to_thread(self.load)
+            await self._load_in_thread()
         except ConfigurationError:
             # The question of a task may have waited for days, and its stored state is intact. The next deployment
             # corrects the code, and can then use an answer.
@@ -130,9 +136,33 @@ class LazyAgent:
             async for emission in emissions:
                 yield emission
 
+    async def _load_in_thread(self) -> None:
+        """Load the agent in a thread that all waiting turns share. Raises AgentLoadError.
+
+        A turn that ends early leaves no thread of its own: the import may never end, and the default executor has few
+        threads. Python does not wait for a daemon thread at the end of the process.
+        """
+        with self._shared:
+            loading = self._loading
+            if loading is None or loading.done():
+                loading = Future()
+                loading.set_running_or_notify_cancel()  # so that no turn can cancel it
+                context = contextvars.copy_context()
+                threading.Thread(target=context.run, args=(self._load_for, loading), name="load", daemon=True).start()
+                self._loading = loading
+        await asyncio.wrap_future(loading)
+
+    def _load_for(self, loading: Future[None]) -> None:
+        try:
+            self.load()
+        except BaseException as error:
+            loading.set_exception(error)
+        else:
+            loading.set_result(None)
+
     async def stored_state(self, context: ContextKey, *, limit: int) -> StoredState | None:
         """Return the context's stored state; None if the framework has none. See `ports.InspectableAgent`."""
-        await asyncio.to_thread(self.load)
+        await self._load_in_thread()
         if not isinstance(self._agent, InspectableAgent):
             return None
         return await self._agent.stored_state(context, limit=limit)

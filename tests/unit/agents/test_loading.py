@@ -1,3 +1,4 @@
+import asyncio
 import logging
 import subprocess
 import sys
@@ -5,6 +6,7 @@ import threading
 from collections.abc import AsyncGenerator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 
@@ -13,8 +15,9 @@ from aion_core.agents.config import AgentConfig
 from aion_core.agents.loading import load_in_init
 from aion_core.bootstrap.stores import build_stores
 from aion_core.errors import AgentLoadError
-from aion_core.ports import Emission, SystemClock, TurnRequest
+from aion_core.ports import ContextKey, Emission, SystemClock, TurnRequest
 from aion_core.settings import Settings
+from tests.support.clock import settle
 from tests.unit.agents.isolated import isolated_imports
 
 
@@ -120,6 +123,48 @@ def test_agent_loads_while_another_import_never_ends(
             continued.set()
         loading.result(60)
         assert endless.framework == "executor"
+
+
+async def test_turns_share_one_thread_for_import_that_never_ends(
+    tmp_path: Path, endless_import: tuple[threading.Event, threading.Event]
+) -> None:
+    """The default executor has at most 32 threads, and a canceled turn cannot stop its thread."""
+    begun, continued = endless_import
+    (tmp_path / "endless_agent.py").write_text(ENDLESS + EXECUTOR)
+    stores = build_stores(Settings.from_environ({"AION_STORE": "memory"}), SystemClock())
+    endless = loader.LazyAgent("endless", AgentConfig(path="endless_agent.py"), tmp_path, stores.agents)
+    context, threads = ContextKey("owner", "endless", "c-1"), threading.active_count()
+    with isolated_imports(tmp_path):
+        turns = [asyncio.create_task(endless.stored_state(context, limit=1)) for _ in range(40)]
+        canceled = [asyncio.create_task(anext(endless.run(cast("Any", None)))) for _ in range(40)]
+        try:
+            await settle()
+            assert threading.active_count() == threads + 1
+            assert await asyncio.to_thread(begun.wait)
+            for turn in canceled:
+                turn.cancel()
+            assert all(
+                isinstance(each, asyncio.CancelledError)
+                for each in await asyncio.gather(*canceled, return_exceptions=True)
+            )
+        finally:
+            continued.set()
+        assert await asyncio.gather(*turns) == [None] * 40
+        assert endless.framework == "executor"
+
+
+async def test_turn_after_failed_load_loads_agent_again(tmp_path: Path) -> None:
+    file = tmp_path / "repaired_agent.py"
+    file.write_text("raise RuntimeError('broken')")
+    stores = build_stores(Settings.from_environ({"AION_STORE": "memory"}), SystemClock())
+    agent = loader.LazyAgent("repaired", AgentConfig(path=file.name), tmp_path, stores.agents)
+    context = ContextKey("owner", "repaired", "c-1")
+    with isolated_imports(tmp_path):
+        failed = await asyncio.gather(*[agent.stored_state(context, limit=1) for _ in range(3)], return_exceptions=True)
+        assert [type(each) for each in failed] == [AgentLoadError] * 3
+        file.write_text(EXECUTOR)
+        assert await agent.stored_state(context, limit=1) is None
+        assert agent.framework == "executor"
 
 
 def test_agent_waits_for_slow_import_of_its_own_file(
