@@ -40,6 +40,9 @@ _LONGEST_WORDS = 200
 
 _BREAKS = re.compile(r"[\x00-\x08\x0a-\x1f\x7f-\x9f\u2028\u2029]")
 
+TRACESTATE = "tracestate"
+"""Label with the `tracestate` beside the label `traceparent`. Log lines omit it, because it may have many characters."""
+
 _LABELS = "aion_labels"
 """Attribute of a log record with all its labels. Separate attributes would forbid the labels' names in `extra`."""
 
@@ -138,9 +141,9 @@ def always_keep_out(*secrets: str) -> None:
 
 
 def labels_of(record: logging.LogRecord) -> Mapping[str, Any]:
-    """Return the labels of a log record. A record made before `install` has no labels."""
+    """Return the labels of a log record, without TRACESTATE. A record made before `install` has no labels."""
     found: Mapping[str, Any] = getattr(record, _LABELS, {})
-    return found
+    return {name: value for name, value in found.items() if name != TRACESTATE} if TRACESTATE in found else found
 
 
 def without_secrets(value: Any) -> Any:

@@ -15,6 +15,9 @@ VERSION = 1
 LONGEST_DELAY = 900.0
 """Longest delay of an SQS message, in seconds."""
 
+LONGEST_TRACESTATE = 512
+"""Most characters of a `tracestate` in a message. W3C requires a system to pass on at least as many."""
+
 
 def limited(delay: float) -> float:
     """Return the delay in seconds, limited to the range from 0 to LONGEST_DELAY."""
@@ -49,6 +52,8 @@ class PushWakeUp(Struct, frozen=True):
     """Number of the event to deliver; 0 for a retry or a new config."""
     traceparent: str = ""
     """Trace (W3C) of the request or turn that enqueued the message; "" if it has none."""
+    tracestate: str = ""
+    """The trace's entries of tracing systems (W3C); a message's body omits more than LONGEST_TRACESTATE characters."""
 
 
 class PushQueue(Protocol):
@@ -101,6 +106,8 @@ def push_body_of(wake_up: PushWakeUp) -> str:
     """Return the JSON body of a push delivery's wake-up message."""
     ids = {"owner": wake_up.task.owner, "task_id": wake_up.task.task_id, "generation": wake_up.generation}
     trace = {"traceparent": wake_up.traceparent} if wake_up.traceparent else {}
+    if trace and 0 < len(wake_up.tracestate) <= LONGEST_TRACESTATE:
+        trace["tracestate"] = wake_up.tracestate
     return json.dumps({"v": VERSION, **ids, **trace}, separators=(",", ":"))
 
 
@@ -120,7 +127,8 @@ def push_wake_up_of(body: str) -> PushWakeUp:
     """Parse a push delivery's wake-up message from its JSON body. Raises UnreadableWakeUp."""
     match fields := _fields(body):
         case {"owner": str(owner), "task_id": str(task_id), "generation": int(generation)} if owner and task_id:
-            return PushWakeUp(TaskKey(owner, task_id), generation, str(fields.get("traceparent", "")))
+            trace = {name: str(fields.get(name, "")) for name in ("traceparent", "tracestate")}
+            return PushWakeUp(TaskKey(owner, task_id), generation, **trace)
     raise UnreadableWakeUp(
         "The wake-up message must have the texts `owner` and `task_id`, and the number `generation`."
     )

@@ -70,9 +70,8 @@ class DeliveryAttempts:
             return Unreachable("it cannot be made")
         began = self._clock.now()
         attributes: dict[str, str | int] = {"aion.task_id": task.task_id}
-        with self._traces.span(
-            "push", SpanKind.CLIENT, traceparent=label("traceparent"), attributes=attributes
-        ) as span:
+        parent = {"traceparent": label("traceparent"), "tracestate": label("tracestate")}
+        with self._traces.span("push", SpanKind.CLIENT, **parent, attributes=attributes) as span:
             outcome = await self._webhooks.post(config.url, request.headers, request.body)
             if not isinstance(outcome, Delivered):
                 span.failed(type(outcome).__name__)

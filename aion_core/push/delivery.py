@@ -102,7 +102,7 @@ class PushDelivery:
         StoreError if the table cannot be read: the queue must redeliver the message.
         """
         if wake_up.traceparent:
-            note(traceparent=wake_up.traceparent)
+            note(traceparent=wake_up.traceparent, tracestate=wake_up.tracestate)
         task, passed = wake_up.task, {wake_up.generation} if wake_up.generation else set[int]()
         share = self._clock.now() + timedelta(seconds=SHARE_SECONDS + POST_SECONDS + EXIT_SECONDS)
         until = min(until, share) if until is not None else share

@@ -362,8 +362,9 @@ async def wake_delivery(work_queue: PushQueue, wake_up: PushWakeUp, *, delay: fl
 
     The message has the trace of the surrounding log lines, so that the posts continue it.
     """
+    traced = replace(wake_up, traceparent=log.label("traceparent"), tracestate=log.label("tracestate"))
     try:
-        await work_queue.enqueue(replace(wake_up, traceparent=log.label("traceparent")), delay=delay)
+        await work_queue.enqueue(traced, delay=delay)
     except StoreError as error:
         logger.warning("A wake-up message could not be enqueued: %s", error, extra={"task_id": wake_up.task.task_id})
 

@@ -128,7 +128,7 @@ class TaskRunner:
                 "turn",
                 SpanKind.CONSUMER,
                 traceparent=labels.get("traceparent", ""),
-                tracestate=turn.tracestate,
+                tracestate=labels.get("tracestate", ""),
                 attributes=turn.attributes,
             ) as span,
         ):

@@ -97,16 +97,12 @@ class TurnExecution:
 
     @property
     def labels(self) -> dict[str, str]:
-        """Fields of the turn's log records: task, context, agent and, if the request has one, `traceparent`."""
+        """Labels of the turn's log records: task, context, agent and, if the request has one, the trace."""
         traceparent = traceparent_of(self._metadata)
         context = self.lease.context
         labels = {"task_id": self.key.task_id, "context_id": context.context_id, "agent": context.agent}
-        return labels | ({"traceparent": traceparent} if traceparent else {})
-
-    @property
-    def tracestate(self) -> str:
-        """The `tracestate` of the request's trace; "" without one."""
-        return tracestate_of(self._metadata)
+        trace = {"traceparent": traceparent, "tracestate": tracestate_of(self._metadata)} if traceparent else {}
+        return labels | trace
 
     @property
     def _metadata(self) -> Mapping[str, Any]:

@@ -76,19 +76,20 @@ class ObservabilityMiddleware:
 
     async def _trace(self, scope: Scope, receive: Receive, send: Send) -> None:
         traceparent = dict(scope["headers"]).get(b"traceparent", b"").decode("latin-1").strip()
+        tracestate = ",".join(Headers(scope=scope).getlist("tracestate"))
         # Omit path and query from the span, because the client controls their content.
         attributes: dict[str, str | int] = {"http.request.method": scope["method"]}
         with self._traces.span(
             "request",
             SpanKind.SERVER,
             traceparent=traceparent,
-            tracestate=",".join(Headers(scope=scope).getlist("tracestate")),
+            tracestate=tracestate,
             attributes=attributes,
         ) as span:
             if traceparent[3:35] != span.traceparent[3:35]:
                 # The request begins a trace of its own. Put it into the headers, because a turn in another function
                 # continues the trace of its message.
-                traceparent = span.traceparent
+                traceparent, tracestate = span.traceparent, ""
                 scope["headers"] = [(b"traceparent", traceparent.encode()), *scope["headers"]]
 
             async def send_traced(message: Message) -> None:
@@ -98,7 +99,7 @@ class ObservabilityMiddleware:
                         span.failed(f"HTTP {message['status']}")
                 await send(message)
 
-            with log.about(traceparent=traceparent):
+            with log.about(traceparent=traceparent, tracestate=tracestate):
                 await self._app(scope, receive, send_traced)
 
 

@@ -285,17 +285,18 @@ async def test_queued_turn_continues_trace_given_in_message(
     assert lines
 
 
-async def test_lambda_functions_continue_trace_of_request_without_traceparent(
-    output: FunctionOutput, moto: LocalStack, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("trace", [{}, {"traceparent": f"00-{'4b' * 16}-{'f0' * 8}-01", "tracestate": "one=1,two=2"}])
+async def test_lambda_functions_continue_trace_of_request(
+    output: FunctionOutput, moto: LocalStack, monkeypatch: pytest.MonkeyPatch, trace: dict[str, str]
 ) -> None:
-    """Send a message without `traceparent`: TaskFunction and PushFunction continue the trace of its request."""
+    """TaskFunction and PushFunction continue the client's trace or, without `traceparent`, that of the request."""
     with exported_from_here(monkeypatch) as collector:
         settings = replace(Settings.from_environ(), auth=False)
         async with receiving(answers(200)) as receiver, http(build_app(settings, build_telemetry(settings))) as client:
             hook = {"taskPushNotificationConfig": {"url": receiver.url("/hook")}, "returnImmediately": True}
             request = send(SAID)
             request["params"]["configuration"] = hook
-            sent = await client.post("http://127.0.0.1/", json=request, headers={"A2A-Version": "1.0"})
+            sent = await client.post("http://127.0.0.1/", json=request, headers={"A2A-Version": "1.0", **trace})
             task = sent.json()["result"]["task"]
             for function, queue, found_by in (
                 ("run_task", settings.task_queue_url, task["contextId"]),
@@ -306,7 +307,9 @@ async def test_lambda_functions_continue_trace_of_request_without_traceparent(
         pushed = collector.spans_named("push")
         assert pushed
         assert {span.trace_id for span in (turn, *pushed)} == {asked.trace_id}
-        assert {span.parent_span_id for span in (turn, *pushed)} == {asked.span_id}
+        parent = asked.parent_span_id if trace else asked.span_id
+        assert {span.parent_span_id for span in (turn, *pushed)} == {parent}
+        assert {span.trace_state for span in (asked, turn, *pushed)} == {trace.get("tracestate", "")}
 
 
 def bodies(stack: LocalStack, queue: str, text: str) -> list[str]:

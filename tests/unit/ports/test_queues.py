@@ -3,6 +3,7 @@
 import json
 
 import pytest
+from msgspec.structs import replace
 
 from aion_core.errors import UnreadableWakeUp
 from aion_core.ports import PushWakeUp, TaskKey
@@ -16,6 +17,17 @@ def test_push_message_is_read_as_written(owner: str, generation: int) -> None:
     body = push_body_of(wake_up)
     assert push_wake_up_of(body) == wake_up
     assert body.isascii(), "SQS refuses some of the others"
+
+
+def test_push_message_carries_trace_with_tracestate() -> None:
+    traceparent = f"00-{'4b' * 16}-{'f0' * 8}-01"
+    wake_up = PushWakeUp(TaskKey("ann", "t-1"), traceparent=traceparent, tracestate="k=" + 510 * "v")
+    assert push_wake_up_of(push_body_of(wake_up)) == wake_up
+
+
+def test_push_message_omits_tracestate_longer_than_512_characters() -> None:
+    wake_up = PushWakeUp(TaskKey("ann", "t-1"), traceparent="00", tracestate="k=" + 511 * "v")
+    assert push_wake_up_of(push_body_of(wake_up)) == replace(wake_up, tracestate="")
 
 
 @pytest.mark.parametrize(
