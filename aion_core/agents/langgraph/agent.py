@@ -23,12 +23,13 @@ from aion_core.agents.frameworks import AgentDependencies
 from aion_core.agents.inbound import QUESTION_EXPIRED, InvalidResumeInput, answered_question
 from aion_core.agents.langgraph.checkpoints import stored_thread
 from aion_core.agents.langgraph.content import Graph, input_advice, input_modes
-from aion_core.agents.langgraph.interrupts import breakpoint_before, input_required, paused_nodes, schema_rejection
+from aion_core.agents.langgraph.interrupts import answer_refusal, breakpoint_before, input_required, paused_nodes
 from aion_core.agents.langgraph.outbound import LangGraphOutbound
 from aion_core.agents.langgraph.setup import GraphSetup, MemoryFactory, SaverFactory, with_envelopes
 from aion_core.agents.langgraph.stored_classes import stored_classes
 from aion_core.agents.langgraph.thread import (
     REDEPLOYED,
+    REFUSES_EARLIER_ANSWER,
     config_of,
     finished_values,
     messages_of,
@@ -174,13 +175,16 @@ async def _turn(request: TurnRequest, graph: Graph, setup: GraphSetup) -> AsyncG
     except (GeneratorExit, asyncio.CancelledError):
         raise
     except BaseException as error:  # a node may raise any exception, as the panic of a library in Rust
-        if not pending or not (rejection := schema_rejection(error)):
+        refusal = answer_refusal(error) if pending else None
+        if refusal is None or not refusal.concerns(pending):
             for emission in outbound.before_failure():
                 yield emission
             if isinstance(error, GraphRecursionError):
                 raise AgentFailed(TOO_MANY_STEPS) from error
+            if refusal is not None:
+                raise AgentFailed(REFUSES_EARLIER_ANSWER) from error
             raise
-        turn.rejection = rejection
+        turn.rejection, turn.schemas = refusal.reason, refusal.schemas
     async for emission in _final_emissions(turn, outbound):
         yield emission
 
@@ -198,7 +202,10 @@ async def _final_emissions(turn: GraphTurn, outbound: LangGraphOutbound) -> Asyn
         ids = [interrupt.id for interrupt in pending]
         for emission in outbound.answer_before_interrupt(messages_of(finished_values(state, ids))):
             yield emission
-        yield input_required(pending, rejection=turn.rejection) if pending else breakpoint_before(paused_nodes(state))
+        if pending:
+            yield input_required(pending, rejection=turn.rejection, schemas=turn.schemas)
+        else:
+            yield breakpoint_before(paused_nodes(state))
     else:
         for emission in outbound.finish():
             outbound.add_sent(emission)

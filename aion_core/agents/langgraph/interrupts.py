@@ -2,12 +2,14 @@
 
 import json
 from collections.abc import Collection, Mapping, Sequence
+from traceback import walk_tb
 from typing import Any
 
 from a2a.utils.errors import A2AError
 from langchain_core.messages import BaseMessage
 from langgraph.errors import is_invalid_resume
 from langgraph.types import Command, Interrupt, StateSnapshot
+from langgraph.types import interrupt as ask
 from msgspec import Struct
 from pydantic import TypeAdapter, ValidationError
 
@@ -151,13 +153,17 @@ def _choices(kinds: Sequence[str]) -> str:
 # ── Questions and answers ─────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def input_required(interrupts: Sequence[Interrupt], *, rejection: str = "") -> InputRequired:
+def input_required(
+    interrupts: Sequence[Interrupt], *, rejection: str = "", schemas: Mapping[str, Any] | None = None
+) -> InputRequired:
     """Return the end of a turn with the question of each interrupt as text, and its other values as data.
 
     With several interrupts, each part has the id of its interrupt in its metadata. The message begins with `rejection`,
-    the reason for refusing an earlier answer.
+    the reason for refusing an earlier answer. `schemas` replaces schemas of interrupts, by id.
     """
-    return InputRequired(question_message([_question(interrupt) for interrupt in interrupts], error=rejection))
+    schemas = schemas or {}
+    questions = [_question(each, schemas.get(each.id, each.response_schema)) for each in interrupts]
+    return InputRequired(question_message(questions, error=rejection))
 
 
 def paused_nodes(state: StateSnapshot) -> list[str]:
@@ -195,18 +201,46 @@ def resume_command(
     return Command(resume=values) if values else None, rejection
 
 
-def schema_rejection(error: BaseException) -> str:
-    """Return a message for the client if an interrupt's response schema has refused the answer; "" for other errors."""
+class AnswerRefusal(Struct, frozen=True):
+    """Refusal of an answer by an interrupt's response schema."""
+
+    reason: str
+    """Message for the client."""
+    schemas: Mapping[str, Any]
+    """The refusing schema by each id that the interrupt may have; empty if they are not known."""
+
+    def concerns(self, pending: Sequence[Interrupt]) -> bool:
+        """Return True unless the refused answer is an earlier one, whose interrupt is no longer pending."""
+        return not self.schemas or any(interrupt.id in self.schemas for interrupt in pending)
+
+
+def answer_refusal(error: BaseException) -> AnswerRefusal | None:
+    """Return the refusal if an interrupt's response schema has refused an answer; None for other errors."""
     if not isinstance(error, ValidationError) or not is_invalid_resume(error):
-        return ""
+        return None
     first = error.errors()[0]
     where = ".".join(str(step) for step in first["loc"])
-    return f"The answer does not fit the question{f', in {where}' if where else ''}: {first['msg']}."
+    reason = f"The answer does not fit the question{f', in {where}' if where else ''}: {first['msg']}."
+    return AnswerRefusal(reason, _refusing_schemas(error))
 
 
-def _question(interrupt: Interrupt) -> Question:
+def _refusing_schemas(error: BaseException) -> dict[str, Any]:
+    """Return the schema that has refused an answer, by each id that its interrupt may have.
+
+    A deployment may have changed the schema since LangGraph stored the interrupt. Neither the stored interrupt nor the
+    error has the new schema, so read it from the variables of LangGraph's `interrupt`.
+    """
+    for frame, _ in walk_tb(error.__traceback__):
+        match frame.f_locals if frame.f_code is ask.__code__ else {}:
+            case {"adapter": TypeAdapter() as adapter, "idx": int(number), "conf": {"checkpoint_ns": str(ns)}}:
+                # LangGraph derives the id from the number of the node's earlier answers. Older versions did not.
+                names = {ns, f"{ns}|{number}" if number else ns}
+                return {Interrupt.from_ns(None, name).id: adapter.json_schema() for name in names}
+    return {}
+
+
+def _question(interrupt: Interrupt, schema: Any) -> Question:
     text, details = _prompt_and_details(interrupt)
-    schema = interrupt.response_schema
     if isinstance(schema, type):
         schema = TypeAdapter(schema).json_schema()
     return Question(

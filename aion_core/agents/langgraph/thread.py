@@ -52,6 +52,10 @@ NODES = "aion:nodes"
 """Key in a checkpoint's metadata for the node names of the graph that wrote it."""
 
 REDEPLOYED = "The agent was deployed with other nodes during this turn. Send the first message again with a new id."
+REFUSES_EARLIER_ANSWER = (
+    "The agent was deployed with another schema for an earlier question, and the answer to that question does not fit it. "
+    "Send the first message again with a new id."
+)
 
 
 def node_names(graph: Graph) -> str:

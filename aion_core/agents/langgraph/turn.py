@@ -201,6 +201,8 @@ class GraphTurn:
         """True after the graph's last step: no node is left to run, and no interrupt waits for its answer."""
         self.rejection = ""
         """Reason for refusing an answer of the client's message to one of several interrupts; "" if all are accepted."""
+        self.schemas: Mapping[str, Any] = {}
+        """Schema that has refused an answer, by the id of its interrupt. It may differ from the stored interrupt's."""
         self.thread = GraphThread(graph, config, durable=self.durable)
         returned = partial(_add_returned, self._pending, graph)
         self._observer = LangChainCallbacks(request.task.id, self.streamed, returned)

@@ -487,6 +487,35 @@ async def test_answer_violating_schema_repeats_interrupt(
     assert (state(done), answer_text(done)) == ("COMPLETED", shown)
 
 
+class CityInCountry(CityInput):
+    """Schema of an answer in another deployment."""
+
+    country: str
+
+
+@pytest.mark.parametrize(
+    ("asked", "deployed", "bad", "good"),
+    [
+        (CityInput, CityInCountry, {"country": "Italy"}, {"name": "Rome"}),
+        (CityInCountry, CityInput, {"name": "Rome"}, {"name": "Rome", "country": "Italy"}),
+    ],
+)
+async def test_answer_is_checked_by_schema_that_client_was_shown(
+    asked: Any, deployed: Any, bad: Any, good: Any
+) -> None:
+    """A deployment changes the schema while the question waits: ADK keeps the schema of the question."""
+    sessions = InMemorySessionService()
+    service = parts(served(asking(asked), sessions))
+    async with http(service.app()) as client:
+        question = await ask(client, "SendMessage")
+    async with http(parts(served(asking(deployed), sessions), service.store).app()) as client:
+        again = await answer(client, "SendMessage", question, bad)
+        shown = [each["schema"] for each in again["status"]["message"]["metadata"]["interrupts"]]
+        assert (state(again), shown) == ("INPUT_REQUIRED", [asked.model_json_schema()])
+        done = await answer(client, "SendMessage", question, good, message_id="m-3")
+    assert (state(done), answer_text(done)) == ("COMPLETED", repr(good))
+
+
 # ── A credential ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
 CODE = OAuthFlowAuthorizationCode(authorizationUrl="https://login.test/auth", tokenUrl="https://login.test/token")

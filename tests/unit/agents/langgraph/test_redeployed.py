@@ -1,20 +1,25 @@
-"""Turn that one graph begins and another resumes, after a deployment with other nodes."""
+"""Turn or question that one graph begins and another resumes, after a deployment with other nodes or schemas."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from contextlib import AbstractAsyncContextManager
 from typing import Any
 
+import httpx
 import pytest
 from langchain_core.messages import AIMessage
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.types import interrupt
+from pydantic import BaseModel
 
 from aion_core.agents.langgraph.agent import LangGraphAgent
-from aion_core.agents.langgraph.thread import REDEPLOYED
+from aion_core.agents.langgraph.thread import REDEPLOYED, REFUSES_EARLIER_ANSWER
 from aion_core.errors import AgentFailed
-from aion_core.ports import ContextKey, Emission, InputRequired, Paused, Reply, Turn, TurnRequest
+from aion_core.ports import ContextKey, Emission, InputRequired, Paused, Reply, SystemClock, Turn, TurnRequest
 from aion_core.protocol.types import Message, Part, Role, Task
+from tests.support.savers import memory_savers
+from tests.support.service import http, parts, send
 
 CONTEXT = ContextKey("owner", "agent", "context")
 
@@ -160,3 +165,101 @@ async def test_retried_turn_without_stored_state_fails() -> None:
         again = TurnRequest(CONTEXT, turn, 1, first.task, first.message)
         with pytest.raises(AgentFailed, match="stores no state"):
             await ending(row(None, "a"), again)
+
+
+# ── Schemas of answers ────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+class Seats(BaseModel):
+    number: int
+
+
+class SeatsInRow(Seats):
+    row: str
+
+
+def booking(*schemas: Any, nested: bool = False, nodes: Sequence[str] = ("books",)) -> Any:
+    """Return a graph whose nodes ask one question for each schema, one after another."""
+
+    def books(_: Any) -> Any:
+        answers = [interrupt(f"Question {number}?", response_schema=schema) for number, schema in enumerate(schemas)]
+        return {"messages": [AIMessage(" ".join(map(repr, answers)))]}
+
+    builder: Any = StateGraph(MessagesState)
+    for node in nodes:
+        builder.add_node(node, books)
+        builder.add_edge(START, node)
+    if nested:
+        builder = StateGraph(MessagesState).add_node("inner", builder.compile()).add_edge(START, "inner")
+    return builder.compile()
+
+
+class Deployments:
+    """Clients of several deployments of one agent, with one task store and one table of checkpoints."""
+
+    def __init__(self) -> None:
+        self._savers = memory_savers(SystemClock())
+
+    def of(self, graph: Any) -> AbstractAsyncContextManager[httpx.AsyncClient]:
+        return http(parts(LangGraphAgent(graph, self._savers.saver), self._savers.tasks).app())
+
+
+async def post(client: httpx.AsyncClient, data: Any, **message: Any) -> dict[str, Any]:
+    request = send(**message)
+    request["params"]["message"]["parts"] = [{"data": data}]
+    task: dict[str, Any] = (await client.post("/", json=request)).json()["result"]["task"]
+    return task
+
+
+def questions(task: dict[str, Any]) -> list[tuple[str, Any]]:
+    assert task["status"]["state"] == "TASK_STATE_INPUT_REQUIRED", task["status"]
+    return [(each["text"], each["schema"]) for each in task["status"]["message"]["metadata"]["interrupts"]]
+
+
+@pytest.mark.parametrize("nested", [False, True])
+async def test_refused_answer_shows_schema_of_redeployed_graph(nested: bool) -> None:
+    deployments = Deployments()
+    async with deployments.of(booking(Seats, nested=nested)) as client:
+        asked = await post(client, {}, message_id="m-1")
+    assert questions(asked) == [("Question 0?", Seats.model_json_schema())]
+    async with deployments.of(booking(SeatsInRow, nested=nested)) as client:
+        for number in range(2):
+            again = await post(client, {"number": 2}, message_id=f"m-2-{number}", taskId=asked["id"])
+            assert "in row: Field required" in again["status"]["message"]["parts"][0]["text"]
+            assert questions(again) == [("Question 0?", SeatsInRow.model_json_schema())]
+        done = await post(client, {"number": 2, "row": "b"}, message_id="m-3", taskId=asked["id"])
+    assert done["status"]["message"]["parts"] == [{"text": "SeatsInRow(number=2, row='b')"}]
+
+
+async def test_refused_answer_of_parallel_nodes_shows_schema_of_redeployed_graph() -> None:
+    deployments = Deployments()
+    async with deployments.of(booking(Seats, nodes=("a", "b"))) as client:
+        asked = await post(client, {}, message_id="m-1")
+    _, second = [each["id"] for each in asked["status"]["message"]["metadata"]["interrupts"]]
+    async with deployments.of(booking(SeatsInRow, nodes=("a", "b"))) as client:
+        given = {"message_id": "m-2", "taskId": asked["id"], "metadata": {"interruptId": second}}
+        again = await post(client, {"number": 2}, **given)
+        schemas = {each["id"]: each["schema"] for each in again["status"]["message"]["metadata"]["interrupts"]}
+    assert schemas[second] == SeatsInRow.model_json_schema()
+
+
+async def test_turn_fails_if_redeployed_graph_refuses_earlier_answer() -> None:
+    """The client cannot answer the first question again: the graph asks the second one."""
+    deployments = Deployments()
+    async with deployments.of(booking(Seats, Seats)) as client:
+        asked = await post(client, {}, message_id="m-1")
+        asked = await post(client, {"number": 1}, message_id="m-2", taskId=asked["id"])
+    assert questions(asked) == [("Question 1?", Seats.model_json_schema())]
+    async with deployments.of(booking(SeatsInRow, Seats)) as client:
+        failed = await post(client, {"number": 2}, message_id="m-3", taskId=asked["id"])
+    assert failed["status"]["state"] == "TASK_STATE_FAILED"
+    assert failed["status"]["message"]["parts"] == [{"text": REFUSES_EARLIER_ANSWER}]
+
+
+async def test_answer_may_fit_only_schema_of_redeployed_graph() -> None:
+    deployments = Deployments()
+    async with deployments.of(booking(SeatsInRow)) as client:
+        asked = await post(client, {}, message_id="m-1")
+    async with deployments.of(booking(Seats)) as client:
+        done = await post(client, {"number": 2}, message_id="m-2", taskId=asked["id"])
+    assert done["status"]["message"]["parts"] == [{"text": "Seats(number=2)"}]
