@@ -5,7 +5,6 @@ import hashlib
 import importlib
 import importlib.util
 import sys
-import threading
 from collections.abc import Mapping, Sequence
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec, PathFinder
@@ -62,7 +61,7 @@ def import_file(file: Path, roots: Sequence[Path]) -> ModuleType:
     importlib.invalidate_caches()
     name = _name_of(file, roots)
     try:
-        module = importlib.import_module(name) if name is not None else _import_alone(file)
+        module = _imported(name) if name is not None else _import_alone(file)
     finally:
         # Check also after an error, because the other folder's module may be its reason.
         _check_modules_beside(beside, file, roots)
@@ -76,7 +75,7 @@ def import_file(file: Path, roots: Sequence[Path]) -> ModuleType:
 def import_name(name: str, roots: Sequence[Path]) -> ModuleType:
     """Import a module by its dotted name. Raises the exceptions of the module's code."""
     put_on_path(roots)
-    return importlib.import_module(name)
+    return _imported(name)
 
 
 def _files_of(folder: Path) -> list[Path]:
@@ -154,37 +153,29 @@ def _is_package(folder: Path) -> bool:
     return (folder / "__init__.py").is_file()
 
 
-_FILE_LOCKS: dict[Path, threading.RLock] = {}
-"""Locks for importing a file under a generated name, by file."""
-
-
 def _import_alone(file: Path) -> ModuleType:
-    # Wait for an import of this file in another thread, because its module is registered before its code has run.
-    with _FILE_LOCKS.setdefault(file, threading.RLock()):
-        return _imported_alone(file)
+    name = next((name for name, known in list(sys.modules.items()) if _is_of(known, file, name)), None)
+    if name is None:
+        # Derive the same name in each process, because checkpoints refer to a class by the name of its module. Replace
+        # dots, because Python would import the part before a dot as a package.
+        stem = file.stem.replace(".", "_")
+        name = f"{GENERATED_NAME}{stem}_{hashlib.sha256(str(file).encode()).hexdigest()[:12]}"
+        _SAME_FILE_FINDER.modules[str(file)] = name
+        if _SAME_FILE_FINDER not in sys.meta_path:
+            sys.meta_path.insert(0, _SAME_FILE_FINDER)
+    return _imported(name)
 
 
-def _imported_alone(file: Path) -> ModuleType:
-    for name, known in list(sys.modules.items()):
-        if name != "__main__" and str(getattr(known, "__file__", "")).endswith(file.name) and _file_of(known) == file:
-            return known
-    # Derive the same name in each process, because checkpoints refer to a class by the name of its module.
-    name = f"{GENERATED_NAME}{file.stem}_{hashlib.sha256(str(file).encode()).hexdigest()[:12]}"
-    spec = importlib.util.spec_from_file_location(name, file)
-    assert spec is not None  # noqa: S101  # importlib has a loader for .py files
-    assert spec.loader is not None  # noqa: S101
-    module = importlib.util.module_from_spec(spec)
-    # Register the module before its code runs: dataclasses and get_type_hints look up their module in sys.modules.
-    sys.modules[name] = module
-    _SAME_FILE_FINDER.modules[str(file)] = name
-    if _SAME_FILE_FINDER not in sys.meta_path:
-        sys.meta_path.insert(0, _SAME_FILE_FINDER)
-    try:
-        spec.loader.exec_module(module)
-    except BaseException:
-        del sys.modules[name]
-        raise
-    return module
+def _is_of(known: ModuleType, file: Path, name: str) -> bool:
+    return name != "__main__" and str(getattr(known, "__file__", "")).endswith(file.name) and _file_of(known) == file
+
+
+def _imported(name: str) -> ModuleType:
+    """Import a module. Wait for its import in another thread, unless that import waits for this thread.
+
+    `importlib.import_module` raises an error instead if two threads import two modules that import each other.
+    """
+    return __import__(name, fromlist=["__name__"])  # with `fromlist`, it returns the module, not its first package
 
 
 class _SameFileFinder(MetaPathFinder):
@@ -200,25 +191,30 @@ class _SameFileFinder(MetaPathFinder):
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        """Return a spec that loads the existing module; None if the name belongs to another file."""
+        """Return the spec of a generated name, or one that loads the existing module. None for names of other files."""
+        if fullname.startswith(GENERATED_NAME):
+            file = next((file for file, name in self.modules.items() if name == fullname), None)
+            return importlib.util.spec_from_file_location(fullname, file) if file is not None else None
         last = fullname.rpartition(".")[2]
         if not any(Path(file).stem == last for file in self.modules):
             return None
         spec = PathFinder.find_spec(fullname, path, target)
         origin = str(Path(spec.origin).resolve()) if spec is not None and spec.origin else ""
-        known = sys.modules.get(self.modules.get(origin, ""))
-        return importlib.util.spec_from_loader(fullname, _LoadedModuleLoader(known)) if known is not None else None
+        known = self.modules.get(origin, "")
+        return importlib.util.spec_from_loader(fullname, _ExistingModuleLoader(known)) if known in sys.modules else None
 
 
-class _LoadedModuleLoader(Loader):
-    """Import loader that returns a module which is already loaded."""
+class _ExistingModuleLoader(Loader):
+    """Import loader that returns an existing module. It waits for the module's import in another thread."""
 
-    def __init__(self, module: ModuleType) -> None:
-        self._module, self._spec = module, module.__spec__
+    def __init__(self, name: str) -> None:
+        self._name = name
 
     def create_module(self, spec: ModuleSpec) -> ModuleType:
-        """Return the module, which is already loaded."""
-        return self._module
+        """Return the existing module."""
+        module = _imported(self._name)
+        self._spec = module.__spec__
+        return module
 
     def exec_module(self, module: ModuleType) -> None:
         """Restore the module's original spec. Do not run the module's code a second time."""

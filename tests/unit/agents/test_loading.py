@@ -3,8 +3,9 @@ import logging
 import subprocess
 import sys
 import threading
-from collections.abc import AsyncGenerator
-from concurrent.futures import ThreadPoolExecutor
+import time
+from collections.abc import AsyncGenerator, Callable
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, cast
 
@@ -188,6 +189,76 @@ def test_agent_waits_for_slow_import_of_its_own_file(
         for each in loading:
             each.result(60)
     assert one.framework == other.framework == "executor"
+
+
+def test_agent_waits_for_slow_import_of_file_that_it_imports(
+    tmp_path: Path, endless_import: tuple[threading.Event, threading.Event]
+) -> None:
+    """An agent's file imports the file of another agent, which is still loading: it must not get a partial module."""
+    begun, continued = endless_import
+    (tmp_path / "endless_agent.py").write_text(ENDLESS + EXECUTOR)
+    (tmp_path / "other_agent.py").write_text("from endless_agent import agent")
+    endless, other = lazy_agents(tmp_path, "endless_agent.py", "other_agent.py")
+    with isolated_imports(tmp_path), ThreadPoolExecutor() as threads:
+        loading = threads.submit(endless.load)
+        try:
+            assert begun.wait(60)
+            waiting = in_thread(other.load)
+        finally:
+            continued.set()
+        loading.result(60)
+        waiting.result(60)
+    assert endless.framework == other.framework == "executor"
+
+
+def test_agents_that_import_each_other_load_at_once(
+    tmp_path: Path, endless_import: tuple[threading.Event, threading.Event]
+) -> None:
+    begun, continued = endless_import
+    (tmp_path / "endless_agent.py").write_text(ENDLESS + "import other_agent" + EXECUTOR)
+    (tmp_path / "other_agent.py").write_text("import endless_agent" + EXECUTOR)
+    endless, other = lazy_agents(tmp_path, "endless_agent.py", "other_agent.py")
+    with isolated_imports(tmp_path), ThreadPoolExecutor() as threads:
+        loading = threads.submit(endless.load)
+        try:
+            assert begun.wait(60)
+            waiting = in_thread(other.load)
+        finally:
+            continued.set()
+        loading.result(60)
+        waiting.result(60)
+    assert endless.framework == other.framework == "executor"
+
+
+def lazy_agents(folder: Path, *paths: str) -> list[loader.LazyAgent]:
+    stores = build_stores(Settings.from_environ({"AION_STORE": "memory"}), SystemClock())
+    return [loader.LazyAgent(path, AgentConfig(path=path), folder, stores.agents) for path in paths]
+
+
+def in_thread(load: Callable[[], None]) -> Future[None]:
+    """Run `load` in a thread. Return when it has ended, or waits for an import in another thread."""
+    ended: Future[None] = Future()
+
+    def run() -> None:
+        try:
+            load()
+        except Exception as error:
+            ended.set_exception(error)
+        else:
+            ended.set_result(None)
+
+    thread = threading.Thread(target=run, daemon=True)
+    thread.start()
+    while thread.is_alive() and not ended.done():
+        frame = sys._current_frames().get(thread.ident or 0)
+        if (
+            frame is not None
+            and "importlib._bootstrap" in frame.f_code.co_filename
+            and frame.f_code.co_name == "acquire"
+        ):
+            break
+        time.sleep(0.001)
+    return ended
 
 
 LOGGING = {
