@@ -88,10 +88,12 @@ class TableSaver(BaseCheckpointSaver[int]):
         self._newest: tuple[str, str, StoredCheckpoint | None] | None = None
         """Thread, namespace and newest checkpoint of the last read. Under the fence, only this turn can change it."""
         self._thread_items, self._ttl = ThreadItems(Reads(table, clock)), Ttl(clock, retention)
-        # Give all items of a turn the same TTL, because a DeltaChannel's value depends on the checkpoints before.
+        # Give all items of a turn the same TTL, because a DeltaChannel's value depends on the checkpoints before. It is
+        # fixed by the first write or the first read of a history. Later it may only become earlier.
         self._expires = self._ttl.state_end() if fence is not None else None
-        self._history_expires: int | None = None
-        """Earliest TTL of the history on which the turn's items depend; None without a history."""
+        self._is_fixed = False
+        self._bases: dict[str, StoredCheckpoint] = {}
+        """Last checkpoint that this turn has read, by namespace, unless it has also read the checkpoint's history."""
         self._blobs, self._payloads, self._log_first = blobs, Payloads(blobs), BeforeWrite(before_put)
         self._writes = FencedWrites(table, fence)
         self._commit = self._writes.commit
@@ -202,7 +204,11 @@ class TableSaver(BaseCheckpointSaver[int]):
     async def aget_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
         """Return the checkpoint that the config names, by default the thread's newest; None if it is missing."""
         found = await self._found(config)
-        return await self._tuple(config["configurable"]["thread_id"], found) if found is not None else None
+        if found is None:
+            return None
+        if self._fenced:
+            self._bases[found.place.ns] = found
+        return await self._tuple(config["configurable"]["thread_id"], found)
 
     async def is_empty(self, config: RunnableConfig) -> bool:
         """Return True if `aget_tuple` finds no checkpoint for this config."""
@@ -305,16 +311,21 @@ class TableSaver(BaseCheckpointSaver[int]):
         if wanted is not None:
             raise StoreCorrupt("A part of the thread's history is missing.")
         if target is not None and self._expires is not None:
-            await self._keep_history(thread_id, target, read)
+            self._bases.pop(ns, None)
+            self._expires = await self._kept(thread_id, target, read, self._expires)
         return history
 
-    async def _keep_history(self, thread_id: str, checkpoint_id: str, history: Sequence[Item]) -> None:
-        """Renew a checkpoint and the items with its history, if they expire soon. Limit the TTL of this turn's items."""
-        expires, renewed = min(item[TTL_ATTRIBUTE] for item in history), self._ttl.history_end()
+    async def _kept(self, thread_id: str, checkpoint_id: str, history: Sequence[Item], turn_expires: int) -> int:
+        """Renew a checkpoint and the items with its history, if they expire soon. Return the TTL of this turn's items.
+
+        The items of the turn depend on the history, so they must not outlive it.
+        """
+        expires, renewed = min(int(item[TTL_ATTRIBUTE]) for item in history), self._ttl.history_end()
         is_old = expires < self._ttl.history_end(0.5)
         if is_old and await self._renew(thread_id, checkpoint_id, renewed, history):
             expires = renewed
-        self._history_expires = min(expires, self._history_expires or expires)
+        was_fixed, self._is_fixed = self._is_fixed, True
+        return min(expires, turn_expires) if was_fixed else expires
 
     def get_delta_channel_history(
         self, *, config: RunnableConfig, channels: Sequence[str]
@@ -328,8 +339,13 @@ class TableSaver(BaseCheckpointSaver[int]):
         self, config: RunnableConfig, checkpoint_id: str, state: StoredPayload, metadata: CheckpointMetadata
     ) -> RunnableConfig:
         thread_id, ns, parent = _place(config)
+        parent = self._before_input if parent and parent == self._input_id else parent
+        base = self._bases.pop(ns, None)
+        if base is not None and base.place.checkpoint_id == parent and metadata.get(_COUNTERS) and self._expires:
+            # The base has the whole values of DeltaChannels, so LangGraph has not asked for their history.
+            self._expires = await self._kept(thread_id, parent, [*base.writes, base.item], self._expires)
         attributes = await self._attributes(thread_id, {"state": state})
-        if parent := self._before_input if parent and parent == self._input_id else parent:
+        if parent:
             attributes["parent"] = parent
         item = {**attributes, **self._ttl_attributes()}
         put = Put(keys.checkpoint_key(thread_id, ns, checkpoint_id), item)
@@ -404,11 +420,15 @@ class TableSaver(BaseCheckpointSaver[int]):
         }
 
     def _ttl_attributes(self) -> Item:
-        return self._ttl.attributes(self._history_expires or self._expires or self._ttl.state_end())
+        self._is_fixed = True
+        return self._ttl.attributes(self._expires or self._ttl.state_end())
 
     async def _attributes(self, thread_id: str, payloads: Mapping[str, StoredPayload]) -> Item:
         return await self._payloads.attributes(payloads, folder=f"{THREADS}/{thread_id}")
 
+
+_COUNTERS = "counters_since_delta_snapshot"
+"""Key in the metadata of a checkpoint that lacks the whole value of a DeltaChannel."""
 
 _NODE_PATH = f"~{PULL},"
 """Start of the `task_path` of a LangGraph task that an edge of the graph has triggered, unlike a `Send`."""

@@ -520,21 +520,27 @@ async def test_delta_channel_with_expired_changes_raises_store_corrupt(
         await graph.aget_state(config)
 
 
+@pytest.mark.parametrize("frequency", [3, 4, 6, 100])
 async def test_checkpoint_does_not_outlive_history_of_delta_channel(
-    savers: Savers, clock: ManualClock, begun: TurnStarted, config: Any
+    savers: Savers, clock: ManualClock, begun: TurnStarted, config: Any, frequency: int
 ) -> None:
-    builder: Any = StateGraph(RareSnapshots)
+    """Read the state a second before the newest checkpoint expires. A turn may begin with a whole value, a snapshot."""
+    schema: Any = TypedDict("schema", {"log": Annotated[list[str], DeltaChannel(extend, snapshot_frequency=frequency)]})
+    builder: Any = StateGraph(schema)
     builder.add_node("a", lambda _: {"log": ["a"]})
     builder.add_edge(START, "a")
-    for turn, days in enumerate((0, 1, 5, 9, 20)):
+    for turn, days in enumerate((0, 1, 5, 11, 20, 3, 15, 9, 25, 10)):
         clock.move(days * DAY)
         graph = builder.compile(savers.saver(fence=fence_of(begun)))
         await graph.ainvoke({"log": [str(turn)]}, {**config, "metadata": {"run_id": f"turn-{turn}"}}, durability="sync")
-        state = await graph.aget_state(config)
-        assert state.values == {"log": [word for each in range(turn + 1) for word in (str(each), "a")]}
+        state = await builder.compile(savers.saver()).aget_state(config)
         page = await savers.table.query(keys.thread_partition(config["configurable"]["thread_id"]), "C", keys.LAST)
         [newest] = [item for item in page.items if item["sk"].endswith(state.config["configurable"]["checkpoint_id"])]
-        assert all(item["expires"] >= newest["expires"] for item in page.items)
+        left = newest["expires"] - clock.now().timestamp() - 1
+        clock.move(left)
+        state = await builder.compile(savers.saver()).aget_state(config)
+        assert state.values == {"log": [word for each in range(turn + 1) for word in (str(each), "a")]}
+        clock.move(-left)
 
 
 async def test_history_of_delta_channel_is_renewed_once_a_week(
