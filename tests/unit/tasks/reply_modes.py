@@ -10,6 +10,7 @@ import pytest
 from aion_core.ports import ReplyAs
 from aion_core.tasks.broadcast import StreamItem
 from aion_core.tasks.call import CallContext
+from tests.support.clock import ManualClock
 from tests.support.requests import request
 from tests.support.service import ServiceParts, http, parts
 from tests.support.stores import MemoryTaskStore
@@ -30,8 +31,11 @@ async def client_of(made: ServiceParts, dialect: str = "1.0") -> AsyncIterator[W
         yield WireClient(client, dialect)
 
 
-def made_with(reply: ReplyAs, agent: Any = None, **options: Any) -> ServiceParts:
-    return parts(agent or Teller(), reply=reply, **options)
+def made_with(
+    reply: ReplyAs, agent: Any = None, store: MemoryTaskStore | None = None, clock: Any = None
+) -> ServiceParts:
+    """Return a service of the agent. By default its clock stands still, so that each answer is a quick one."""
+    return parts(agent or Teller(), store, clock or ManualClock(), reply=reply)
 
 
 def another_process(made: ServiceParts, store: MemoryTaskStore, clock: Any, reply: ReplyAs) -> ServiceParts:
