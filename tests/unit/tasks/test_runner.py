@@ -199,7 +199,7 @@ def with_invocations(made: ServiceParts, clock: ManualClock) -> None:
 async def test_turn_of_forty_minutes_runs_each_step_once() -> None:
     clock = ManualClock()
     agent = Stepping(240, 10.0, clock)
-    made = parts(agent, MemoryTaskStore(clock), clock, lease_seconds=10_000)
+    made = parts(agent, MemoryTaskStore(clock, lease_seconds=10_000), clock, lease_seconds=10_000)
     with_invocations(made, clock)
     call = CallContext("owner", "test", deadline=Deadline(clock.now() + INVOCATION))
     items: list[str] = []
@@ -228,7 +228,7 @@ async def test_turn_of_forty_minutes_runs_each_step_once() -> None:
 async def test_turn_without_progress_fails_after_maximum_tries() -> None:
     clock = ManualClock()
     agent = GatedAgent()
-    made = parts(agent, MemoryTaskStore(clock), clock, lease_seconds=10_000, max_tries=3)
+    made = parts(agent, MemoryTaskStore(clock, lease_seconds=10_000), clock, lease_seconds=10_000, max_tries=3)
     with_invocations(made, clock)
     call = CallContext("owner", "test", deadline=Deadline(clock.now() + INVOCATION))
     sending = asyncio.create_task(send_task(made.service, call, request()))
@@ -245,7 +245,7 @@ async def test_turn_without_progress_fails_after_maximum_tries() -> None:
 async def test_error_of_canceled_agent_does_not_fail_task() -> None:
     clock = ManualClock()
     agent = Sour()
-    made = parts(agent, MemoryTaskStore(clock), clock, lease_seconds=10_000)
+    made = parts(agent, MemoryTaskStore(clock, lease_seconds=10_000), clock, lease_seconds=10_000)
     with_invocations(made, clock)
     call = CallContext("owner", "test", deadline=Deadline(clock.now() + INVOCATION))
     sending = asyncio.create_task(send_task(made.service, call, request()))
@@ -266,7 +266,7 @@ async def test_turn_fails_after_maximum_handoffs(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(runner, "MAX_HANDOFFS", 5)
     clock = ManualClock()
     agent = Stepping(1000, 600.0, clock)
-    made = parts(agent, MemoryTaskStore(clock), clock, lease_seconds=10_000)
+    made = parts(agent, MemoryTaskStore(clock, lease_seconds=10_000), clock, lease_seconds=10_000)
     with_invocations(made, clock)
     task = await send_task(made.service, CallContext("owner", "test"), request(return_immediately=True))
     await let_time_pass(clock, asyncio.create_task(made.work_queue.quiet()))
@@ -278,7 +278,7 @@ async def test_turn_fails_after_maximum_handoffs(monkeypatch: pytest.MonkeyPatch
 async def test_client_resumes_stream_that_ended_before_process_stop() -> None:
     clock = ManualClock()
     agent = Stepping(30, 60.0, clock)
-    made = parts(agent, MemoryTaskStore(clock), clock, lease_seconds=10_000)
+    made = parts(agent, MemoryTaskStore(clock, lease_seconds=10_000), clock, lease_seconds=10_000)
     with_invocations(made, clock)
     ids: list[str] = []
 
@@ -305,7 +305,7 @@ async def test_stopping_process_suspends_turns_and_ends_streams() -> None:
     """Stop the process during a turn, as `aion dev` stops a worker after an edit."""
     clock = ManualClock()
     agent = Stepping(6, 60.0, clock)
-    made = parts(agent, MemoryTaskStore(clock), clock, lease_seconds=10_000)
+    made = parts(agent, MemoryTaskStore(clock, lease_seconds=10_000), clock, lease_seconds=10_000)
     leave = asyncio.get_running_loop().create_future()
     stopping = Deadline(grace=1.0, leave=leave)
     call = CallContext("owner", "test", deadline=stopping)

@@ -352,7 +352,7 @@ async def test_blocking_send_returns_before_its_deadline() -> None:
     """The deadline is sooner than `blocking_wait`: the response has the task as it is then."""
     clock = ManualClock()
     agent = GatedAgent()
-    made = parts(agent, MemoryTaskStore(clock), clock, lease_seconds=10_000)
+    made = parts(agent, MemoryTaskStore(clock, lease_seconds=10_000), clock, lease_seconds=10_000)
     call = CallContext("owner", "test", deadline=Deadline(clock.now() + timedelta(seconds=60)))
     sending = asyncio.create_task(send_task(made.service, call, request()))
     await agent.spoke.wait()
