@@ -1,8 +1,10 @@
-"""Clock for tests: the test moves it; optionally each reading moves it a little."""
+"""Clocks that a test moves: the service's clock, and the clock of the event loop."""
 
 import asyncio
 from datetime import UTC, datetime, timedelta
 from typing import Any
+
+import pytest
 
 STEP_SECONDS = 0.05
 
@@ -48,3 +50,18 @@ class ManualClock:
         for _ in range(round(seconds / STEP_SECONDS)):
             self.move(STEP_SECONDS)
             await settle()
+
+
+class LoopClock:
+    """Clock of the running event loop, which the test can move ahead so that timers expire.
+
+    A test can use time limits that a slow machine does not reach, and let them expire when it has seen an event.
+    """
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        loop, self._ahead = asyncio.get_running_loop(), 0.0
+        time = loop.time
+        monkeypatch.setattr(loop, "time", lambda: time() + self._ahead)
+
+    def move(self, seconds: float) -> None:
+        self._ahead += seconds

@@ -13,6 +13,7 @@ from starlette.responses import PlainTextResponse
 from starlette.types import Receive, Scope, Send
 
 from aion_core.dev.http_protocol import HeaderTimeoutProtocol, stop_accepting
+from tests.support.clock import LoopClock
 
 
 class ImpatientProtocol(HeaderTimeoutProtocol):
@@ -40,12 +41,13 @@ async def app(scope: Scope, receive: Receive, send: Send) -> None:
         await PlainTextResponse(str(request.url))(scope, receive, send)
         return
     if request.url.path == "/slow":
+        begun.set()
         await continued.wait()
     text = "refused" if request.url.path == "/refused" else str(len(await request.body()))
     await PlainTextResponse(text)(scope, receive, send)
 
 
-continued = asyncio.Event()
+begun, continued = asyncio.Event(), asyncio.Event()
 
 
 @asynccontextmanager
@@ -118,10 +120,13 @@ async def test_connection_with_slow_headers_is_closed_after_time_limit() -> None
         await asyncio.wait([dripping])
 
 
-async def test_connection_with_unread_body_is_closed_after_response() -> None:
-    async with connected() as (reader, writer):
+async def test_connection_with_unread_body_is_closed_after_response(monkeypatch: pytest.MonkeyPatch) -> None:
+    loop_clock = LoopClock(monkeypatch)
+    async with connected(PatientProtocol) as (reader, writer):
         writer.write(b"POST /refused HTTP/1.1\r\nHost: x\r\nContent-Length: 10\r\n\r\n12")
-        assert (await reader.read()).endswith(b"refused")
+        await reader.readuntil(b"refused")
+        loop_clock.move(PatientProtocol.header_seconds)
+        assert await reader.read() == b""
 
 
 @pytest.mark.parametrize(
@@ -160,12 +165,18 @@ async def test_connection_serves_several_requests_sent_in_pieces() -> None:
             assert await reader.readexactly(1) == str(3 if len(pieces) == 3 else 0).encode()
 
 
-async def test_slow_response_is_not_cut_by_idle_limit() -> None:
+async def test_slow_response_is_not_cut_by_idle_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     """A slow answer outlasts the time limit and still arrives; an idle connection is closed meanwhile."""
+    loop_clock = LoopClock(monkeypatch)
+    begun.clear()
     continued.clear()
-    async with serving() as port, connection(port) as (reader, writer):
+    async with serving(PatientProtocol) as port, connection(port) as (reader, writer):
         writer.write(b"GET /slow HTTP/1.1\r\nHost: x\r\n\r\n")
-        async with connection(port) as (idle, _):
+        await begun.wait()
+        async with connection(port) as (idle, idle_writer):
+            idle_writer.write(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+            await idle.readuntil(b"\r\n\r\n0")
+            loop_clock.move(PatientProtocol.header_seconds)
             assert await idle.read() == b""
         continued.set()
         assert (await reader.readuntil(b"\r\n\r\n")).startswith(b"HTTP/1.1 200")

@@ -25,7 +25,7 @@ from aion_core.memory.services import MemoryMetrics
 from aion_core.ports import Metric, NoopTraces
 from aion_core.web.middleware import ObservabilityMiddleware
 from tests.support.asgi import ask
-from tests.support.clock import ManualClock, settle
+from tests.support.clock import LoopClock, ManualClock, settle
 from tests.support.issuer import AUDIENCE, Issuer
 from tests.unit.auth.auth_app import AuthApp, issuer_scheme
 
@@ -160,15 +160,13 @@ async def test_unusable_signing_keys_are_skipped(issuer: Issuer, clock: ManualCl
 
 async def test_jwks_fetch_time_limit_covers_whole_response(issuer: Issuer, monkeypatch: pytest.MonkeyPatch) -> None:
     """The clock jumps at each byte: each read of the socket is within its limit, the whole fetch is not."""
-    loop, ahead = asyncio.get_running_loop(), 0.0
-    now = loop.time
-    monkeypatch.setattr(loop, "time", lambda: now() + ahead)
+    loop_clock = LoopClock(monkeypatch)
     issuer.drips = True
     fetching = asyncio.create_task(fetch(f"{issuer.url}/jwks.json", 1000))
     for _ in range(4):
         assert not fetching.done()
         await asyncio.to_thread(issuer.dripping.acquire)
-        ahead += 300
+        loop_clock.move(300)
     with pytest.raises(DocumentUnreadable, match="longer than 1000 s"):
         await asyncio.wait_for(fetching, 60)
     assert FETCH_SECONDS == 3
