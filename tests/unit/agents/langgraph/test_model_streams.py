@@ -18,6 +18,7 @@ from langgraph.types import RetryPolicy, Send, interrupt
 from aion_core.agents.langgraph.model_streams import ModelStreams
 from aion_core.ports import Chunk
 from tests.golden.graphs import ScriptedModel
+from tests.support.clock import LoopClock
 from tests.support.service import http, parts, send
 
 State = dict[str, Any]
@@ -179,8 +180,9 @@ async def test_answer_equal_to_streamed_draft_is_sent_once() -> None:
 
 
 @pytest.mark.parametrize("retried", [True, False])
-async def test_partial_text_is_dropped_after_node_times_out(retried: bool) -> None:
+async def test_partial_text_is_dropped_after_node_times_out(retried: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """LangGraph cancels a node at its timeout, then retries it or runs its error handler: the cut text is dropped."""
+    loop_clock = LoopClock(monkeypatch)
 
     class Stuck(ScriptedModel):
         async def _astream(self, *args: Any, **kwargs: Any) -> AsyncIterator[ChatGenerationChunk]:
@@ -188,6 +190,7 @@ async def test_partial_text_is_dropped_after_node_times_out(retried: bool) -> No
             async for generated in super()._astream(*args, **kwargs):
                 yield generated
                 if is_first:
+                    loop_clock.move(3600)
                     await asyncio.Event().wait()
 
     model = Stuck(scripts=[["cut "], ["whole"]])
@@ -198,7 +201,7 @@ async def test_partial_text_is_dropped_after_node_times_out(retried: bool) -> No
     options: dict[str, Any] = {"error_handler": answer}
     if retried:
         options = {"retry_policy": RetryPolicy(initial_interval=0.001, retry_on=NodeTimeoutError)}
-    graph: Any = StateGraph(MessagesState).add_node("answer", answer, timeout=0.2, **options)
+    graph: Any = StateGraph(MessagesState).add_node("answer", answer, timeout=3600, **options)
     async with http(parts(graph.add_edge(START, "answer")).app()) as client:
         answered = await client.post("/", json=send(method="message/stream"))
     events = [json.loads(line[6:])["result"] for line in answered.text.splitlines() if line.startswith("data: ")]
