@@ -14,6 +14,7 @@ from aion_core.push.client import PinnedWebhookClient
 from aion_core.push.delivery import PushDelivery
 from aion_core.push.payload import render
 from aion_core.tasks import turn
+from tests.support.clock import LoopClock
 from tests.support.receiver import (
     Behaviour,
     ReceivedPost,
@@ -69,11 +70,19 @@ async def test_webhook_events_arrive_once_in_order_and_signed() -> None:
         (drips(b"", 0.05), "no answer in time"),
     ],
 )  # fmt: skip
-async def test_failed_webhook_event_is_retried_with_same_id(bad: Behaviour, failure: str) -> None:
+async def test_failed_webhook_event_is_retried_with_same_id(
+    bad: Behaviour, failure: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Refuse several attempts: each retry has the same notification id."""
-    async with receiving(bad, bad, OK) as receiver:
-        # Use a short time limit only for slow receivers, so that others do not reach it on a slow machine.
-        pushing = Pushing(seconds=1.0 if failure == "no answer in time" else 10.0)
+    loop_clock = LoopClock(monkeypatch)
+
+    async def refuse(post: ReceivedPost, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if failure == "no answer in time":
+            loop_clock.move(3600)  # the post's time limit ends after the request's arrival
+        await bad(post, reader, writer)
+
+    async with receiving(refuse, refuse, OK) as receiver:
+        pushing = Pushing(seconds=3600)
         task = await pushing.send(config(receiver))
         assert task["status"]["state"] == "TASK_STATE_COMPLETED"
         first = await pushing.rests(task, lambda delivery: delivery.tries == 1)
