@@ -312,7 +312,7 @@ def test_logs_with_follow_print_new_lines(stack: DeployedStack) -> None:
         assert "The second." in following.stdout.readline()
     finally:
         following.terminate()
-        following.communicate(timeout=10)
+        following.communicate(timeout=60)
 
 
 def test_logs_of_unknown_stack_name_missing_log_group(stack: DeployedStack) -> None:

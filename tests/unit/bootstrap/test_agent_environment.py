@@ -118,7 +118,7 @@ def test_secret_used_by_several_environment_variables_is_read_once(tmp_path: Pat
 
 
 def test_secrets_are_read_concurrently(tmp_path: Path, clock: ManualClock) -> None:
-    all_are_asked = threading.Barrier(8, timeout=20)
+    all_are_asked = threading.Barrier(8, timeout=60)
 
     def read(service: str, name: str) -> str:
         # Wait until all reads have begun. If one read waits for another read, the barrier times out and the test fails.

@@ -198,7 +198,7 @@ async def test_ended_heartbeats_are_removed_at_next_wake_of_timer_thread(
     for each in ended:
         async with each:
             pass
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         async with Heartbeat(chat.store, queue, lease, renew_seconds=0.01, wake_up_seconds=30):
             while not queue.enqueued:
                 await asyncio.sleep(0.01)

@@ -247,7 +247,7 @@ class FailsUnprintably(ScriptedEvents):
 
 async def test_task_fails_if_agent_exception_cannot_be_printed() -> None:
     made = parts(FailsUnprintably(), reveal_errors=True)
-    async with asyncio.timeout(20), http(made.app()) as client:
+    async with asyncio.timeout(60), http(made.app()) as client:
         answer = await client.post("/", json=send(method="message/send"))
     said = answer.json()["result"]["metadata"]["error"]
     assert said == "Unprintable: the agent could not finish this turn."
@@ -261,7 +261,7 @@ async def test_agent_error_with_half_surrogate_pair_fails_the_task(caplog: pytes
 
     caplog.set_level(logging.CRITICAL, "aion_core.tasks.runner")  # pytest-xdist cannot transport a log with half a pair
     made = parts(FailsWithHalf(), reveal_errors=True)
-    async with asyncio.timeout(20), http(made.app()) as client:
+    async with asyncio.timeout(60), http(made.app()) as client:
         answer = await client.post("/", json=send(method="message/send"))
     assert answer.json()["result"]["metadata"]["error"].endswith("half ?")
 

@@ -285,7 +285,7 @@ async def test_node_of_canceled_task_cannot_write_to_store() -> None:
         assert answer.status.message.parts[0].text == "[]"
         if not go.is_set():
             go.set()
-            assert await asyncio.to_thread(outcome.get, timeout=10) == "LeaseLost"
+            assert await asyncio.to_thread(outcome.get, timeout=60) == "LeaseLost"
 
 
 @dataclass
