@@ -8,10 +8,12 @@ from a2a.server.agent_execution import RequestContext
 from a2a.server.events import EventQueue
 from a2a.server.tasks import TaskUpdater
 
+from aion_core.agents.executor import agent
 from aion_core.agents.executor.agent import ExecutorAgent
 from aion_core.errors import StoreUnavailable
 from aion_core.ports import Head, Lease, SystemClock, TurnFinished
 from aion_core.protocol.types import Event, Task, TaskState
+from aion_core.tasks import runner
 from aion_core.tasks.call import CallContext
 from tests.support.requests import request
 from tests.support.service import parts
@@ -194,8 +196,13 @@ async def cancel_while(executor: ScriptedExecutor, begun: asyncio.Event) -> tupl
 
 
 @pytest.mark.parametrize("sending", [False, True], ids=["idle", "sending"])
-async def test_cancel_method_of_executor_runs_before_execute_stops(sending: bool) -> None:
+async def test_cancel_method_of_executor_runs_before_execute_stops(
+    sending: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """As in the SDK, `cancel()` runs first, while `execute()` still holds its resources."""
+    # After these limits, a turn stops `execute()` before the end of `cancel()`, and ends before `execute()`.
+    for module, name in ((agent, "CANCEL_SECONDS"), (agent, "STOP_SECONDS"), (runner, "STOP_SECONDS")):
+        monkeypatch.setattr(module, name, 60.0)
     begun, order = asyncio.Event(), list[str]()
 
     class Executor(ScriptedExecutor):
