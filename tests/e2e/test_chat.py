@@ -187,7 +187,8 @@ def test_send_resumes_after_killed_worker(url: str, folder: Path) -> None:
     why = run("why", newest["task"], cwd=folder)
     sentences = [line[25:] for line in why.stdout.splitlines()]
     assert ": “gate killed-send”." in sentences[2]
-    assert sentences[3] == "A worker of `aion dev` began the turn."
+    # On a slow machine, the sentence also says how long the message has waited.
+    assert re.fullmatch(r"A worker of `aion dev` began the turn(, .* after its message)?\.", sentences[3])
     assert sentences[4].startswith("A worker of `aion dev` took over the turn (try 2)")
     assert any(each.startswith("The turn ended as completed after ") for each in sentences[5:])
     assert why.stdout.splitlines()[-1].startswith("Now: The task is completed since ")
