@@ -165,11 +165,14 @@ async def test_heartbeat_thread_survives_failed_store_call(chat: StoreConversati
             await beat.lost
 
 
-async def test_turn_that_ends_before_first_heartbeat_starts_no_thread(chat: StoreConversation, queue: Any) -> None:
+async def test_turn_that_ends_before_first_heartbeat_starts_no_thread(
+    chat: StoreConversation, queue: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(process, "WATCH_SECONDS", 3600.0)
     lease = (await chat.starts()).lease
     before = set(threading.enumerate())  # threads of earlier tests may still run
     for _ in range(50):
-        async with Heartbeat(chat.store, queue, lease, renew_seconds=60, wake_up_seconds=30):
+        async with Heartbeat(chat.store, queue, lease, renew_seconds=3600, wake_up_seconds=30):
             started = {thread.name for thread in set(threading.enumerate()) - before}
             assert not {name for name in started if name.startswith("lease-turn")}
 
