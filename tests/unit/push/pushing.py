@@ -27,7 +27,7 @@ class Pushing:
     def __init__(
         self,
         *,
-        seconds: float = 5.0,
+        seconds: float = 60.0,
         allowed: WebhookPolicy = LOOPBACK,
         resolve: Resolver = look_up,
         events: PushEvents = PushEvents.STATUS,
