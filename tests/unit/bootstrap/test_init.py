@@ -29,8 +29,16 @@ def answer(state):
 
 graph = StateGraph(MessagesState).add_node(answer).set_entry_point("answer").set_finish_point("answer")
 """
-API = """
-import asyncio, json, sys
+WAIT = """
+def wait_until_loaded():
+    # On a slow machine, the import that the startup has begun takes longer than the init phase.
+    for thread in threading.enumerate():
+        if thread.name == "agents":
+            thread.join()
+
+"""
+API = f"""{WAIT}
+import asyncio, json, sys, threading
 from aion_core.bootstrap import build_app
 from aion_core.settings import Settings
 
@@ -38,16 +46,18 @@ async def main():
     app = build_app(Settings.from_environ())
     before = set(sys.modules)
     async with app.router.lifespan_context(app):
+        wait_until_loaded()
         print(json.dumps([sorted(set(sys.modules) - before)]))
 
 asyncio.run(main())
 """
-TASK = """
-import json, sys
+TASK = f"""{WAIT}
+import json, sys, threading
 from aion_core.bootstrap import build_worker
 
 before = set(sys.modules)
 build_worker()
+wait_until_loaded()
 print(json.dumps([sorted(set(sys.modules) - before)]))
 """
 
