@@ -438,7 +438,7 @@ async def test_rejected_response_does_not_stop_runtime_loop(
 async def test_hanging_app_is_stopped_before_deadline(
     api: FakeRuntimeApi, gates: Gates, runtime: RuntimeProcess
 ) -> None:
-    answer = await api.invoke(function_url_event("/never_returns"), deadline_in=4.0).answered()
+    answer = await api.invoke(function_url_event("/never_returns"), deadline_in=7.0).answered()
     assert answer.body == b"data: one\n\n"
     assert answer.error["errorType"] == "Runtime.OutOfTime"
     assert await still_serves(api)
@@ -453,7 +453,7 @@ async def test_app_without_response_is_reported_before_deadline(api: FakeRuntime
 
 
 async def test_endless_response_is_stopped_before_deadline(api: FakeRuntimeApi, runtime: RuntimeProcess) -> None:
-    answer = await api.invoke(function_url_event("/never_stops_sending"), deadline_in=6.0).answered()
+    answer = await api.invoke(function_url_event("/never_stops_sending"), deadline_in=8.0).answered()
     assert answer.error["errorType"] == "Runtime.OutOfTime"
     assert await still_serves(api)
 
@@ -461,7 +461,7 @@ async def test_endless_response_is_stopped_before_deadline(api: FakeRuntimeApi, 
 async def test_app_ignoring_deadline_cannot_write_to_next_response(
     api: FakeRuntimeApi, gates: Gates, runtime: RuntimeProcess
 ) -> None:
-    answer = await api.invoke(function_url_event("/refuses_to_stop"), deadline_in=4.0).answered()
+    answer = await api.invoke(function_url_event("/refuses_to_stop"), deadline_in=7.0).answered()
     assert answer.error["errorType"] == "Runtime.OutOfTime"
     await gates.reached("still here")
     following = api.invoke(function_url_event("/stream"))
@@ -476,7 +476,7 @@ async def test_app_ignoring_deadline_cannot_write_to_next_response(
 async def test_response_is_stopped_before_deadline_if_nobody_reads_it(
     api: FakeRuntimeApi, runtime: RuntimeProcess
 ) -> None:
-    invocation = api.invoke(function_url_event("/never_stops_sending"), deadline_in=2.0)
+    invocation = api.invoke(function_url_event("/never_stops_sending"), deadline_in=5.0)
     await invocation.begun()
     invocation.hold()
     assert await still_serves(api)
