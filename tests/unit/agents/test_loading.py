@@ -191,32 +191,21 @@ def test_agent_waits_for_slow_import_of_its_own_file(
     assert one.framework == other.framework == "executor"
 
 
+@pytest.mark.parametrize(
+    ("endless_source", "other_source"),
+    [
+        (ENDLESS + EXECUTOR, "from endless_agent import agent"),
+        (ENDLESS + "import other_agent" + EXECUTOR, "import endless_agent" + EXECUTOR),
+    ],
+    ids=["one way", "each other"],
+)
 def test_agent_waits_for_slow_import_of_file_that_it_imports(
-    tmp_path: Path, endless_import: tuple[threading.Event, threading.Event]
+    tmp_path: Path, endless_import: tuple[threading.Event, threading.Event], endless_source: str, other_source: str
 ) -> None:
     """An agent's file imports the file of another agent, which is still loading: it must not get a partial module."""
     begun, continued = endless_import
-    (tmp_path / "endless_agent.py").write_text(ENDLESS + EXECUTOR)
-    (tmp_path / "other_agent.py").write_text("from endless_agent import agent")
-    endless, other = lazy_agents(tmp_path, "endless_agent.py", "other_agent.py")
-    with isolated_imports(tmp_path), ThreadPoolExecutor() as threads:
-        loading = threads.submit(endless.load)
-        try:
-            assert begun.wait(60)
-            waiting = in_thread(other.load)
-        finally:
-            continued.set()
-        loading.result(60)
-        waiting.result(60)
-    assert endless.framework == other.framework == "executor"
-
-
-def test_agents_that_import_each_other_load_at_once(
-    tmp_path: Path, endless_import: tuple[threading.Event, threading.Event]
-) -> None:
-    begun, continued = endless_import
-    (tmp_path / "endless_agent.py").write_text(ENDLESS + "import other_agent" + EXECUTOR)
-    (tmp_path / "other_agent.py").write_text("import endless_agent" + EXECUTOR)
+    (tmp_path / "endless_agent.py").write_text(endless_source)
+    (tmp_path / "other_agent.py").write_text(other_source)
     endless, other = lazy_agents(tmp_path, "endless_agent.py", "other_agent.py")
     with isolated_imports(tmp_path), ThreadPoolExecutor() as threads:
         loading = threads.submit(endless.load)
