@@ -39,6 +39,8 @@ LEASE_SECONDS = 10.0
 SWEEP_SECONDS = 4.0
 RECOVERY_SECONDS = LEASE_SECONDS + 20.0
 """Longest recovery in seconds: the lease expires, then a wake-up message or a sweep starts the turn elsewhere."""
+UNSUPPORTED_OPERATION = -32004
+"""JSON-RPC code of a refused operation (A2A 5.4)."""
 PATIENCE = 600.0
 """Longest time in seconds for the turns of a test on a busy machine; it expires only on a failure."""
 
@@ -164,6 +166,8 @@ class FleetTurn:
     arrivals: dict[str, float] = field(default_factory=dict)
     """Monotonic time of each frame with an id."""
     _frame_id: str = ""
+    _is_refused: bool = False
+    """True if the server has refused the first stream of the task."""
 
     @property
     def text(self) -> str:
@@ -212,6 +216,11 @@ class FleetTurn:
                 params = {"id": self.task_id}
                 body = {"jsonrpc": "2.0", "id": 1, "method": "SubscribeToTask", "params": params}
                 await self._read(client, api.url, body)
+                if self._is_refused:
+                    # The task has ended before its first stream: the server refuses to stream it (A2A 3.1.6).
+                    task = await self.rpc(client, api.url, "GetTask", **params)
+                    assert state_of(task).endswith(("COMPLETED", "FAILED", "CANCELED")), self.errors
+                    self._take("", {"result": {"task": task}})
             elif self.kind == "streaming":
                 await self._read(client, api.url, self.message("SendStreamingMessage"))
             else:
@@ -242,8 +251,10 @@ class FleetTurn:
     def _take(self, frame_id: str, answer: dict[str, Any]) -> None:
         if "error" in answer:
             self.errors.append(str(answer["error"]))
+            is_first_stream = self.kind == "background" and not any(frame_id for frame_id, _ in self.received)
+            self._is_refused = is_first_stream and answer["error"]["code"] == UNSUPPORTED_OPERATION
             # Only SERVICE_UNAVAILABLE lets the client try again; any other error is a bug of the server.
-            assert answer["error"]["code"] == SERVICE_UNAVAILABLE, answer
+            assert self._is_refused or answer["error"]["code"] == SERVICE_UNAVAILABLE, answer
             return
         result = answer["result"]
         if "task" in result and not self.task_id:

@@ -11,11 +11,12 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 
+import httpx
 import pytest
 
 from tests.e2e.agents.noting import Note, read_notes
 from tests.e2e.fault_proxy import Rule, cancelled, delayed, lost, refused, repeated, reset, slow
-from tests.e2e.fleet import Figures, Fleet, FleetTurn, a_turn_of_each, fleet, played, recovery, until
+from tests.e2e.fleet import PATIENCE, Figures, Fleet, FleetTurn, a_turn_of_each, fleet, played, recovery, until
 from tests.support.receiver import WebhookReceiver, receiving
 
 pytestmark = [pytest.mark.deep, pytest.mark.timeout(1800)]
@@ -137,6 +138,23 @@ async def test_turns_complete_despite_killed_processes(processes: Fleet, record_
         assert figures.recoveries, "another process continued a cut step"
         figures.extra.append(f"{len(killed)} processes killed, {len(cut)} steps cut")
         await report(record_property, "processes killed", figures, receiver, turns)
+
+
+async def test_client_reads_task_that_ended_before_its_first_stream(processes: Fleet, record_property: Record) -> None:
+    """Subscribe to a background task after its end, as through a process that is frozen meanwhile."""
+    turns = [
+        FleetTurn(processes, agent, "background", f"ended-{agent}", seconds=0.1) for agent in ("graph", "sequence")
+    ]
+    async with httpx.AsyncClient(timeout=PATIENCE) as client:
+        for turn in turns:
+            turn.task_id = (await turn.repeat(client, processes.apis[0].url))["task"]["id"]
+            while not turn.has_ended():
+                task = await turn.rpc(client, processes.apis[0].url, "GetTask", id=turn.task_id)
+                turn.received = [("", {"task": task})]
+            turn.received = []
+    figures = await played(turns)
+    assert [len(turn.errors) for turn in turns] == [1, 1], "the server refuses a stream of an ended task"
+    await report(record_property, "ended before the stream", figures)
 
 
 @pytest.mark.parametrize("kind", ["worker", "api"])
