@@ -191,27 +191,27 @@ class _SameFileFinder(MetaPathFinder):
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        """Return the spec of a generated name, or one that loads the existing module. None for names of other files."""
-        if fullname.startswith(GENERATED_NAME):
-            file = next((file for file, name in self.modules.items() if name == fullname), None)
-            return importlib.util.spec_from_file_location(fullname, file) if file is not None else None
+        """Return the spec of a generated name, or one that loads the file's module. None for names of other files."""
+        modules = self.modules.copy()  # another thread may add a module
+        if (file := next((file for file, name in modules.items() if name == fullname), None)) is not None:
+            return importlib.util.spec_from_file_location(fullname, file)
         last = fullname.rpartition(".")[2]
-        if not any(Path(file).stem == last for file in self.modules):
+        if not any(Path(file).stem == last for file in modules):
             return None
         spec = PathFinder.find_spec(fullname, path, target)
         origin = str(Path(spec.origin).resolve()) if spec is not None and spec.origin else ""
-        known = self.modules.get(origin, "")
-        return importlib.util.spec_from_loader(fullname, _ExistingModuleLoader(known)) if known in sys.modules else None
+        known = modules.get(origin)
+        return importlib.util.spec_from_loader(fullname, _SameModuleLoader(known)) if known is not None else None
 
 
-class _ExistingModuleLoader(Loader):
-    """Import loader that returns an existing module. It waits for the module's import in another thread."""
+class _SameModuleLoader(Loader):
+    """Import loader that returns the module with a generated name. It waits for its import in another thread."""
 
     def __init__(self, name: str) -> None:
         self._name = name
 
     def create_module(self, spec: ModuleSpec) -> ModuleType:
-        """Return the existing module."""
+        """Return the module. Import it if it does not exist, for example after a failed import."""
         module = _imported(self._name)
         self._spec = module.__spec__
         return module

@@ -64,6 +64,40 @@ def test_loading_agent_file_reuses_module_that_sibling_file_imported(tmp_path: P
     assert beside.Theirs is mine.State
 
 
+def test_package_without_identifier_imports_loaded_agent_file_as_same_module(tmp_path: Path) -> None:
+    """ADK's layout: `__init__.py` imports the file with the agent. The folder's name is no name of a package."""
+    put(tmp_path, "my-agent/__init__.py", f"from . import agent\n{GRAPH}")
+    put(tmp_path, "my-agent/agent.py", GRAPH)
+    mine = load_object("my-agent/agent.py:graph", tmp_path).module
+    package = load_object("my-agent:graph", tmp_path).module
+    assert package is not None
+    assert package.agent is mine
+
+
+def test_agent_file_with_beginning_of_generated_names_is_one_module(tmp_path: Path) -> None:
+    put(tmp_path, "aion_agent_of_modules.py", GRAPH)
+    put(tmp_path, "beside_of_modules.py", f"import aion_agent_of_modules as theirs\n{GRAPH}")
+    mine = load_object("aion_agent_of_modules.py:graph", tmp_path).module
+    beside = load_object("beside_of_modules.py:graph", tmp_path).module
+    assert beside is not None
+    assert beside.theirs is mine
+
+
+def test_import_by_name_after_failed_load_gets_stable_name(tmp_path: Path) -> None:
+    """Checkpoints name an author's class by its module, so a failed load must not change the module's name."""
+    put(tmp_path, "mine_of_modules.py", "raise RuntimeError")
+    put(tmp_path, "beside_of_modules.py", f"import mine_of_modules as theirs\n{GRAPH}")
+    with pytest.raises(AgentLoadError):
+        load_object("mine_of_modules.py:graph", tmp_path)
+    put(tmp_path, "mine_of_modules.py", GRAPH)
+    beside = load_object("beside_of_modules.py:graph", tmp_path).module
+    mine = load_object("mine_of_modules.py:graph", tmp_path).module
+    assert beside is not None
+    assert mine is not None
+    assert beside.theirs is mine
+    assert mine.__name__.startswith("aion_agent_mine_of_modules_")
+
+
 def test_folders_may_contain_equally_named_agent_files(tmp_path: Path) -> None:
     for folder in ("one", "two"):
         put(tmp_path, f"{folder}/agent.py", f"{GRAPH}NAME = {folder!r}\n")
