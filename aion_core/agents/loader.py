@@ -37,7 +37,7 @@ from aion_core.ports import (
     TaskUsed,
     TurnRequest,
 )
-from aion_core.protocol.types import Message, Part, Role, Task
+from aion_core.protocol.types import Message, Part, Task
 from aion_core.tasks import lifecycle
 
 logger = logging.getLogger(__name__)
@@ -220,14 +220,19 @@ class AgentReplies(Mapping[str, ReplyAs]):
 
 
 def _waiting_question(request: TurnRequest) -> InputRequired | None:
-    """Return the question that the message answers, after the notice NOT_LOADED; None if no question waits."""
+    """Return the question that the message answers, after the notice NOT_LOADED; None if no question waits.
+
+    No question waits after a handoff, because the agent has used the answer before it.
+    """
     status = (request.before() or Task()).status
-    if status.state not in lifecycle.INTERRUPTED:
+    if status.state not in lifecycle.INTERRUPTED or request.turn.handoffs:
         return None
-    message = Message(role=Role.ROLE_AGENT, parts=[Part(text=NOT_LOADED)])
-    message.parts.extend(part for part in status.message.parts if part.text != NOT_LOADED)
-    if status.message.HasField("metadata"):
-        message.metadata.CopyFrom(status.message.metadata)
+    parts = [part for part in status.message.parts if part.text != NOT_LOADED]
+    message = Message()
+    message.CopyFrom(status.message)
+    message.ClearField("message_id")
+    message.ClearField("parts")
+    message.parts.extend([Part(text=NOT_LOADED), *parts])
     return InputRequired(message, status.state)
 
 

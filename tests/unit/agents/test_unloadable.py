@@ -7,7 +7,13 @@ from typing import Any
 import httpx
 import pytest
 
+from aion_core.agents.config import AgentConfig
+from aion_core.agents.loader import LazyAgent
 from aion_core.bootstrap import build_app
+from aion_core.bootstrap.stores import build_stores
+from aion_core.errors import AgentLoadError
+from aion_core.ports import ContextKey, InputRequired, SystemClock, Turn, TurnRequest
+from aion_core.protocol.types import Message, Part, Role, Task, TaskState, TaskStatus
 from aion_core.settings import Settings
 from tests.support.service import http
 from tests.unit.agents.isolated import isolated_imports
@@ -116,3 +122,39 @@ async def test_question_waits_on_if_agent_cannot_be_loaded(
         async with http(app_of(tmp_path)) as client:
             done = await send(client, "blue", again)
             assert (done["status"]["state"], texts(done)) == ("TASK_STATE_COMPLETED", ["blue and large"])
+
+
+QUESTION = Message(
+    message_id="q-1",
+    role=Role.ROLE_AGENT,
+    parts=[Part(text="Which colour?")],
+    extensions=["https://example.com/colours"],
+)
+
+
+def turn_of_answer(handoffs: int) -> TurnRequest:
+    """Return the input of a turn with the answer to QUESTION, after this number of suspensions."""
+    answer = Message(message_id="m-2", role=Role.ROLE_USER, parts=[Part(text="red")])
+    before = Task(id="t-1", status=TaskStatus(state=TaskState.TASK_STATE_INPUT_REQUIRED, message=QUESTION))
+    turn = Turn("turn-2", "t-1", 4, tries=1, handoffs=handoffs)
+    return TurnRequest(ContextKey("owner", "asks", "c-1"), turn, 2, Task(id="t-1"), answer, before=lambda: before)
+
+
+def broken_agent(folder: Path) -> LazyAgent:
+    (folder / "asks.py").write_text(BROKEN)
+    stores = build_stores(Settings.from_environ({"AION_STORE": "memory"}), SystemClock())
+    return LazyAgent("asks", AgentConfig(path="asks.py:agent"), folder, stores.agents)
+
+
+async def test_repeated_question_is_new_message_with_its_extensions(tmp_path: Path) -> None:
+    with isolated_imports(tmp_path):
+        [emission] = [each async for each in broken_agent(tmp_path).run(turn_of_answer(0))]
+    assert isinstance(emission, InputRequired)
+    assert list(emission.message.extensions) == ["https://example.com/colours"]
+    assert emission.message.message_id == ""
+
+
+async def test_resumed_turn_fails_because_its_answer_was_used(tmp_path: Path) -> None:
+    """The agent has stored steps after the answer, so it could not use another answer to this question."""
+    with isolated_imports(tmp_path), pytest.raises(AgentLoadError):
+        [each async for each in broken_agent(tmp_path).run(turn_of_answer(1))]
