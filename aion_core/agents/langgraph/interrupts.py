@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
 from traceback import walk_tb
 from typing import Any
 
@@ -12,6 +13,7 @@ from langgraph.types import Command, Interrupt, StateSnapshot
 from langgraph.types import interrupt as ask
 from msgspec import Struct
 from pydantic import TypeAdapter, ValidationError
+from pydantic.errors import PydanticUserError
 
 from aion_core.agents.inbound import PAUSED_BEFORE, InvalidResumeInput, accepted_answers, interrupt_ids
 from aion_core.agents.langgraph.content import content_of, content_parts, sent_data
@@ -207,7 +209,7 @@ class AnswerRefusal(Struct, frozen=True):
     reason: str
     """Message for the client."""
     schemas: Mapping[str, Any]
-    """The refusing schema by each id that the interrupt may have; empty if they are not known."""
+    """The refusing schema by each id that the interrupt may have; empty if it is not known or has no JSON form."""
 
     def concerns(self, pending: Sequence[Interrupt]) -> bool:
         """Return True unless the refused answer is an earlier one, whose interrupt is no longer pending."""
@@ -235,7 +237,9 @@ def _refusing_schemas(error: BaseException) -> dict[str, Any]:
             case {"adapter": TypeAdapter() as adapter, "idx": int(number), "conf": {"checkpoint_ns": str(ns)}}:
                 # LangGraph derives the id from the number of the node's earlier answers. Older versions did not.
                 names = {ns, f"{ns}|{number}" if number else ns}
-                return {Interrupt.from_ns(None, name).id: adapter.json_schema() for name in names}
+                with suppress(PydanticUserError):  # a class may have no JSON Schema
+                    schema = adapter.json_schema()
+                    return {Interrupt.from_ns(None, name).id: schema for name in names}
     return {}
 
 

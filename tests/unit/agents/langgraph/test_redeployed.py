@@ -263,3 +263,22 @@ async def test_answer_may_fit_only_schema_of_redeployed_graph() -> None:
     async with deployments.of(booking(Seats)) as client:
         done = await post(client, {"number": 2}, message_id="m-2", taskId=asked["id"])
     assert done["status"]["message"]["parts"] == [{"text": "Seats(number=2)"}]
+
+
+class Seating(BaseModel):
+    """Class whose instances can be validated, but which has no JSON Schema."""
+
+    row: str
+    sort: Callable[[], int] | None = None
+
+
+async def test_refused_answer_shows_old_schema_without_new_json_form() -> None:
+    deployments = Deployments()
+    async with deployments.of(booking(Seats)) as client:
+        asked = await post(client, {}, message_id="m-1")
+    async with deployments.of(booking(Seating)) as client:
+        again = await post(client, {"number": 2}, message_id="m-2", taskId=asked["id"])
+        assert "in row: Field required" in again["status"]["message"]["parts"][0]["text"]
+        assert questions(again) == [("Question 0?", Seats.model_json_schema())]
+        done = await post(client, {"row": "b"}, message_id="m-3", taskId=asked["id"])
+    assert done["status"]["state"] == "TASK_STATE_COMPLETED"
