@@ -78,7 +78,7 @@ def complete(folder: Path, project: Project, *, agents_yaml: str | None) -> Proj
     if not writes_pyproject:
         files.pop("pyproject.toml")
         made.notes += _dependency_notes(folder, project)
-    else:
+    if tool is UV and "project" not in read_pyproject(folder):
         made.notes += _setup_notes(folder)
     recorded = {**base.read(folder).files}
     is_foreign = _is_foreign(folder / "template.yaml")
@@ -163,10 +163,10 @@ def _dependency_notes(folder: Path, project: Project) -> list[str]:
 
 
 def _setup_notes(folder: Path) -> list[str]:
-    """Return a note for each file of setuptools with dependencies, beside the written pyproject.toml."""
+    """Return a note for each file of setuptools with dependencies, in a project without a `[project]` table until now."""
     return [
-        f"{name} has dependencies (install_requires). aion does not read them, and setuptools ignores them beside the new "
-        f"pyproject.toml. Add each of them: `uv add NAME`. Then delete install_requires from {name}."
+        f"{name} has dependencies (install_requires). aion does not read them, and setuptools ignores them beside `[project]` "
+        f"in pyproject.toml. Add each of them: `uv add NAME`. Then delete install_requires from {name}."
         for name in SETUP_FILES
         if (folder / name).is_file() and b"install_requires" in (folder / name).read_bytes()
     ]

@@ -259,6 +259,17 @@ def test_init_names_dependencies_of_setup_py_without_running_it(run: RunCommand)
     assert Path("setup.py").read_text() == setup
 
 
+def test_init_names_dependencies_of_setup_cfg_beside_pyproject(run: RunCommand) -> None:
+    """The note on `[project]` alone would end with a package without these dependencies."""
+    Path("helper.py").write_text(example("langgraph"))
+    Path("pyproject.toml").write_text('[build-system]\nrequires = ["setuptools"]\n')
+    Path("setup.cfg").write_text("[options]\ninstall_requires =\n  cowsay\n")
+    ran = run("init")
+    assert ran.exit_code == 0, ran.output
+    assert "pyproject.toml has no [project] table" in ran.output
+    assert "setup.cfg has dependencies (install_requires). aion does not read them" in ran.output
+
+
 def test_aionignore_of_init_excludes_no_authors_file(run: RunCommand) -> None:
     Path("helper.py").write_text(example("langgraph"))
     mine = ["README.md", "docs/manual.txt", "infra/data.txt", "tests/data.txt"]
