@@ -119,12 +119,12 @@ def yes(command: Command) -> Command:
 def confirm(question: str) -> None:
     """Ask the user on standard error, and abort the command unless the answer is yes.
 
-    Raises UsageError if standard input ends, such as in a script.
+    Raises UsageError if standard input ends or is closed, such as in a script.
     """
     try:
         is_confirmed = click.confirm(question, err=True)
-    except click.Abort:
-        if sys.stdin.isatty():
+    except (click.Abort, RuntimeError):  # `input()` raises RuntimeError if standard input is closed
+        if sys.stdin is not None and sys.stdin.isatty():
             raise
         click.echo(err=True)
         raise click.UsageError("There is no terminal to ask for confirmation: give --yes.") from None

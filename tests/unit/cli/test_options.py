@@ -234,3 +234,13 @@ def test_data_delete_in_local_store_deletes_large_payloads(run: RunCommand, stor
 def test_table_named_by_environment_variable_overrides_local_store(run: RunCommand, stores: Stores) -> None:
     refused = operating.runs({"AION_TABLE": "theirs"})("tasks", "list", "--scan")
     assert "set AION_BUCKET, AION_TASK_QUEUE_URL" in refused.stderr
+
+
+def test_confirmation_with_closed_standard_input_names_yes() -> None:
+    """Unlike an ended standard input, a closed one (`<&-`) is no file: Python sets `sys.stdin` to None."""
+    program = "from aion_core.cli import options; import click; click.command()(lambda: options.confirm('Sure?'))()"
+    ran = subprocess.run(
+        ["sh", "-c", 'exec "$0" -c "$1" <&-', sys.executable, program], capture_output=True, text=True, timeout=60
+    )
+    assert ran.returncode == 2
+    assert ran.stderr.endswith("Error: There is no terminal to ask for confirmation: give --yes.\n")
