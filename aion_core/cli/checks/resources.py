@@ -32,6 +32,7 @@ async def check_stack(name: str) -> CheckResult:
     from aion_core.deploy import cloudformation
     from aion_core.deploy.errors import DeployError
 
+    stack: cloudformation.CloudFormationStack | None = None
     try:
         stack = await asyncio.to_thread(cloudformation.find, name)
         await asyncio.to_thread(cloudformation.check_deployable, stack)
@@ -41,6 +42,11 @@ async def check_stack(name: str) -> CheckResult:
             return warning("stack", message, "Wait for its end, then run `aion doctor` again.")
         return failed("stack", message, error.next_step)
     except StoreError as error:
+        if stack is not None:
+            # Events are read only of a stack whose last operation has failed.
+            next_step = "Use credentials with permission to read its events." if is_forbidden(error) else AGAIN
+            message = f"{name} is {stack.status}. Its events were not read: {error_text(error)}"
+            return failed("stack", message, next_step)
         if is_forbidden(error):
             return warning("stack", f"{name}: {error_text(error)}", "Use credentials with permission to read it.")
         return failed("stack", f"{name}: {error_text(error)}", AGAIN)

@@ -266,7 +266,9 @@ def test_doctor_reports_status_of_stack(own: LocalStack, status: str, result: st
     assert next_step in results["stack"]["next"]
 
 
-def test_doctor_warns_without_permission_to_read_stack_events(own: LocalStack, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_doctor_reports_failed_stack_without_permission_to_read_its_events(
+    own: LocalStack, monkeypatch: pytest.MonkeyPatch
+) -> None:
     name, cloudformation = "aion-events", get_backend("cloudformation")[own.emulator.account][REGION]
     operating.registered(own, name)
     cloudformation.get_stack(name).status = "UPDATE_ROLLBACK_FAILED"
@@ -285,8 +287,9 @@ def test_doctor_warns_without_permission_to_read_stack_events(own: LocalStack, m
     # The deployment's clients are cached by their environment, so use one that no other test has.
     run = operating.runs({**operating.environ_of(own), "AWS_MAX_ATTEMPTS": "2"})
     result = run_doctor(lambda *a: run("doctor", *a), "--stack", name, "--config", "/nowhere.yaml")[1]["stack"]
-    assert (result["status"], result["next"]) == ("warning", "Use credentials with permission to read it.")
-    assert result["message"] == f"{name}: Your AWS credentials lack a permission (DescribeStackEvents)."
+    assert (result["status"], result["next"]) == ("FAILED", "Use credentials with permission to read its events.")
+    reason = "Your AWS credentials lack a permission (DescribeStackEvents)."
+    assert result["message"] == f"{name} is UPDATE_ROLLBACK_FAILED. Its events were not read: {reason}"
 
 
 @pytest.mark.parametrize(
