@@ -19,6 +19,7 @@ from aion_core.agents.objects import (
     LoadedObject,
     PerTurnFactory,
     framework_of_loaded,
+    is_from_user,
     is_opened,
     load_object,
     object_location,
@@ -194,7 +195,9 @@ class LazyAgent:
         except ConfigurationError as error:
             raise AgentLoadError(f"{path}: {error}", **object_location(found, folder)) from error
         # Catch every exception, because compiling a graph runs the author's code.
-        except (Exception, SystemExit) as error:
+        except BaseException as error:
+            if is_from_user(error):
+                raise
             explained = explain_error(error, path, folder, "cannot be served:")
             if explained.where:
                 raise explained from error

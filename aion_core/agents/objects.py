@@ -3,6 +3,7 @@
 import ast
 import asyncio
 import inspect
+import threading
 import typing
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
@@ -105,7 +106,9 @@ def _imported_module(place: str, file: Path | None, roots: Sequence[Path]) -> Mo
         return import_file(file, roots) if file is not None else import_name(place, roots)
     except ConfigurationError:
         raise
-    except (Exception, SystemExit) as error:  # catch every exception, because the author's module may raise any
+    except BaseException as error:  # the author's module may raise any exception, as the panic of a library in Rust
+        if is_from_user(error):
+            raise
         if isinstance(error, ModuleNotFoundError) and f"{place}.".startswith(f"{error.name}."):
             looked = ", ".join(str(root) for root in roots)
             raise AgentLoadError(
@@ -114,6 +117,11 @@ def _imported_module(place: str, file: Path | None, roots: Sequence[Path]) -> Mo
                 do="Fix `path`: file.py:name, relative to aion.yaml's folder, or package.module:name.",
             ) from error
         raise explain_error(error, subject, folder, file=file) from error
+
+
+def is_from_user(error: BaseException) -> bool:
+    """Return True if the user has pressed Ctrl-C. Python raises its KeyboardInterrupt in the main thread only."""
+    return isinstance(error, KeyboardInterrupt) and threading.current_thread() is threading.main_thread()
 
 
 def framework_of_loaded(agent: object) -> str | None:
@@ -210,7 +218,9 @@ def _instantiate(factory: Callable[..., Any], path: str, folder: Path) -> Any:
         made = call()
         # Run an async function by `asyncio.run`, because the thread that loads agents has no event loop.
         made = asyncio.run(_await_value(made)) if inspect.isawaitable(made) else made
-    except (Exception, SystemExit) as error:  # catch every exception, because the author's function may raise any
+    except BaseException as error:  # the author's function may raise any exception
+        if is_from_user(error):
+            raise
         explained = explain_error(error, path, folder, "raised")
         if not explained.where:
             do = _arguments_remedy(factory) if isinstance(error, TypeError) else explained.do

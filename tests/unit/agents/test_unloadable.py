@@ -140,8 +140,8 @@ def turn_of_answer(handoffs: int) -> TurnRequest:
     return TurnRequest(ContextKey("owner", "asks", "c-1"), turn, 2, Task(id="t-1"), answer, before=lambda: before)
 
 
-def broken_agent(folder: Path) -> LazyAgent:
-    (folder / "asks.py").write_text(BROKEN)
+def broken_agent(folder: Path, source: str = BROKEN) -> LazyAgent:
+    (folder / "asks.py").write_text(source)
     stores = build_stores(Settings.from_environ({"AION_STORE": "memory"}), SystemClock())
     return LazyAgent("asks", AgentConfig(path="asks.py:agent"), folder, stores.agents)
 
@@ -158,3 +158,28 @@ async def test_resumed_turn_fails_because_its_answer_was_used(tmp_path: Path) ->
     """The agent has stored steps after the answer, so it could not use another answer to this question."""
     with isolated_imports(tmp_path), pytest.raises(AgentLoadError):
         [each async for each in broken_agent(tmp_path).run(turn_of_answer(1))]
+
+
+PANIC = "class PanicException(BaseException): ...\n"
+"""Class of a panic of a library in Rust. It is no subclass of Exception."""
+RAISING = {
+    "at import": "{}raise {}\n",
+    "by the agent's function": "{}def agent():\n    raise {}\n",
+}
+
+
+@pytest.mark.parametrize("raised", ["PanicException", "asyncio.CancelledError", "KeyboardInterrupt", "SystemExit"])
+@pytest.mark.parametrize("source", RAISING.values(), ids=RAISING)
+async def test_any_exception_of_agents_code_repeats_question(tmp_path: Path, source: str, raised: str) -> None:
+    """A KeyboardInterrupt would end the event loop, and the server with all its agents."""
+    agent = broken_agent(tmp_path, source.format(f"import asyncio\n{PANIC}", raised))
+    with isolated_imports(tmp_path):
+        [emission] = [each async for each in agent.run(turn_of_answer(0))]
+    assert isinstance(emission, InputRequired)
+    assert emission.message.parts[0].text.startswith(NOT_LOADED)
+
+
+def test_ctrl_c_during_import_ends_command(tmp_path: Path) -> None:
+    """Python raises it in the main thread, where the commands load the agents."""
+    with isolated_imports(tmp_path), pytest.raises(KeyboardInterrupt):
+        broken_agent(tmp_path, "raise KeyboardInterrupt").load()
