@@ -225,10 +225,10 @@ class AgentReplies(Mapping[str, ReplyAs]):
 def _waiting_question(request: TurnRequest) -> InputRequired | None:
     """Return the question that the message answers, after the notice NOT_LOADED; None if no question waits.
 
-    No question waits after a handoff, because the agent has used the answer before it.
+    A turn that began before does not count, because the agent may have used the answer then.
     """
-    status = (request.before() or Task()).status
-    if status.state not in lifecycle.INTERRUPTED or request.turn.handoffs:
+    status, turn = (request.before() or Task()).status, request.turn
+    if status.state not in lifecycle.INTERRUPTED or turn.tries + turn.handoffs > 1:
         return None
     parts = [part for part in status.message.parts if part.text != NOT_LOADED]
     message = Message()

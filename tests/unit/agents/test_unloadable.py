@@ -132,11 +132,11 @@ QUESTION = Message(
 )
 
 
-def turn_of_answer(handoffs: int) -> TurnRequest:
-    """Return the input of a turn with the answer to QUESTION, after this number of suspensions."""
+def turn_of_answer(tries: int = 1, handoffs: int = 0) -> TurnRequest:
+    """Return the input of a turn with the answer to QUESTION, with these numbers of tries and suspensions."""
     answer = Message(message_id="m-2", role=Role.ROLE_USER, parts=[Part(text="red")])
     before = Task(id="t-1", status=TaskStatus(state=TaskState.TASK_STATE_INPUT_REQUIRED, message=QUESTION))
-    turn = Turn("turn-2", "t-1", 4, tries=1, handoffs=handoffs)
+    turn = Turn("turn-2", "t-1", 4, tries=tries, handoffs=handoffs)
     return TurnRequest(ContextKey("owner", "asks", "c-1"), turn, 2, Task(id="t-1"), answer, before=lambda: before)
 
 
@@ -148,16 +148,17 @@ def broken_agent(folder: Path, source: str = BROKEN) -> LazyAgent:
 
 async def test_repeated_question_is_new_message_with_its_extensions(tmp_path: Path) -> None:
     with isolated_imports(tmp_path):
-        [emission] = [each async for each in broken_agent(tmp_path).run(turn_of_answer(0))]
+        [emission] = [each async for each in broken_agent(tmp_path).run(turn_of_answer())]
     assert isinstance(emission, InputRequired)
     assert list(emission.message.extensions) == ["https://example.com/colours"]
     assert emission.message.message_id == ""
 
 
-async def test_resumed_turn_fails_because_its_answer_was_used(tmp_path: Path) -> None:
-    """The agent has stored steps after the answer, so it could not use another answer to this question."""
+@pytest.mark.parametrize(("tries", "handoffs"), [(1, 1), (2, 0)], ids=["suspended", "process died"])
+async def test_resumed_turn_fails_because_its_answer_was_used(tmp_path: Path, tries: int, handoffs: int) -> None:
+    """The agent may have stored steps after the answer, and could not use another answer to this question then."""
     with isolated_imports(tmp_path), pytest.raises(AgentLoadError):
-        [each async for each in broken_agent(tmp_path).run(turn_of_answer(1))]
+        [each async for each in broken_agent(tmp_path).run(turn_of_answer(tries, handoffs))]
 
 
 PANIC = "class PanicException(BaseException): ...\n"
@@ -174,7 +175,7 @@ async def test_any_exception_of_agents_code_repeats_question(tmp_path: Path, sou
     """A KeyboardInterrupt would end the event loop, and the server with all its agents."""
     agent = broken_agent(tmp_path, source.format(f"import asyncio\n{PANIC}", raised))
     with isolated_imports(tmp_path):
-        [emission] = [each async for each in agent.run(turn_of_answer(0))]
+        [emission] = [each async for each in agent.run(turn_of_answer())]
     assert isinstance(emission, InputRequired)
     assert emission.message.parts[0].text.startswith(NOT_LOADED)
 
