@@ -131,13 +131,17 @@ def list_letters(queues: tuple[str, ...], limit: int, *, as_json: bool, deployme
     Categories: pending (work is left: fix the cause, then redrive), obsolete (the work is done: redrive or drop), poison
     (not a wake-up message of this version: drop), unknown (the table could not be read: redrive does no harm). SQS hides the messages from others for some seconds.
     """
-    by_queue, failures = dict[DeadLetterQueue, list[QueuedLetter]](), list[str]()
+    by_queue, reasons = dict[DeadLetterQueue, list[QueuedLetter]](), dict[DeadLetterQueue, str]()
     for queue in _named(queues):
         try:
             # Read one more message, to find out whether there are more.
             by_queue[queue] = result_of(read_letters(deployment, [queue], limit + 1), READING)
         except AionError as error:
-            failures.append(f"The dead letters of the {queue} queue were not read. {error_text(error)}")
+            reasons[queue] = error_text(error)
+    if len(reasons) > 1 and len(set(reasons.values())) == 1:
+        # Name no queue: the reason, such as expired credentials, does not depend on it.
+        raise ConfigurationError(reasons.popitem()[1])
+    failures = [f"The dead letters of the {queue} queue were not read. {reason}" for queue, reason in reasons.items()]
     if failures and (as_json or not by_queue):
         raise ConfigurationError(failures[0])
     found = [each for letters in by_queue.values() for each in letters[:limit]]
