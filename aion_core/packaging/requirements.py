@@ -38,8 +38,6 @@ UNUSED = {
     "PushFunction": ("boto3", "click", "google-api-core", "pyyaml"),
     "SweepFunction": ("boto3", "click", "google-api-core", "pydantic"),
 }
-SETUP_FILES = ("setup.py", "setup.cfg")
-"""Files of setuptools that may declare dependencies (install_requires). A build does not read them."""
 TESTED = Path(__file__).with_name("tested.txt")
 """File with the versions tested with aion-lambda. They apply to distributions missing in the project's lock."""
 
@@ -110,14 +108,22 @@ def wanted(folder: Path, also: Sequence[str] = ()) -> Wanted:
         raise BuildError(
             "the dependencies are in a Pipfile, and uv does not read it: run `pipenv requirements > requirements.txt`"
         )
-    for name in SETUP_FILES:
-        # Search the text only, because a setup.py is a program.
-        if (folder / name).is_file() and b"install_requires" in (folder / name).read_bytes():
-            raise BuildError(
-                f"the dependencies (install_requires) are in {name}, and a build does not read it: list them in "
-                "`[project] dependencies` of a pyproject.toml, or in a requirements.txt"
-            )
+    if unread := files_with_install_requires(folder):
+        raise BuildError(
+            f"the dependencies (install_requires) are in {unread[0]}, and a build does not read it: list them in "
+            "`[project] dependencies` of a pyproject.toml, or in a requirements.txt"
+        )
     return Wanted((), tuple(lines))
+
+
+def files_with_install_requires(folder: Path) -> list[str]:
+    """Return the names of setuptools' files with dependencies (`install_requires`). A build does not read these files."""
+    # Search the text only, because a setup.py is a program.
+    return [
+        name
+        for name in ("setup.py", "setup.cfg")
+        if (folder / name).is_file() and b"install_requires" in (folder / name).read_bytes()
+    ]
 
 
 def _index_options(requirements: Path) -> Iterator[str]:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from aion_core.packaging.programs import UvMissing
-from aion_core.packaging.requirements import SETUP_FILES
+from aion_core.packaging.requirements import files_with_install_requires
 from aion_core.project import ProjectError, base
 from aion_core.project.files import (
     AGENT_FILES,
@@ -167,8 +167,7 @@ def _setup_notes(folder: Path) -> list[str]:
     return [
         f"{name} has dependencies (install_requires). aion does not read them, and setuptools ignores them beside `[project]` "
         f"in pyproject.toml. Add each of them: `uv add NAME`. Then delete install_requires from {name}."
-        for name in SETUP_FILES
-        if (folder / name).is_file() and b"install_requires" in (folder / name).read_bytes()
+        for name in files_with_install_requires(folder)
     ]
 
 
