@@ -1,5 +1,6 @@
 """Health checks of a deployment's AWS resources. They only read settings, and no stored content."""
 
+from collections.abc import Awaitable
 from typing import Any
 
 from msgspec import Struct
@@ -111,24 +112,23 @@ async def mapping_states(functions: AwsClient, function: str, queue_arn: str) ->
 
 async def has_alias(functions: AwsClient, function: str, alias: str) -> bool:
     """Return True if the Lambda function and its alias exist. Raises StoreError."""
-    try:
-        await functions("get_alias", FunctionName=function, Name=alias)
-    except StoreError as error:
-        if not str(error).endswith("ResourceNotFoundException"):
-            raise
-        return False
-    return True
+    return await _existing(functions("get_alias", FunctionName=function, Name=alias)) is not None
 
 
 async def rule_state(events: AwsClient, rule: str) -> str:
     """Return the state of the EventBridge rule, for example `ENABLED`, or "" if it does not exist. Raises StoreError."""
+    found = await _existing(events("describe_rule", Name=rule))
+    return found["State"] if found is not None else ""
+
+
+async def _existing(request: Awaitable[dict[str, Any]]) -> dict[str, Any] | None:
+    """Return the response to a request, or None if its resource does not exist. Raises StoreError."""
     try:
-        state: str = (await events("describe_rule", Name=rule))["State"]
+        return await request
     except StoreError as error:
         if not str(error).endswith("ResourceNotFoundException"):
             raise
-        return ""
-    return state
+        return None
 
 
 async def rule_targets(events: AwsClient, rule: str) -> list[str]:
