@@ -129,7 +129,8 @@ def list_letters(queues: tuple[str, ...], limit: int, *, as_json: bool, deployme
     """Print the id, queue, time of sending and category of each message, and the current state of its task.
 
     Categories: pending (work is left: fix the cause, then redrive), obsolete (the work is done: redrive or drop), poison
-    (not a wake-up message of this version: drop), unknown (the table could not be read: redrive does no harm). SQS hides the messages from others for some seconds.
+    (not a wake-up message of this version: drop), unknown (the table could not be read: redrive does no harm). SQS hides
+    the messages from others for some seconds.
     """
     by_queue, reasons = dict[DeadLetterQueue, list[QueuedLetter]](), dict[DeadLetterQueue, str]()
     for queue in _named(queues):

@@ -74,8 +74,8 @@ class Inspection:
 
     async def agent_of(self, task: TaskKey) -> str | None:
         """Return the id of the task's agent, or None for an expired or deleted task."""
-        item = await self._reads.get(keys.head_key(task))
-        return None if item is None else lifecycle.head_of(task, item).context.agent
+        head = await self._log.head(task)
+        return head.context.agent if head is not None else None
 
     async def deliveries(self, task_id: str = "") -> AsyncIterator[Delivery]:
         """Scan the table and yield the push deliveries of all tasks, or of tasks with this id."""
