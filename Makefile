@@ -26,31 +26,31 @@ test: $(VENV)/.tests ## Run the tests, without lint and without the long tests o
 	$(VENV)/bin/python -m pytest $(SIDE_BY_SIDE) $(PYTEST)
 
 quick: lint-code ## Run the tests nearest to the changes since main, and lint
-	@tests="$$($(VENV)/bin/python -m tests.nearest)"; \
+	@tests="$$($(VENV)/bin/python -m scripts.nearest)"; \
 	  if [ -n "$$tests" ]; then $(VENV)/bin/python -m pytest -n 2 --dist loadfile $$tests $(PYTEST); else echo "No test is near."; fi
 
 test-engines: export AION_TEST_ENGINES ?= all
 test-engines: $(VENV)/.tests ## Run every contract test on every engine (AION_TEST_ENGINES=moto,ministack)
-	$(VENV)/bin/python -m pytest $(SIDE_BY_SIDE) tests/contract $(PYTEST)
+	$(VENV)/bin/python -m pytest $(SIDE_BY_SIDE) tests/runtime/contract $(PYTEST)
 
 test-deep: export AION_TEST_ENGINES ?= all
 test-deep: $(VENV)/.tests ## Run all tests: 20,000 schedules, pairs of crashes, planted bugs, mutants, every engine, lint
 	SIMULATION_DEEP=1 $(VENV)/bin/python -m pytest $(SIDE_BY_SIDE) -m 'deep or not deep' $(PYTEST)
-	$(VENV)/bin/python -m infra.mutants
+	$(VENV)/bin/python -m scripts.mutants
 
 mutants: $(VENV)/.tests ## Run the mutation tests of the rules; fail below 90 % killed, or if a survivor has no explanation
-	$(VENV)/bin/python -m infra.mutants
+	$(VENV)/bin/python -m scripts.mutants
 
 replay: $(VENV)/.tests ## Print every effect of one simulated schedule (SEED=…)
 	@$(VENV)/bin/python -m tests.simulation $(SEED)
 
 check: lint ## Run `lint`, write the bill of materials, and audit the lock file (AUDIT=required)
-	$(VENV)/bin/python -m infra.supply_chain
+	$(VENV)/bin/python -m scripts.supply_chain
 
 lint: lint-code ## Check style, types, imports and the template's policies
-	$(VENV)/bin/python -m infra.policies.check
+	$(VENV)/bin/python -m scripts.policies.check
 
-# `lint` also checks the template. So do the tests of tests/template in `make test-deep`.
+# `lint` also checks the template. So do the tests of tests/repository/policies in `make test-deep`.
 lint-code: $(VENV)/.tests
 	$(VENV)/bin/ruff check .
 	$(VENV)/bin/ruff format --check .
@@ -60,57 +60,57 @@ lint-code: $(VENV)/.tests
 lock: $(VENV)/.tests ## Update uv.lock, and the versions for projects that have no lock file
 	$(UV) lock --quiet
 	$(UV) export --quiet --frozen --no-header --no-annotate --no-hashes --all-extras --no-default-groups \
-	  --no-emit-project > aion_core/packaging/tested.txt
+	  --no-emit-project > aion_tools/package/tested.txt
 
 format: $(VENV)/.tests ## Format the code
 	$(VENV)/bin/ruff check --fix .
 	$(VENV)/bin/ruff format .
 
 package-check: $(VENV)/.tests ## Build the functions' packages; fail above their budgets of size and cold start
-	@$(VENV)/bin/python -m infra.package_check
+	@$(VENV)/bin/python -m scripts.package_check
 
 bench: $(VENV)/.tests ## Measure this server, the SDK's server and a bare app in one run (BENCH="--rounds 5 --write")
 	@$(VENV)/bin/python -m bench $(BENCH)
 
 bench-chunks: $(VENV)/.tests ## Measure the CPU time that the adapter adds to each streamed chunk
-	$(VENV)/bin/python -m tests.bench.chunks
+	$(VENV)/bin/python -m tests.repository.bench.chunks
 
 bench-dev: $(VENV)/.tests ## Measure the time of `aion dev` to start, and to serve an edit
-	$(VENV)/bin/python -m tests.bench.dev_loop
+	$(VENV)/bin/python -m tests.repository.bench.dev_loop
 
 bench-cold: $(VENV)/.tests ## Measure the CPU time of the built ApiFunction until its first streamed word
-	@$(VENV)/bin/python -m tests.bench.cold_function
+	@$(VENV)/bin/python -m tests.repository.bench.cold_function
 
 newcomer: $(VENV)/.tests ## Measure a newcomer's first steps, with empty and with warm package caches (NEWCOMER=--check)
-	@$(VENV)/bin/python -m tests.bench.newcomer $(NEWCOMER)
+	@$(VENV)/bin/python -m tests.repository.bench.newcomer $(NEWCOMER)
 
 screenshots: $(VENV)/.tests ## Take the screenshots of the docs with the browser tests
-	SCREENSHOTS=docs/images $(VENV)/bin/python -m pytest -q -m 'deep or not deep' tests/e2e/console
+	SCREENSHOTS=docs/images $(VENV)/bin/python -m pytest -q -m 'deep or not deep' tests/tools/e2e/console
 
 terminal: $(VENV)/.tests ## Record the terminal of the README from a real `aion dev` and `aion chat`, with a killed worker
-	@$(VENV)/bin/python -m infra.terminal
+	@$(VENV)/bin/python -m scripts.terminal
 
 message-path: $(VENV)/.tests ## List the files that one streamed message passes through (STORE=memory or dynamodb)
-	@$(VENV)/bin/python -m tests.bench.message_path --store $(or $(STORE),memory)
+	@$(VENV)/bin/python -m tests.repository.bench.message_path --store $(or $(STORE),memory)
 
 docs: $(VENV)/.tests ## Build the documentation site in .cache/docs/site; fail at a warning
-	@$(VENV)/bin/python -m infra.docs_site
+	@$(VENV)/bin/python -m scripts.docs_site
 
 openapi: $(VENV)/.tests ## Generate docs/openapi.yaml from the operations table, with examples from a real server
-	@$(VENV)/bin/python -m infra.openapi_examples
-	@$(VENV)/bin/python -m infra.openapi
+	@$(VENV)/bin/python -m scripts.openapi_examples
+	@$(VENV)/bin/python -m scripts.openapi
 
 schema: $(VENV)/.tests ## Generate the JSON Schema of aion.yaml from its models
-	@$(VENV)/bin/python -m infra.config_schema
+	@$(VENV)/bin/python -m scripts.config_schema
 
 figures: $(VENV)/.tests ## Print figures of the code base: lines, prose, class names, small files
-	@$(VENV)/bin/python -m infra.figures
+	@$(VENV)/bin/python -m scripts.figures
 
 cost: $(VENV)/.tests ## Count the requests of operations on the emulated stack, and write docs/cost.md
-	@$(VENV)/bin/python -m infra.cost
+	@$(VENV)/bin/python -m scripts.cost
 
 sam-local: $(VENV)/.runs ## Serve the built functions with `sam local start-api` (needs docker)
-	@exec $(VENV)/bin/python -m infra.sam_local $(SAM)
+	@exec $(VENV)/bin/python -m scripts.sam_local $(SAM)
 
 smoke: $(VENV)/.runs ## Check a deployed stack with the official client (URL=…, AGENT=…, WEBHOOK=…, TOKEN=…; URL=--help)
 	@exec $(VENV)/bin/aion smoke $(URL)

@@ -219,7 +219,7 @@ def kept_handlers() -> Iterator[Callable[[], None]]:
 _existing = logging.getLogger(__name__)
 """Logger of this module. If an agent's code disables all existing loggers, this one is disabled too."""
 
-_SERVER = ("aion_core", "handlers")
+_SERVER = ("aion_core", "aion_tools", "handlers")
 """Names of the server's loggers."""
 
 _handlers: list[logging.Handler] = []

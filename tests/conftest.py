@@ -20,7 +20,7 @@ from tests.support import service_models
 from tests.support.clock import ManualClock
 
 if TYPE_CHECKING:
-    from aion_core.local.stack import LocalStack
+    from aion_tools.stack.stack import LocalStack
 
 # Disable garbage collection while pytest collects tests: it takes two CPU-seconds and finds almost nothing.
 gc.disable()
@@ -41,7 +41,7 @@ settings.load_profile("aion")
 @pytest.fixture(scope="session")
 def moto() -> "Iterator[LocalStack]":
     # Import late, because boto3 and moto take two seconds to import.
-    from aion_core.local.stack import LocalStack
+    from aion_tools.stack.stack import LocalStack
 
     with LocalStack.start("template.yaml") as stack:
         yield stack
@@ -81,7 +81,7 @@ def process_is_restored() -> Iterator[None]:
 
 def pytest_xdist_setupnodes(specs: list[Any]) -> None:
     """Fork the workers from a process that has imported the packages."""
-    from tests.e2e.forked import fork_workers
+    from tests.support.e2e.forked import fork_workers
 
     fork_workers(specs)
 
@@ -93,20 +93,22 @@ WORKERS = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
 
 FIRST = (
     "tests/simulation/test_simulation.py",
-    "tests/contract/",
-    "tests/e2e/test_deployed.py",
-    "tests/e2e/console/",
-    "tests/e2e/test_installed.py",
-    "tests/e2e/test_dev_loop.py",
-    "tests/unit/agents/langgraph/test_generated_streams.py",
-    "tests/e2e/",
-    "tests/protocol/",
-    "tests/unit/cli/",
+    "tests/runtime/contract/",
+    "tests/tools/e2e/test_deployed.py",
+    "tests/tools/e2e/console/",
+    "tests/tools/e2e/test_installed.py",
+    "tests/tools/e2e/test_dev_loop.py",
+    "tests/runtime/unit/agents/langgraph/test_generated_streams.py",
+    "tests/tools/e2e/",
+    "tests/runtime/e2e/",
+    "tests/repository/policies/test_permissions.py",
+    "tests/runtime/protocol/",
+    "tests/tools/unit/cli/",
 )
 """The longest files run first, so that no worker still runs a long file when the other workers have finished."""
-TOGETHER = ("tests/contract/", "tests/e2e/console/")
+TOGETHER = ("tests/runtime/contract/", "tests/tools/e2e/console/")
 """Folders that one worker runs whole: a second worker would start another ministack or another browser."""
-LAST = "tests/unit/authoring/test_typing.py"
+LAST = "tests/runtime/unit/authoring/test_typing.py"
 """This file runs last, because the cache of mypy then has the imported packages."""
 
 
@@ -172,9 +174,9 @@ _figures: list[str] = []
 
 
 def area_of(nodeid: str) -> str:
-    """Return the area of a test: its folder below `tests`, and below `tests/unit`."""
+    """Return the area of a test: its folder below `tests/runtime`, `tests/tools` and so on, and below their `unit`."""
     _, *folders = nodeid.partition("::")[0].split("/")[:-1]
-    return "/".join(folders[:2] if folders[:1] == ["unit"] else folders[:1]) or "tests"
+    return "/".join(folders[: 3 if folders[1:2] == ["unit"] else 2]) or "tests"
 
 
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:

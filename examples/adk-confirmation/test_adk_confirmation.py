@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from aion_core.testing import serve
+from aion_tools.testing import serve
 
 
 @pytest.mark.parametrize(("answer", "text"), [("yes", "Deleted 3 files."), ("no", "Nothing is deleted.")])

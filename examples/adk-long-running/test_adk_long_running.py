@@ -6,7 +6,7 @@ import pytest
 from a2a.types import Part
 from google.protobuf.json_format import ParseDict
 
-from aion_core.testing import serve
+from aion_tools.testing import serve
 
 
 @pytest.mark.parametrize("result", [Part(text="approved"), ParseDict({"data": {"result": "approved"}}, Part())])

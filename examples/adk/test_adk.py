@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from aion_core.testing import serve
+from aion_tools.testing import serve
 
 
 async def test_adk_agent_streams_result_of_tool() -> None:

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from aion_core.testing import serve
+from aion_tools.testing import serve
 
 CONFIG = Path(__file__).with_name("aion.yaml")
 

@@ -11,8 +11,8 @@ from starlette.responses import JSONResponse, Response
 
 from aion_core.bootstrap import build_app
 from aion_core.settings import Settings
-from aion_core.testing import ENVIRONMENT, serve
-from tests.e2e.rest_api import CALLER, REGION, signer_of
+from aion_tools.testing import ENVIRONMENT, serve
+from tests.support.e2e.rest_api import CALLER, REGION, signer_of
 from tests.support.listening import free_port, listening
 
 HERE = Path(__file__).parent

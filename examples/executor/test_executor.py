@@ -4,7 +4,7 @@ from pathlib import Path
 
 from a2a.types import Part
 
-from aion_core.testing import serve
+from aion_tools.testing import serve
 
 CONFIG = Path(__file__).with_name("aion.yaml")
 SUMMARY = "name: 2 different values\nage: 31 to 45, 38 on average\n"

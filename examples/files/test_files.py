@@ -4,7 +4,7 @@ from pathlib import Path
 
 from a2a.types import Part
 
-from aion_core.testing import serve
+from aion_tools.testing import serve
 
 
 async def test_agent_returns_text_files_in_upper_case() -> None:

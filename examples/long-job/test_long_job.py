@@ -21,7 +21,7 @@ from a2a.types import (
 )
 from a2a.utils.errors import A2AError
 
-from aion_core.testing import serve
+from aion_tools.testing import serve
 from tests.support.server import aion_dev, serving
 
 HERE = Path(__file__).parent

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from aion_core.testing import serve
+from aion_tools.testing import serve
 
 HERE = Path(__file__).parent
 

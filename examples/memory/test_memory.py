@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from aion_core.testing import serve
+from aion_tools.testing import serve
 
 
 async def test_agent_remembers_facts_in_another_conversation() -> None:

@@ -12,7 +12,7 @@ from a2a.client import A2ACardResolver, ClientConfig, ClientFactory
 from a2a.types import Message, Part, Role, SendMessageRequest, TaskState
 from langchain.chat_models.base import _BUILTIN_PROVIDERS
 
-from aion_core.testing import serve
+from aion_tools.testing import serve
 from tests.support.server import aion_dev, serving
 
 HERE = Path(__file__).parent

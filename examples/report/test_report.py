@@ -5,7 +5,7 @@ from pathlib import Path
 from a2a.types import StreamResponse
 from google.protobuf.json_format import MessageToDict
 
-from aion_core.testing import serve
+from aion_tools.testing import serve
 
 
 def progress_of(event: StreamResponse) -> float | None:

@@ -9,16 +9,16 @@ from uuid import uuid4
 
 import pytest
 
-from aion_core.local import REGION
-from aion_core.local.resources import create_resources, create_tables
-from aion_core.local.stack import SETTINGS, LocalStack, client_of
 from aion_core.memory.services import MemoryBlobs
 from aion_core.memory.table import MemoryTable
 from aion_core.ports import Blobs, Clock
 from aion_core.ports.table import Table
 from aion_core.sqlite.blobs import SQLiteBlobs
 from aion_core.sqlite.table import SQLiteTable
-from aion_core.template.reader import TABLE, Place, Template
+from aion_tools.stack import REGION
+from aion_tools.stack.resources import create_resources, create_tables
+from aion_tools.stack.stack import SETTINGS, LocalStack, client_of
+from aion_tools.template.reader import TABLE, Place, Template
 from tests.support import ministack
 from tests.support.server import ROOT
 

@@ -5,8 +5,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-from aion_core.packaging.cache import file_lock
-from aion_core.packaging.programs import find_uv
+from aion_tools.package.cache import file_lock
+from aion_tools.package.programs import find_uv
 from tests.support.server import ROOT
 
 

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from aion_core.packaging.cache import cache as package_cache
-from aion_core.packaging.programs import find_uv
-from aion_core.shipped import shipped
+from aion_tools.package.cache import cache as package_cache
+from aion_tools.package.programs import find_uv
+from aion_tools.shipped import shipped
 
 
 @cache

@@ -12,11 +12,11 @@ from typing import Any
 
 from click.testing import CliRunner, Result
 
-from aion_core.cli.error_text import error_text
-from aion_core.cli.main import aion
 from aion_core.errors import AionError
-from aion_core.local.stack import SETTINGS, LocalStack
-from tests.e2e import forked
+from aion_tools.cli.error_text import error_text
+from aion_tools.cli.main import aion
+from aion_tools.stack.stack import SETTINGS, LocalStack
+from tests.support.e2e import forked
 
 STACK = "aion-test"
 
@@ -75,7 +75,7 @@ def refusal(failed: Result) -> str:
 def process(*arguments: str, **environ: str) -> "subprocess.CompletedProcess[str]":
     """Run `aion` in a separate process."""
     kept = {"PATH": os.environ["PATH"], "HOME": "/nonexistent", "AWS_EC2_METADATA_DISABLED": "true"}
-    return forked.run("aion_core.cli", *arguments, env={**kept, **environ}, timeout=60)
+    return forked.run("aion_tools.cli", *arguments, env={**kept, **environ}, timeout=60)
 
 
 @contextmanager

@@ -29,7 +29,7 @@ SCRIPTS = [
     "docs/several-agents.md",
     "docs/tutorial.md",
 ]
-"""Pages that tests/e2e/test_pages.py runs as scripts."""
+"""Pages that tests/tools/e2e/test_pages.py runs as scripts."""
 _FENCE = re.compile(r"^( *)```(\w*) ?(.*?)\n(.*?)^ *```$", re.MULTILINE | re.DOTALL)
 _NEEDS = re.compile(r"\b[Nn]eeds? (AWS|Google Cloud|a key of \w+)\b")
 _ASSIGNMENT = r"\w+=\S*"

@@ -1,6 +1,6 @@
 """Number of messages in a queue: visible, in flight, and delayed."""
 
-from aion_core.local.stack import LocalStack
+from aion_tools.stack.stack import LocalStack
 
 _COUNTED = (
     "ApproximateNumberOfMessages",

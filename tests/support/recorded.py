@@ -1,4 +1,4 @@
-"""Lambda events recorded in tests/events, and events of the same HTTP entry points made for other requests."""
+"""Lambda events recorded in tests/support/events, and events of the same HTTP entry points made for other requests."""
 
 import base64
 import json
@@ -8,7 +8,7 @@ from typing import Any
 
 from starlette.requests import Request
 
-EVENTS = Path(__file__).parent.parent / "events"
+EVENTS = Path(__file__).parent / "events"
 
 
 def recorded_event(name: str, **changes: Any) -> dict[str, Any]:

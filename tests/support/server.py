@@ -13,7 +13,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.e2e.forked import ForkedProcess, started
+from tests.support.e2e.forked import ForkedProcess, started
 
 ROOT = Path(__file__).parents[2]
 _URL = re.compile(r"(?:available|server) at (http://127\.0\.0\.1:\d+)/")
@@ -86,4 +86,4 @@ def make_dev() -> list[str]:
 
 def aion_dev(*arguments: str) -> list[str]:
     """Return the command of `make dev`."""
-    return [sys.executable, "-m", "aion_core.cli", "dev", *arguments]
+    return [sys.executable, "-m", "aion_tools.cli", "dev", *arguments]

@@ -8,7 +8,6 @@ from weakref import WeakKeyDictionary
 from aion_core.aws.blobs import S3Blobs
 from aion_core.aws.client import AwsClient
 from aion_core.aws.dynamodb_table import DynamoDBTable
-from aion_core.local.stack import LocalStack
 from aion_core.memory.services import MemoryBlobs, MemoryCipher
 from aion_core.memory.table import MemoryTable
 from aion_core.ports import Clock, SystemClock, TaskKey
@@ -17,6 +16,7 @@ from aion_core.stores import keys
 from aion_core.stores.push_configs import TablePushConfigs
 from aion_core.stores.task_list import TableTaskList
 from aion_core.stores.task_store import TableTaskStore
+from aion_tools.stack.stack import LocalStack
 from tests.support.engines import ReachableStack
 from tests.support.strict import StrictTokens, refuse_empty_keys
 

@@ -233,7 +233,7 @@ def config_of(
         "configurable": {**copy.deepcopy(own), "thread_id": thread_id(context)},
         # LangGraph resumes the run of the newest checkpoint if that checkpoint has this run_id. So the same call starts
         # a turn, resumes the turn, or does nothing after the turn's end. See
-        # tests/unit/agents/langgraph/test_langgraph_assumptions.py.
+        # tests/runtime/unit/agents/langgraph/test_langgraph_assumptions.py.
         "metadata": {"run_id": turn_id},
     }
 

@@ -1,6 +1,6 @@
 // Drives a server by the official JavaScript client, in each version and binding that the server's card offers.
 // It reports the result of each step as {client, step, heard}, or {client, step, error} with the error's class names.
-// It runs in Node (node.mjs) and in a browser (page.html); see tests/e2e/test_js_client.py.
+// It runs in Node (node.mjs) and in a browser (page.html); see tests/runtime/e2e/test_js_client.py.
 
 import { AgentCard, Role, StreamResponse, Task, TaskState, ListTasksResponse } from "@a2a-js/sdk";
 import {

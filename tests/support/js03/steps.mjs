@@ -1,5 +1,5 @@
 // Drives a server by the official JavaScript client of A2A 0.3, on both bindings: `node steps.mjs <server's URL>`.
-// It prints {client, step, heard} or {client, step, error} for each step; see tests/e2e/test_old_js_client.py.
+// It prints {client, step, heard} or {client, step, error} for each step; see tests/runtime/e2e/test_old_js_client.py.
 
 import { ClientFactory, ClientFactoryOptions, JsonRpcTransportFactory, RestTransportFactory } from "@a2a-js/sdk/client";
 

@@ -1,0 +1,1 @@
+"""A developer's machine: the command `aion`, the development server, projects, packages and deployments. Never on Lambda."""

@@ -1,0 +1,269 @@
+"""Conversation with an agent from the command line: target, streamed events, resumption."""
+
+import asyncio
+import re
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING
+from uuid import uuid4
+
+import click
+
+from aion_core.errors import AionError
+from aion_tools.cli.chat_content import Answer
+
+if TYPE_CHECKING:
+    import httpx
+    from a2a.client import Client
+    from a2a.types import AgentCard, Part, StreamResponse
+
+    from aion_tools.cli.smoke import Endpoint
+
+RECONNECT_SECONDS, RECONNECTS = 1.0, 60
+"""Pause between two attempts to resume a stream, and number of attempts. Together they last longer than a lease, so
+that another process can take over the turn."""
+CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+"""Control characters other than line breaks and tabs. They could control the terminal."""
+
+
+def printable(text: str) -> str:
+    """Return the text of an agent or server without control characters other than line breaks and tabs."""
+    return CONTROLS.sub("\N{REPLACEMENT CHARACTER}", text)
+
+
+class TargetMissing(AionError):
+    """Error: the user has named no agent, and no development server runs in this folder."""
+
+
+def endpoint_of(url: str, stack: str | None, sign: str) -> "Endpoint":
+    """Return the agent's URL: the given URL, the URL of the stack, or the URL of this folder's development server.
+
+    Raises TargetMissing if there is no such URL, and ConfigurationError for an unknown stack.
+    """
+    from aion_tools.cli.smoke import Endpoint, stack_endpoint
+    from aion_tools.dev.data_folder import running_server_url
+
+    if url:
+        return Endpoint(url, sign)
+    if stack:
+        return stack_endpoint(stack, sign)
+    if running := running_server_url():
+        return Endpoint(running, "off")
+    raise TargetMissing("No `aion dev` runs in this folder. Start it, or name an agent: its URL or its --stack.")
+
+
+class ChatSession:
+    """Conversation with one agent in one context. After a lost connection, it subscribes to the task again."""
+
+    def __init__(self, client: "Client", card: "AgentCard", *, context_id: str = "", task_id: str = "") -> None:
+        self.card = card
+        # Without a contextId, a message belongs to the context of its task.
+        self.context_id, self.task_id = context_id or ("" if task_id else str(uuid4())), task_id
+        self._client = client
+
+    async def say(self, parts: list["Part"]) -> AsyncIterator[Answer]:
+        """Send a message and yield the answer received so far after each event.
+
+        Raises A2AError for a refused message, and click.ClickException if the connection stays lost.
+        """
+        from a2a.types import Message, Role, SendMessageRequest
+        from a2a.utils.errors import UnsupportedOperationError
+
+        message = Message(
+            message_id=str(uuid4()), role=Role.ROLE_USER, parts=parts, context_id=self.context_id, task_id=self.task_id
+        )
+        request = SendMessageRequest(message=message)
+        try:
+            async for answer in self._followed(lambda: self._client.send_message(request), Answer()):
+                yield answer
+        except UnsupportedOperationError:
+            # The question no longer waits: it was answered elsewhere. The next message begins a new task.
+            self.task_id = ""
+            raise
+
+    async def _followed(
+        self, begin: Callable[[], AsyncIterator["StreamResponse"]], answer: Answer
+    ) -> AsyncIterator[Answer]:
+        """Yield the answer received so far after each event.
+
+        After a lost connection, subscribe to the task again. If the task's id is not known yet, call `begin` again: the
+        server recognises the repeated message.
+        """
+        import httpx
+        from a2a.client.errors import A2AClientError
+
+        events, failures = begin(), 0
+        while True:
+            try:
+                async for event in events:
+                    failures = 0
+                    answer.add(event)
+                    yield answer
+                if answer.is_over or not answer.task_id:
+                    break
+            except A2AClientError as error:
+                failures += 1
+                never_connected = failures == 1 and isinstance(error.__cause__, httpx.ConnectError)
+                if not _is_lost(error) or (never_connected and not answer.task_id):
+                    raise
+                if failures == RECONNECTS:
+                    raise click.ClickException(f"The connection is lost: {error}") from error
+            await asyncio.sleep(RECONNECT_SECONDS)
+            events = self._rest_of(answer.task_id) if answer.task_id else begin()
+        self.task_id = answer.task_id if answer.question else ""
+
+    async def open_task(self) -> str:
+        """Return the id of the context's newest task that has not ended, or "" if all tasks have ended."""
+        from a2a.types import ListTasksRequest
+
+        from aion_core.tasks.lifecycle import TERMINAL
+
+        found = await self._client.list_tasks(ListTasksRequest(context_id=self.context_id, page_size=10))
+        return next((task.id for task in found.tasks if task.status.state not in TERMINAL), "")
+
+    async def resume(self, task_id: str) -> AsyncIterator[Answer]:
+        """Subscribe to an earlier task and yield the answer so far after each event. Raises the errors of `say`."""
+        async for answer in self._followed(lambda: self._rest_of(task_id), Answer(task_id=task_id)):
+            yield answer
+
+    async def _rest_of(self, task_id: str) -> AsyncIterator["StreamResponse"]:
+        """Yield the further events of a running task, or only the current state of an ended or interrupted task."""
+        from a2a.types import GetTaskRequest, StreamResponse, SubscribeToTaskRequest
+
+        from aion_core.tasks.lifecycle import TERMINAL_OR_INTERRUPTED
+
+        task = await self._client.get_task(GetTaskRequest(id=task_id))
+        if task.status.state in TERMINAL_OR_INTERRUPTED:
+            yield StreamResponse(task=task)
+            return
+        async for event in self._client.subscribe(SubscribeToTaskRequest(id=task_id)):
+            yield event
+
+    def begin_anew(self) -> None:
+        """Begin a new context."""
+        self.context_id, self.task_id = str(uuid4()), ""
+
+    async def cancel(self, task_id: str) -> None:
+        """Cancel the task. Raises A2AError if it cannot be canceled."""
+        from a2a.types import CancelTaskRequest
+
+        await self._client.cancel_task(CancelTaskRequest(id=task_id))
+
+
+def _is_lost(error: Exception) -> bool:
+    """Return True if the connection has failed, and False if the server has responded with an error."""
+    import httpx
+
+    return isinstance(error.__cause__, httpx.RequestError)
+
+
+def refusal_text(error: Exception) -> str:
+    """Explain a refused request in a sentence, with the next step for missing or wrong credentials."""
+    import httpx
+
+    cause = error.__cause__
+    status = cause.response.status_code if isinstance(cause, httpx.HTTPStatusError) else 0
+    if status == httpx.codes.UNAUTHORIZED:
+        return (
+            "The agent does not accept the credentials (401). Set TOKEN, API_KEY, or BASIC=name:password, or sign the "
+            "requests (--sign). The agent's card (/.well-known/agent-card.json at its URL) lists the accepted schemes."
+        )
+    if status == httpx.codes.FORBIDDEN:
+        return "The credentials do not permit this agent (403). Its owner can permit it, or name other credentials."
+    if status == httpx.codes.TOO_MANY_REQUESTS:
+        after = cause.response.headers.get("retry-after", "") if isinstance(cause, httpx.HTTPStatusError) else ""
+        return f"The agent has received too many requests of yours (429). Try again{f' in {after} s' if after else ' later'}."
+    if status == httpx.codes.REQUEST_ENTITY_TOO_LARGE:
+        return "The message is too large (413). Send fewer or smaller files, or their URLs."
+    return printable(f"The message is refused: {error}")
+
+
+def _no_card_text(url: str, error: Exception) -> str:
+    """Explain in a sentence why the agent's card cannot be read."""
+    import httpx
+
+    cause = error.__cause__ or error
+    if isinstance(cause, httpx.HTTPStatusError):
+        return f"There is no agent at {url}: {cause.request.url} answers with {cause.response.status_code}."
+    if isinstance(cause, httpx.RequestError):
+        return f"The agent at {url} does not answer: {cause}. Check the URL, and that its server runs."
+    return printable(f"There is no agent at {url}: {error}")
+
+
+async def _missing_agent(http: "httpx.AsyncClient", url: str, agent: str) -> str:
+    """Return a sentence about an unknown agent that suggests a known one, or "" if the server does not list agents."""
+    import httpx
+
+    from aion_core.agents.load_errors import did_you_mean
+
+    try:
+        known = list((await http.get(f"{url}/.well-known/manifest.json")).raise_for_status().json()["endpoints"])
+    except (httpx.HTTPError, ValueError, KeyError, TypeError):
+        return ""
+    if agent in known:
+        return ""
+    hint = did_you_mean(agent, known) or f"Its agents are {', '.join(map(str, known))}."
+    return printable(f"There is no agent {agent!r} at {url}. {hint}")
+
+
+def _keep_named_host(card: "AgentCard", url: str) -> None:
+    """Remove the card's interfaces at other hosts than the user's URL: only this host gets the credentials.
+
+    Raises click.ClickException if no interface remains.
+    """
+    import httpx
+
+    def place(of: str) -> tuple[str, bool]:
+        parsed = httpx.URL(of)
+        return "localhost" if parsed.host in ("127.0.0.1", "::1") else parsed.host, parsed.scheme == "https"
+
+    listed, (host, is_https) = list(card.supported_interfaces), place(url)
+    kept = [each for each in listed if place(each.url) in ((host, is_https), (host, True))]
+    if listed and not kept:
+        raise click.ClickException(
+            printable(
+                f"The card of {url} sends requests to {listed[0].url}. Your credentials go to the host of your URL only: "
+                "name the other URL if you trust it."
+            )
+        )
+    del card.supported_interfaces[:]
+    card.supported_interfaces.extend(kept)
+
+
+@asynccontextmanager
+async def chat_session(
+    endpoint: "Endpoint", agent: str, *, context_id: str = "", task_id: str = ""
+) -> AsyncIterator[ChatSession]:
+    """Read the agent's card and open a conversation. Raises click.ClickException if there is no agent."""
+    import os
+
+    import httpx
+    from a2a.client import ClientConfig, ClientFactory
+    from a2a.client.card_resolver import A2ACardResolver
+    from a2a.client.errors import A2AClientError
+
+    from aion_tools.smoke.credentials import NoCredentials, SmokeCredentials
+
+    url = endpoint.url.rstrip("/") + (f"/agents/{agent}" if agent else "")
+    try:
+        credentials = SmokeCredentials.from_environ(os.environ, url, endpoint.sign)
+        async with httpx.AsyncClient(auth=credentials, timeout=httpx.Timeout(30, read=None)) as http:
+            try:
+                card = await A2ACardResolver(http, url).get_agent_card()
+            except A2AClientError:
+                if agent and (text := await _missing_agent(http, endpoint.url.rstrip("/"), agent)):
+                    raise click.ClickException(text) from None
+                raise
+            credentials.read_card(card)
+            if credentials.has_any:
+                _keep_named_host(card, url)
+            config = ClientConfig(httpx_client=http, streaming=card.capabilities.streaming)
+            try:
+                client = ClientFactory(config).create(card)
+            except ValueError as error:
+                raise click.ClickException(f"The card of {url} has no interface for JSON-RPC.") from error
+            yield ChatSession(client, card, context_id=context_id, task_id=task_id)
+    except NoCredentials as error:
+        raise click.UsageError(f"{error}.") from error
+    except (A2AClientError, httpx.TransportError, httpx.InvalidURL) as error:
+        raise click.ClickException(_no_card_text(url, error)) from error

@@ -1,0 +1,417 @@
+"""`aion deploy` checks, builds and deploys this folder's agents to AWS and requests a first streamed reply."""
+
+import asyncio
+import os
+import re
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from aion_core.errors import AionError, ConfigurationError
+from aion_tools.cli import options
+from aion_tools.cli.checks import CheckResult, Status
+from aion_tools.cli.smoke import stack_url
+from aion_tools.cli.steps import INDENT, step
+
+if TYPE_CHECKING:
+    from aion_core.agents.config import DeploymentConfig
+    from aion_tools.deploy.cloudformation import CloudFormationStack
+    from aion_tools.deploy.sam import Sam
+    from aion_tools.deploy.samconfig import SamConfig
+
+STACK_NAME = re.compile(r"[a-zA-Z][a-zA-Z0-9-]{0,127}")
+NO_TERMINAL = "There is no terminal"
+
+
+def _parameter(_: click.Context, __: click.Parameter, given: Sequence[str]) -> dict[str, str]:
+    from aion_tools.deploy.samconfig import parameters
+
+    try:
+        return parameters(given)
+    except ValueError as error:
+        raise click.BadParameter(str(error)) from error
+
+
+def _stack_name(_: click.Context, __: click.Parameter, given: str | None) -> str | None:
+    if given and not STACK_NAME.fullmatch(given):
+        raise click.BadParameter(f"{given!r} has to begin with a letter and contain only letters, digits and hyphens.")
+    return given
+
+
+@click.command(
+    short_help="Deploy this folder's agents to AWS.",
+    epilog="""\b
+Examples:
+  aion deploy
+  aion deploy --env prod --region eu-west-1
+  aion deploy --env prod --yes --parameter AlarmEmail=ops@example.com""",
+)
+@click.option("--env", "environment", default="default", show_default=True, help="The environment of samconfig.toml.")
+@click.option("--stack", envvar="AION_STACK", show_envvar=True, callback=_stack_name, help="The stack's name.")
+@click.option(
+    "--parameter",
+    "given",
+    multiple=True,
+    metavar="NAME=VALUE",
+    callback=_parameter,
+    help="A parameter of template.yaml.",
+)
+@click.option("--yes", "-y", is_flag=True, help="Do not ask, and do not wait for a review of the changes.")
+@click.option("--no-smoke", is_flag=True, help="Skip the first reply.")
+@options.aws
+def deploy(environment: str, stack: str | None, given: dict[str, str], *, yes: bool, no_smoke: bool) -> None:
+    """Check, build and deploy this folder's agents, and request a first streamed reply.
+
+    On a terminal it asks for missing settings and writes the answers into samconfig.toml, never a secret. Without a
+    terminal, as in CI, give --yes.
+    """
+    from aion_tools.deploy import aws, sam
+    from aion_tools.deploy.sam import Sam
+    from aion_tools.deploy.samconfig import SamConfig
+
+    project = Path.cwd()
+    if not (project / "template.yaml").is_file():
+        raise ConfigurationError("There is no template.yaml in this folder. Run `aion init` to create it.")
+    is_interactive = sys.stdin.isatty() and not yes
+    if not is_interactive and not yes:
+        raise click.UsageError(f"{NO_TERMINAL}: give --yes to deploy without questions.")
+    saved = SamConfig.read(project / "samconfig.toml", environment)
+    _check_names({**saved.parameters, **given})
+    with options.aws_environment(*options.saved_place(saved), None):
+        declared = _run_doctor(project)
+        schemes = _schemes(declared)
+        name, region = _place(saved, stack, is_interactive=is_interactive)
+        with options.aws_environment(None, region, None):
+            with step("account") as running:
+                account = aws.account()
+                running.result = f"{account}, {os.environ.get('AWS_PROFILE') or 'your default credentials'}, {region}"
+            # Let flags and samconfig.toml override the template parameters derived from aion.yaml.
+            given = {**_agent_rights(declared, region, account), **saved.parameters, **given}
+            target = _complete_target(saved, name, region, given, schemes, is_interactive=is_interactive)
+            before = target.before.parameters if target.before else {}
+            if warning := cors_warning(declared, {**before, **target.parameters}):
+                click.echo(warning)
+            with step("sam") as running:
+                program = sam.command()
+                running.result = str(program)
+            deployed = _deployed(Sam(program, project, saved), target, account, is_interactive=is_interactive)
+            _print_summary(deployed, schemes, smokes=not no_smoke)
+
+
+# --- Checks ---
+
+
+def _run_doctor(project: Path) -> "DeploymentConfig":
+    """Run the checks of `aion doctor`. Return the configuration of aion.yaml or, without one, of discovered agents."""
+    from aion_core.agents.deployment import read_deployment_config
+    from aion_tools.cli.checks import local
+    from aion_tools.cli.doctor import of_project
+
+    config = project / "aion.yaml"
+    config = config if config.is_file() else project
+    with step("doctor") as running:
+        found = [*of_project(config), *local.check_template(project)]
+        for check in found:
+            if check.status is not Status.OK:
+                running.print(f"{check.status} {check.name}: {check.message}")
+                running.print(f"  → {check.next_step}")
+        if any(check.status is Status.FAILED for check in found):
+            raise ConfigurationError("Fix the FAILED checks first. Nothing was built or deployed.")
+        running.result = _counted(found)
+    return read_deployment_config(config)
+
+
+def _schemes(declared: "DeploymentConfig") -> list[str]:
+    """Return the names of the authentication schemes required by the agents in aion.yaml."""
+    from aion_core.agents.security import read_auth_policies
+
+    return sorted({name for policy in read_auth_policies(declared.agents).values() for name in policy.required_schemes})
+
+
+def _check_names(given: Mapping[str, str]) -> None:
+    """Raise ConfigurationError for a parameter that template.yaml does not declare, because SAM would ignore it."""
+    from aion_core.agents.load_errors import did_you_mean
+
+    known = _defaults(Path("template.yaml"))
+    for name in given:
+        if name not in known:
+            hint = did_you_mean(name, known) or "`aion upgrade` installs the newest template."
+            raise ConfigurationError(f"template.yaml has no parameter {name}. {hint}")
+
+
+def _counted(found: Sequence[CheckResult]) -> str:
+    counted = {status: sum(each.status is status for each in found) for status in Status}
+    return ", ".join(f"{number} {status}" for status, number in counted.items() if number)
+
+
+def _check_callers(parameters: Mapping[str, str], declared: Sequence[str]) -> None:
+    """Raise ConfigurationError for a deployment without authentication, because its API function would not start."""
+    if "NONE" in (parameters.get("ApiAuthorizer"), parameters.get("FunctionUrlAuth")) and not declared:
+        raise ConfigurationError(
+            "ApiAuthorizer=NONE needs callers in aion.yaml, but there are no callers in it: the function would not start. Declare "
+            "them under `security` in aion.yaml, or deploy with --parameter ApiAuthorizer=AWS_IAM."
+        )
+
+
+def cors_warning(declared: "DeploymentConfig", parameters: Mapping[str, str]) -> str:
+    """Return a warning if aion.yaml permits web pages, but each HTTP entry point refuses their preflight requests."""
+    agents = [agent_id for agent_id, agent in declared.agents.items() if agent.cors and agent.cors.origins]
+    if not agents or "NONE" in (parameters.get("ApiAuthorizer"), parameters.get("FunctionUrlAuth")):
+        return ""
+    return (
+        f"{Status.WARNING} cors: web pages cannot call {', '.join(agents)}, since AWS refuses preflight requests, which have no "
+        "signature.\n  → Deploy with --parameter ApiAuthorizer=NONE, and declare callers under `security` in aion.yaml."
+    )
+
+
+def _agent_rights(declared: "DeploymentConfig", region: str, account: str) -> dict[str, str]:
+    """Return the template parameters that permit reading the secrets named in aion.yaml.
+
+    Parameters missing in template.yaml are left out. Secret values are not included.
+    """
+    from aion_tools.environment import template_parameters
+
+    known = _defaults(Path("template.yaml"))
+    wanted = template_parameters(declared, region, account)
+    return {name: value for name, value in wanted.items() if name in known}
+
+
+# --- Questions ---
+
+
+@dataclass(frozen=True)
+class DeployTarget:
+    """Target of a deployment: stack name, region and template parameters."""
+
+    stack: str
+    region: str
+    parameters: dict[str, str]
+    """Template parameters from samconfig.toml, answers and flags. Other parameters keep their values in the stack."""
+    before: "CloudFormationStack | None"
+    """The stack before this deployment, None for a new stack."""
+
+
+def _place(saved: "SamConfig", stack: str | None, *, is_interactive: bool) -> tuple[str, str]:
+    """Return the stack's name and region. Ask for a missing value and save the answer in samconfig.toml."""
+    from aion_tools.deploy import aws
+
+    answers: dict[str, str] = {}
+    name, region = stack or saved.get("stack_name"), aws.region()
+    if not name:
+        name = answers["stack_name"] = _ask(
+            "Stack name", "aion-dev", "--stack", is_interactive=is_interactive, pattern=STACK_NAME
+        )
+    if not region:
+        region = answers["region"] = _ask(
+            "AWS region", "us-east-1", "--region", is_interactive=is_interactive, pattern=_REGION
+        )
+    _remember(saved, answers, {})
+    return name, region
+
+
+def _complete_target(
+    saved: "SamConfig",
+    name: str,
+    region: str,
+    given: Mapping[str, str],
+    declared: Sequence[str],
+    *,
+    is_interactive: bool,
+) -> DeployTarget:
+    """Ask for missing template parameters, save the answers in samconfig.toml, and return the deployment's target."""
+    from aion_tools.deploy import cloudformation
+    from aion_tools.deploy.cloudformation import check_deployable
+
+    with step("stack") as running:
+        before = cloudformation.find(name)
+        if before is not None and before.status == "REVIEW_IN_PROGRESS":
+            before = None
+        check_deployable(before, disables_rollback=saved.disables_rollback)
+        running.result = f"{name}, {f'{before.status} now' if before else 'new'}"
+    known = {**(before.parameters if before else {}), **saved.parameters, **given}
+    chosen: dict[str, str] = {}
+    if is_interactive and declared and "ApiAuthorizer" not in known:
+        click.echo(f"\nWho may call?  1  callers declared in aion.yaml, by {', '.join(declared)}")
+        click.echo("               2  AWS credentials with the permission execute-api:Invoke")
+        answer = click.prompt("Who may call", default="1", type=click.Choice(["1", "2"]))
+        chosen["ApiAuthorizer"] = "NONE" if answer == "1" else "AWS_IAM"
+    if is_interactive and "AlarmEmail" not in known and "AlarmTopic" not in known:
+        chosen["AlarmEmail"] = _ask(
+            "E-mail address for alarms (may be empty)", "", "", is_interactive=is_interactive, pattern=_MAIL
+        )
+    _remember(saved, {}, chosen)
+    _check_callers({**known, **chosen}, declared)
+    return DeployTarget(name, region, {**saved.parameters, **given}, before)
+
+
+def _remember(saved: "SamConfig", answers: Mapping[str, str], chosen: Mapping[str, str]) -> None:
+    if answers or chosen:
+        saved.remember(answers, chosen)
+        names = ", ".join([*answers, *chosen])
+        click.echo(f"{INDENT}{names} written to {saved.path.name}, environment {saved.environment}.")
+
+
+_REGION = re.compile(r"[a-z]{2}(-[a-z]+)+-\d")
+_MAIL = re.compile(r"([^@ ]+@[^@ ]+)?")
+
+
+def _ask(subject: str, default: str, flag: str, *, is_interactive: bool, pattern: re.Pattern[str] | None = None) -> str:
+    if not is_interactive:
+        raise click.UsageError(
+            f"{NO_TERMINAL} to ask for the {subject[0].lower() if subject[1].islower() else subject[0]}{subject[1:]}: give {flag}."
+        )
+    while True:
+        answer = str(click.prompt(subject, default=default, show_default=bool(default))).strip()
+        if pattern is None or pattern.fullmatch(answer):
+            return answer
+        click.echo(f"{answer!r} is invalid.")
+
+
+# --- Build and deploy ---
+
+
+def _deployed(sam: "Sam", target: DeployTarget, account: str, *, is_interactive: bool) -> "CloudFormationStack":
+    """Build the packages, print the planned changes of the stack, execute the changes, and return the stack."""
+    from aion_tools.deploy import cloudformation
+
+    with step("build") as running:
+        # Build for the processor of the earlier deployment, unless a parameter changes it.
+        before = target.before.parameters if target.before else {}
+        sam.build(running.print, {**before, **target.parameters}.get("Architecture", ""))
+        running.result = "the packages are in .aws-sam"
+    with step("changes") as running:
+        arn = sam.change_set(target.stack, target.region, target.parameters)
+        change_set = cloudformation.read(arn) if arn else None
+        running.result = str(change_set) if change_set else "the stack is up to date"
+    for previous in _previous(target):
+        click.echo(f"{INDENT}{previous}")
+    if change_set is not None:
+        for lost in change_set.lost:
+            click.echo(f"{INDENT}{lost}")
+        if is_interactive and not click.confirm(
+            f"Deploy {target.stack} to account {account}, {target.region}?", default=True
+        ):
+            cloudformation.discard(arn, target.stack)
+            raise click.exceptions.Exit(1)
+        with step("deploy") as running:
+            cloudformation.execute(
+                arn,
+                target.stack,
+                lambda event: running.progress(f"{event.path} {event.status}"),
+                disables_rollback=sam.saved.disables_rollback,
+            )
+            running.result = f"the stack {target.stack} is deployed"
+    found = cloudformation.find(target.stack)
+    if found is None:
+        raise ConfigurationError(f"The stack {target.stack} is gone. Run `aion deploy` again.")
+    return found
+
+
+def _previous(target: DeployTarget) -> list[str]:
+    """Return a line for each parameter that this deployment does not set and whose earlier value CloudFormation keeps.
+
+    Values equal to the template's default are omitted.
+    """
+    if target.before is None:
+        return []
+    defaults = _defaults(Path("template.yaml"))
+    return [
+        f"{name}={value} stays from an earlier deployment; it is not in samconfig.toml"
+        for name, value in sorted(target.before.parameters.items())
+        if name in defaults and name not in target.parameters and value != defaults[name]
+    ]
+
+
+def _defaults(template: Path) -> dict[str, str]:
+    """Return the default values of the template's parameters by name. Raises ConfigurationError if it is unreadable."""
+    from aion_tools.template.file import TemplateError, load
+
+    try:
+        found = load(template).get("Parameters") or {}
+    except TemplateError as error:
+        raise ConfigurationError(f"{error}.") from error
+    return {name: str(each.get("Default", "")) for name, each in found.items()}
+
+
+# --- Summary and first reply ---
+
+
+def _print_summary(stack: "CloudFormationStack", declared: Sequence[str], *, smokes: bool) -> None:
+    """Request a first reply if `smokes` is True. Print the deployment's URL, card, idle price and next commands."""
+    from aion_tools.deploy import price
+
+    url = stack_url(stack.parameters, stack.outputs)
+    failed = False
+    if smokes:
+        try:
+            _first_reply(stack, url, declared)
+        except AionError as error:
+            click.echo(f"aion: {error}", err=True)
+            failed = True
+    click.echo(f"\n{stack.name} is deployed.")
+    for name, text in (
+        ("URL", url),
+        ("card", f"{url}/.well-known/agent-card.json"),
+        ("idle", price.idle(stack.parameters)),
+        (
+            "next",
+            f"aion logs -f --stack {stack.name}, aion smoke --stack {stack.name}, aion destroy --stack {stack.name}",
+        ),
+    ):
+        click.echo(f"  {name:5} {text}")
+    if failed:
+        sys.exit(1)
+
+
+def _first_reply(stack: "CloudFormationStack", url: str, declared: Sequence[str]) -> None:
+    from aion_tools.deploy import aws
+    from aion_tools.deploy.errors import DeployError
+    from aion_tools.smoke.agent import CheckFailed
+    from aion_tools.smoke.credentials import NoCredentials, SmokeCredentials
+    from aion_tools.smoke.first_reply import first_reply
+
+    signs = stack.parameters.get("ApiAuthorizer", "AWS_IAM") == "AWS_IAM"
+    given = [name for name in ("TOKEN", "API_KEY", "BASIC") if os.environ.get(name)]
+    if not signs and not given:
+        click.echo(
+            f"{'skipped':8} first reply: callers need {', '.join(declared)}. Set TOKEN, API_KEY or BASIC, and run "
+            f"`aion smoke --stack {stack.name}`."
+        )
+        return
+    with step("first reply") as running:
+        words = ReplyPrinter()
+        try:
+            credentials = SmokeCredentials.from_environ(os.environ, url, aws.region() if signs else "off")
+            running.clear()
+            reply = asyncio.run(first_reply(url, credentials, words.print))
+        except (CheckFailed, NoCredentials) as error:
+            words.end()
+            raise DeployError(
+                "The stack is deployed, but its agent's first reply failed.",
+                lines=[str(error)],
+                next_step=f"See `aion logs --stack {stack.name} --since 10m`; `aion smoke --stack {stack.name}` tries again.",
+            ) from error
+        words.end()
+        how = "streamed" if reply.is_streamed else "not streamed, by its card"
+        running.result = f"{reply.agent or 'the agent'} answered, {how}, after {reply.seconds:.1f} s"
+
+
+class ReplyPrinter:
+    """Printer of an agent's reply while it is streamed."""
+
+    def __init__(self) -> None:
+        self._has_printed = False
+
+    def print(self, words: str) -> None:
+        """Print the next part of the reply, with each line indented."""
+        click.echo(f"{'' if self._has_printed else INDENT}{words}".replace("\n", f"\n{INDENT}"), nl=False)
+        self._has_printed = True
+
+    def end(self) -> None:
+        """End the last line, if the reply was not empty."""
+        if self._has_printed:
+            click.echo()

@@ -1,0 +1,203 @@
+"""`aion doctor` checks this machine and project, or a deployment, and changes nothing."""
+
+import asyncio
+import json
+import logging
+import os
+import sys
+from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, TextIO
+
+import click
+
+from aion_core.errors import AionError
+from aion_tools.cli import options
+from aion_tools.cli.checks import CheckResult, Status, failed
+from aion_tools.cli.error_text import error_text
+from aion_tools.cli.options import Deployment
+from aion_tools.cli.steps import waiting
+from aion_tools.shipped import shipped
+
+if TYPE_CHECKING:
+    from aion_core.agents.config import AgentConfig
+
+_COLOURS = {Status.OK: "green", Status.WARNING: "yellow", Status.FAILED: "red"}
+
+
+@click.command(
+    short_help="Check this project, or a deployment.",
+    epilog="""\b
+Examples:
+  aion doctor
+  aion doctor src/agent.py:graph
+  aion doctor --stack aion-prod
+  aion doctor --url https://agents.example.com --stack aion-prod --json""",
+)
+@click.argument("path", required=False, type=click.Path(path_type=Path))
+@options.config
+@click.option(
+    "--port", type=click.IntRange(0, 65535), default=8000, envvar="PORT", show_default=True, help="Port of `aion dev`."
+)
+@click.option("--url", default="", callback=options.web_address, help="The deployment's URL for clients.")
+@click.option("--no-template", is_flag=True, help="Skip the check of template.yaml, which takes some seconds.")
+@options.as_json
+@options.deployment
+def doctor(
+    path: Path | None,
+    config: Path,
+    port: int,
+    url: str,
+    deployment: Deployment,
+    *,
+    no_template: bool,
+    as_json: bool,
+) -> None:
+    """Check this machine and project, or, with --stack, --table or --url, a deployment.
+
+    PATH is the project's folder or the agent's file, as for `aion dev`, by default the --config.
+
+    Each line is ok, warning or FAILED, with the next step. The exit code is 1 if a check FAILED.
+    """
+    output = _output_of_results() if as_json else None
+    # Hide log messages, because the results of the checks contain the same information.
+    logging.disable(logging.CRITICAL)
+    try:
+        found: list[CheckResult] = []
+        checks = _checks(path, config, port, url, deployment, no_template=no_template)
+        while (check := _next(checks)) is not None:
+            found.append(check)
+            if not as_json:
+                _print(check)
+    finally:
+        logging.disable(logging.NOTSET)
+    if as_json:
+        document = [
+            {"name": each.name, "status": each.status, "message": each.message, "next": each.next_step}
+            for each in found
+        ]
+        click.echo(json.dumps(document, indent=2), file=output)
+    else:
+        counted = {status: sum(each.status is status for each in found) for status in Status}
+        click.echo(f"\n{', '.join(f'{number} {status}' for status, number in counted.items())}.")
+    if any(each.status is Status.FAILED for each in found):
+        sys.exit(1)
+
+
+def _output_of_results() -> TextIO:
+    """Return a stream to standard output, and redirect all other output of this process to standard error.
+
+    Agents' code may write to standard output, also by child processes, by threads and at exit.
+    """
+    stream, is_captured = sys.stdout, sys.stdout is not sys.__stdout__  # a test captures it
+    if not is_captured and sys.stderr is not None:
+        stream = open(os.dup(1), "w", encoding=stream.encoding, errors=stream.errors)  # noqa: SIM115 - open until exit
+        os.dup2(2, 1)
+    return stream
+
+
+def _next(checks: Iterator[CheckResult]) -> CheckResult | None:
+    """Run the next check while showing a spinner. Return its result, or None after the last check."""
+    with waiting("Checking"):
+        return next(checks, None)
+
+
+def _checks(
+    path: Path | None, config: Path, port: int, url: str, deployment: Deployment, *, no_template: bool
+) -> Iterator[CheckResult]:
+    from aion_tools.cli.checks import local
+
+    deployed = bool(url or deployment.stack or deployment.given)
+    if not deployed:
+        yield from local.check_machine(port)
+        yield from of_project(path.expanduser() if path is not None else options.found_config(config))
+        yield from () if no_template else local.check_template(_project())
+        return
+    config = (path or config).expanduser()
+    if config.is_dir():
+        config /= options.DEFAULT_CONFIG
+    declared, results = local.check_config(config)
+    agents = declared.agents if declared is not None else {}
+    # Skip a missing aion.yaml, because a deployment can be checked without the file.
+    yield from results if config.is_file() else ()
+    yield from asyncio.run(_collected(_deployed(url, deployment, config, agents)))
+
+
+def of_project(config: Path) -> Iterator[CheckResult]:
+    """Yield the results of checks of aion.yaml, the agents' code, their environment variables and the package's files.
+
+    `config` is the path of an aion.yaml, or a folder, file or module with agents as for `aion dev`.
+    """
+    from aion_tools.cli.checks import local
+
+    declared, results = local.check_config(config)
+    yield from results
+    variables, results = local.check_environment(config)
+    yield from results
+    with _set(variables):
+        yield from local.check_agents(declared) if declared is not None else ()
+    place = Path(str(config).partition(":")[0])
+    yield from local.check_package(place) if place.exists() else ()
+
+
+async def _deployed(
+    url: str, deployment: Deployment, config: Path, agents: Mapping[str, "AgentConfig"]
+) -> AsyncIterator[CheckResult]:
+    from aion_core.agents.deployment import read_deployment_config
+    from aion_tools.cli.checks import endpoint
+    from aion_tools.cli.checks.resources import AGAIN, check_agent_secrets, check_resources, check_stack
+    from aion_tools.cli.checks.triggers import check_triggers
+
+    environ: Mapping[str, str] = {}
+    try:
+        environ = deployment.named_environ
+    except AionError as error:
+        yield failed("stack", error_text(error), AGAIN)
+    if deployment.stack and environ:
+        yield await check_stack(deployment.stack)
+    urls = [url] if url else [environ[name] for name in ("AION_API_URL", "AION_FUNCTION_URL") if environ.get(name)]
+    if environ.get("AION_BASE_URL") and not url:
+        # If a base URL is configured, check only this URL, because the agent cards name it and clients use no other.
+        urls = [environ["AION_BASE_URL"]]
+    for each in urls:
+        async for check in endpoint.check_endpoint(each):
+            yield check
+    if environ.get("AION_TABLE"):
+        async for check in check_resources(environ):
+            yield check
+    if deployment.stack and environ:
+        async for check in check_triggers(deployment.stack, environ):
+            yield check
+    if deployment.stack and environ and agents:
+        async for check in check_agent_secrets(read_deployment_config(config), environ):
+            yield check
+    async for check in endpoint.check_issuers(agents):
+        yield check
+
+
+async def _collected(checks: AsyncIterator[CheckResult]) -> list[CheckResult]:
+    return [check async for check in checks]
+
+
+@contextmanager
+def _set(variables: Mapping[str, str]) -> Iterator[None]:
+    """Set these environment variables, which must not be set yet, and remove them after the block."""
+    os.environ.update(variables)
+    try:
+        yield
+    finally:
+        for name in variables:
+            os.environ.pop(name, None)
+
+
+def _project() -> Path | None:
+    here = Path.cwd()
+    folders = (here, *here.parents, shipped())
+    return next((each for each in folders if (each / "template.yaml").is_file() and (each / "infra").is_dir()), None)
+
+
+def _print(check: CheckResult) -> None:
+    click.echo(f"{click.style(f'{check.status:8}', fg=_COLOURS.get(check.status))} {check.name}: {check.message}")
+    if check.next_step and check.status is not Status.OK:
+        click.echo(f"         → {check.next_step}")

@@ -1,0 +1,268 @@
+"""Rendering of a task for operators, with its state, events, context, timers and webhooks."""
+
+import asyncio
+import heapq
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, cast
+
+from aion_core.errors import StoreError
+from aion_core.log import one_line
+from aion_core.ports import Delivery, Head, LeaseHeld, Numbered, TaskFilter, TaskKey, Turn
+from aion_core.protocol.types import Event, Message, Task, TaskState, TaskStatusUpdateEvent, stream_response, to_json
+from aion_core.tasks.lifecycle import INTERRUPTED, fold, state_name
+from aion_tools.cli.error_text import error_text
+
+if TYPE_CHECKING:
+    from aion_tools.operator.inspection import ContextStatus
+    from aion_tools.operator.services import Operator
+
+
+@dataclass(frozen=True)
+class TaskReport:
+    """Report of everything that is stored about a task, except secrets."""
+
+    head: Head
+    events: tuple[Numbered, ...]
+    """The task's readable events."""
+    unread: tuple[str, ...]
+    """Sentences about events that cannot be read."""
+    context: "ContextStatus | None"
+    undelivered: list[int]
+    deliveries: tuple[Delivery, ...]
+    now: datetime
+    content: bool
+
+    def document(self) -> dict[str, Any]:
+        """Return the report as a JSON object."""
+        head = self.head
+        return {
+            "task": head.key.task_id,
+            "owner": head.key.owner,
+            "agent": head.context.agent,
+            "context": head.context.context_id,
+            "state": state_name(head.state),
+            "since": head.timestamp.isoformat(),
+            "interrupts": self._interrupts(),
+            "generation": head.generation,
+            "fence": head.fence,
+            "events": [self._event(each) for each in self.events],
+            "contextState": self._context(),
+            "undeliveredEvents": self.undelivered,
+            "webhooks": [delivery_document(each) for each in self.deliveries],
+            "notRead": list(self.unread),
+        }
+
+    def text(self) -> str:
+        """Return the report as lines of text for a terminal."""
+        head = self.head
+        lines = {
+            "task": head.key.task_id,
+            "owner": head.key.owner,
+            "agent": head.context.agent,
+            "context": head.context.context_id,
+            "state": f"{state_name(head.state)} since {time_text(head.timestamp)}",
+            "events": f"{head.generation}, written under fence {head.fence}",
+            **self._context_lines(),
+        }
+        if head.state in INTERRUPTED:
+            wanted = "a credential" if head.state == TaskState.TASK_STATE_AUTH_REQUIRED else "an answer"
+            ids = ", ".join(self._interrupts())
+            lines["waits for"] = f"{wanted} of its client{f', to interrupt {ids}' if ids else ''}"
+        text = [f"{name:12}{one_line(value)}" for name, value in lines.items()]
+        text += ["", "log:", *self._event_lines(), *(f"  not read: {one_line(each)}" for each in self.unread)]
+        if self.undelivered:
+            text += ["", f"undelivered events: {', '.join(map(str, self.undelivered))}"]
+        for each in self.deliveries:
+            fields = delivery_document(each)
+            text += ["", f"webhook {each.config_id}:", *(f"  {name:18}{value}" for name, value in fields.items())]
+        return "\n".join(text)
+
+    def _interrupts(self) -> list[str]:
+        """Return the ids of the interrupts for whose answer the task waits; empty if they have no ids."""
+        from aion_core.tasks.resume_input import interrupt_ids
+
+        # An unreadable event may contain the question.
+        is_known = self.events and not self.unread and self.head.state in INTERRUPTED
+        return interrupt_ids(fold(self.events)) if is_known else []
+
+    def _context(self) -> dict[str, Any] | None:
+        if self.context is None or self.context.record.expired:
+            return None
+        record = self.context.record
+        lease_until = record.held_until()
+        return {
+            "status": describe_context(self.context, self.now)[0],
+            "fence": record.fence,
+            "holder": record.holder,
+            "leaseUntil": lease_until.isoformat() if lease_until else None,
+            "running": _turn(record.running) if record.running else None,
+            "waiting": [_turn(turn) for turn in record.waiting],
+            "interrupted": record.interrupted,
+            "timer": self.context.due_at.isoformat() if self.context.due_at else None,
+        }
+
+    def _context_lines(self) -> dict[str, str]:
+        if self.context is None or self.context.record.expired:
+            return {"status": "The context has expired or was deleted."}
+        record, due_at = self.context.record, self.context.due_at
+        lease_until = record.held_until()
+        lines = {"status": describe_context(self.context, self.now)[0], "fence": str(record.fence)}
+        if lease_until is not None:
+            lines["lease"] = (
+                f"of {record.holder}, {'until' if lease_until > self.now else 'expired'} {time_text(lease_until)}"
+            )
+        for name, turns in (("running", [record.running] if record.running else []), ("waiting", record.waiting)):
+            for number, turn in enumerate(turns, start=1):
+                lines[f"{name} {number}" if number > 1 else name] = (
+                    f"turn {turn.id} of task {turn.task_id}: {turn.tries} attempts, {turn.handoffs} handoffs"
+                )
+        lines["timer"] = f"{time_text(due_at)}{' (expired)' if due_at <= self.now else ''}" if due_at else "not set"
+        return lines
+
+    def _event(self, event: Numbered) -> dict[str, Any]:
+        fields = {"number": event.generation, **_kind(event.event)}
+        return {**fields, "content": to_json(stream_response(event.event))} if self.content else fields
+
+    def _event_lines(self) -> list[str]:
+        lines = []
+        for each in self.events:
+            fields = self._event(each)
+            lines.append(f"  {fields['number']:>4}  {fields.get('at') or '':24}{one_line(fields['kind'])}")
+            if self.content:
+                lines.append(f"        {fields['content']}")
+        return lines
+
+
+def describe_context(seen: "ContextStatus | None", now: datetime) -> tuple[str, bool]:
+    """Return a sentence about the context's state, and True if a wake-up message has a turn to start or check. Pure."""
+    from aion_core.tasks.contexts import turn_to_begin
+
+    if seen is None or seen.record.expired:
+        return "The context has expired or was deleted. There is nothing to do.", False
+    record = seen.record
+    turn = turn_to_begin(record, int(now.timestamp() * 1000))
+    if isinstance(turn, LeaseHeld):
+        return f"Task {record.active_task} is running and its lease is valid. There is nothing to do.", False
+    if turn is not None and record.running is not None:
+        return (
+            f"The worker of task {turn.task_id} lost its lease (attempt {turn.tries}). A wake-up message restarts it.",
+            True,
+        )
+    if turn is not None:
+        return f"A turn of task {turn.task_id} is queued and not started. A wake-up message starts it.", True
+    if record.interrupted is not None:
+        behind = f"; {len(record.waiting)} turns are queued behind it" if record.waiting else ""
+        # Return True if turns are queued, because a wake-up message lets a worker check whether the interrupted task
+        # still exists.
+        return f"Task {record.interrupted} waits for input from its client{behind}.", bool(record.waiting)
+    return "No turn is running or queued. There is nothing to do.", False
+
+
+async def task_report(operator: "Operator", head: Head, *, content: bool) -> TaskReport:
+    """Read all stored data of a task into a report. Raises StoreError if the table cannot be read.
+
+    If an event or its object in the bucket cannot be read, the report contains the other events.
+    """
+    try:
+        log = await operator.tasks.every_event(head.key)
+    except StoreError:
+        log = None
+    events, errors = (log.events, {}) if log is not None else await operator.inspection.readable_events(head)
+    return TaskReport(
+        head,
+        tuple(events),
+        tuple(_unread(errors)),
+        await operator.inspection.context(head.context),
+        await operator.inspection.events_with_timers(head.key),
+        tuple(await operator.push_configs.deliveries(head.key)) if operator.push_configs is not None else (),
+        operator.clock.now(),
+        content,
+    )
+
+
+def _unread(errors: Mapping[int, StoreError]) -> Iterator[str]:
+    """Yield a sentence for each reason for which events, given by their numbers, cannot be read."""
+    texts = {number: error_text(error) for number, error in errors.items()}
+    for text in dict.fromkeys(texts.values()):
+        numbers = [number for number in texts if texts[number] == text]
+        yield f"{_events(numbers)} of the log: {text}"
+
+
+def _events(numbers: list[int]) -> str:
+    first, last = numbers[0], numbers[-1]
+    if first == last:
+        return f"Event {first}"
+    is_range = last - first + 1 == len(numbers)
+    return f"Events {first} to {last}" if is_range else f"Events {', '.join(map(str, numbers))}"
+
+
+async def list_heads(
+    operator: "Operator", owner: str, agent: str, context_id: str, state: str | None, limit: int
+) -> tuple[list[Head], int]:
+    """Return the heads (state and last event number) of at most `limit` tasks, and the number of all matching tasks.
+
+    They are sorted by time, newest first. Without an owner the function scans the whole table.
+    """
+    wanted = _state(state) if state else None
+    if not owner:
+        newest, number = list[tuple[datetime, int, Head]](), 0
+        async for head in operator.inspection.tasks():
+            if wanted in (None, head.state) and agent in ("", head.context.agent):
+                number += 1
+                heapq.heappush(newest, (head.timestamp, number, head))
+                if number > limit:
+                    heapq.heappop(newest)
+        return [head for *_, head in sorted(newest, reverse=True)], number
+    tasks = TaskFilter(owner, agent, context_id or None, wanted)
+    entries = await operator.task_list.page(tasks, after=None, limit=limit)
+    number = len(entries) if len(entries) < limit else await operator.task_list.count(tasks)
+    # The operator's executor limits the number of requests at once.
+    heads = await asyncio.gather(*(operator.tasks.head(TaskKey(owner, entry.task_id)) for entry in entries))
+    return [head for head in heads if head is not None], number
+
+
+def _state(name: str) -> TaskState:
+    """Return the task state for its name in A2A v0.3's spelling, such as `input-required`."""
+    return cast("TaskState", TaskState.Value(f"TASK_STATE_{name.upper().replace('-', '_')}"))
+
+
+def _kind(event: Event) -> dict[str, Any]:
+    match event:
+        case Task():
+            return {"kind": f"task, {state_name(event.status.state)}", "at": _at(event)}
+        case TaskStatusUpdateEvent():
+            message = ", with a message" if event.status.HasField("message") else ""
+            return {"kind": f"status, {state_name(event.status.state)}{message}", "at": _at(event)}
+        case Message():
+            return {"kind": "message"}
+        case _:
+            return {"kind": f"artifact {event.artifact.artifact_id}, {len(event.artifact.parts)} parts"}
+
+
+def _at(event: Task | TaskStatusUpdateEvent) -> str:
+    at = event.status.timestamp
+    return f"{at.ToDatetime():%Y-%m-%d %H:%M:%S}" if at.seconds else ""
+
+
+def _turn(turn: Turn) -> dict[str, Any]:
+    return {"turn": turn.id, "task": turn.task_id, "attempts": turn.tries, "handoffs": turn.handoffs}
+
+
+def delivery_document(delivery: Delivery) -> dict[str, Any]:
+    """Return the state of a push config's notifications as a JSON object."""
+    return {
+        "config": delivery.config_id,
+        "deliveredThrough": delivery.cursor,
+        "attempts": delivery.tries,
+        "failure": delivery.failure,
+        "deadLetters": delivery.dead,
+        "disabled": delivery.disabled,
+        "timer": time_text(delivery.due_at) if delivery.due_at else "",
+    }
+
+
+def time_text(at: datetime) -> str:
+    """Return a time as text for people, in UTC."""
+    return f"{at:%Y-%m-%d %H:%M:%S} UTC"

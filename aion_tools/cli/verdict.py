@@ -1,0 +1,123 @@
+"""Present state of a task in one sentence, with the commands for its operator. Pure."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+
+from aion_core.ports import Delivery
+from aion_core.protocol.types import TaskState
+from aion_core.tasks.contexts import moment
+from aion_core.tasks.lifecycle import INTERRUPTED, TERMINAL, TERMINAL_OR_INTERRUPTED
+from aion_tools.cli.dlq import QueuedLetter
+from aion_tools.cli.render import TaskReport, time_text
+from aion_tools.operator.inspection import ContextStatus
+
+SWEEP_IS_LATE = timedelta(minutes=5)
+"""Time after which an expired timer means that no sweep runs: a sweep sets each timer again that it finds."""
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """Present state of a task, and the commands its operator may run now."""
+
+    sentence: str
+    commands: tuple[str, ...]
+    """Commands quoted in the sentence, here without quotes."""
+
+
+def verdict_of(
+    report: TaskReport, letters: Sequence[QueuedLetter], *, owner: str, place: str, server_runs: bool
+) -> Verdict:
+    """Return the task's present state. `owner` and `place` are options for the commands, such as ` --stack aion-prod`.
+
+    `server_runs` is False if the task belongs to a development server that is stopped.
+    """
+    task_id, options = report.head.key.task_id, f"{owner}{place}"
+    cancel = f"aion tasks cancel {task_id}{options}"
+    parts: list[tuple[str, str]] = [_state(report, cancel, options)]
+    due_at = report.context.due_at if report.context is not None else None
+    if not server_runs and report.head.state not in TERMINAL:
+        parts.append(("its development server is stopped: {}", "aion dev"))
+    elif due_at and report.now - due_at > SWEEP_IS_LATE and report.head.state not in TERMINAL_OR_INTERRUPTED:
+        text = f"no sweep has found its timer, which expired at {time_text(due_at)}: the sweep is not called, or fails"
+        parts.append((f"{text}: {{}}", f"aion logs --function sweep{place}") if place else (text, ""))
+    parts += _pushes(report, options)
+    for queue in dict.fromkeys(each.queue for each in letters if each.meaning.is_pending):
+        text = f"a message of its {queue} queue is a dead letter: correct the cause, then {{}}"
+        parts.append((text, f"aion dlq redrive --queue {queue}{place}"))
+    sentence = "; ".join(text.replace("{}", f"`{command}`") for text, command in parts)
+    return Verdict(f"{sentence}.", tuple(dict.fromkeys(command for _, command in parts if command)))
+
+
+def _state(report: TaskReport, cancel: str, options: str) -> tuple[str, str]:
+    """Return a sentence about the task's state, and a command for the operator, which takes the place of {} in it."""
+    head, since = report.head, time_text(report.head.timestamp)
+    if head.state in TERMINAL:
+        return {
+            TaskState.TASK_STATE_COMPLETED: f"The task is completed since {since}: nothing is to be done",
+            TaskState.TASK_STATE_CANCELED: f"The task is canceled since {since}: its client may send a new message",
+            TaskState.TASK_STATE_REJECTED: f"The agent rejected the task at {since}: its client may send another message",
+        }.get(
+            head.state,
+            f"The task has failed at {since}: correct the cause, then its client may send the message again with a new id",
+        ), ""
+    if head.state in INTERRUPTED:
+        wants = "an answer" if head.state == TaskState.TASK_STATE_INPUT_REQUIRED else "credentials"
+        return f"The task waits for {wants} of its client since {since}; {{}} ends it", cancel
+    if report.context is None or report.context.record.expired:
+        return "The task has no context any more, and no worker runs it; {} ends it", cancel
+    return _turn(report, report.context, cancel, options)
+
+
+def _turn(report: TaskReport, context: ContextStatus, cancel: str, options: str) -> tuple[str, str]:
+    """Return a sentence about an active task's running or queued turn."""
+    record, task_id = context.record, report.head.key.task_id
+    if record.running is not None and record.runs(task_id):
+        tries = f"try {record.running.tries}"
+        if not record.holder:
+            return "The turn is suspended between two workers, and a wake-up message resumes it; {} ends it", cancel
+        until = time_text(moment(record.until))
+        if moment(record.until) > report.now:
+            return f"The turn runs ({tries}) under a lease until {until}, which its worker renews; {{}} ends it", cancel
+        return (
+            f"The worker of the turn ({tries}) is gone: its lease ended at {until}, and a wake-up message or the sweep, "
+            "each minute, starts another worker; {} ends the task",
+            cancel,
+        )
+    if not record.waits_for(task_id):
+        return "The task is active without a turn, and no worker will run it; {} ends it", cancel
+    if record.running is not None:
+        ahead = record.active_task
+        return f"The turn waits behind the running task {ahead} of its context: {{}}", f"aion why {ahead}{options}"
+    if record.interrupted is not None:
+        ahead = record.interrupted
+        return (
+            f"The turn waits until the task {ahead} of its context is answered or canceled: {{}}",
+            f"aion why {ahead}{options}",
+        )
+    return "The turn is queued, and a wake-up message or the sweep, each minute, starts it; {} ends it", cancel
+
+
+def _pushes(report: TaskReport, options: str) -> Iterator[tuple[str, str]]:
+    for each in report.deliveries:
+        redrive = f"aion push redrive {each.task.task_id} {each.config_id}{options}"
+        if each.disabled or each.dead:
+            yield f"{delivery_text(each)}: correct the receiver, then {{}}", redrive
+        elif each.tries:
+            yield delivery_text(each), ""
+
+
+def delivery_text(delivery: Delivery) -> str:
+    """Return a clause about the state of a webhook's notifications, to be part of a sentence."""
+    name = f"the webhook {delivery.config_id}"
+    failed = f", at last with {delivery.failure}" if delivery.failure else ""
+    if delivery.disabled:
+        return f"{name} is disabled ({delivery.failure or 'HTTP 410'})"
+    if delivery.dead:
+        events = "1 dead letter" if delivery.dead == 1 else f"{delivery.dead} dead letters"
+        return f"{name} has {events}, from event {delivery.dead_from} on{failed}"
+    if delivery.tries:
+        due = f"; the next try is at {time_text(delivery.next_at)}" if delivery.next_at else ""
+        tries = "1 time" if delivery.tries == 1 else f"{delivery.tries} times"
+        return f"{name} failed {tries}{failed}{due}"
+    return f"{name} has all events through number {delivery.cursor}"

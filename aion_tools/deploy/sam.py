@@ -1,0 +1,268 @@
+"""Installation of SAM CLI, and its runs in a project (`sam build`, and `sam deploy` up to the change set)."""
+
+import hashlib
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Self
+
+import platformdirs
+
+from aion_core.errors import AionError
+from aion_tools.deploy.errors import DeployError, remedy
+from aion_tools.deploy.samconfig import SamConfig, word
+from aion_tools.package.cache import file_lock
+from aion_tools.package.programs import UvMissing, find_uv, without_credentials
+
+CAPABILITIES = ("CAPABILITY_IAM", "CAPABILITY_AUTO_EXPAND")
+SHOWN = 15
+"""Maximum number of output lines shown for a failure."""
+
+_CHANGE_SET = re.compile(r"arn:[\w-]+:cloudformation:\S+:changeSet/\S+")
+_UP_TO_DATE = "No changes to deploy"
+# Progress lines of SAM itself. They are removed from the output of `sam build`.
+_NOISE = re.compile(
+    r"\s*$|Building codeuri:|Build(ing)? |Starting Build|Built |Commands you can use|=====|\[\*\]|Cache is|"
+    r".*Running CustomMakeBuilder|.*Current Artifacts Directory|.*Manifest |SAM CLI update available|To download:|.*uv --version"
+)
+
+Report = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Sam:
+    """SAM CLI for one project, run with the options of one environment in samconfig.toml."""
+
+    program: Path
+    project: Path
+    saved: SamConfig
+
+    def build(self, report: Report, architecture: str) -> None:
+        """Build the packages for a processor architecture; "" means the one in the template. Raises DeployError.
+
+        `report` receives the output lines of the build, each once: the builds of two functions print the same notices.
+        """
+        reported: set[str] = set()
+
+        def report_once(line: str) -> None:
+            if not _NOISE.match(line) and line not in reported:
+                reported.add(line)
+                report(line)
+
+        overrides = _overrides({"Architecture": architecture} if architecture else {})
+        more = {"AION_ARCHITECTURE": architecture} if architecture else {}
+        # Build in the project's folder, because SAM would otherwise build in a copy of it without .venv and .git.
+        command = ["build", "--build-in-source", *self._config(), *overrides]
+        code, lines = self._run(command, report_once, more)
+        if code:
+            raise DeployError(
+                "The packages could not be built.",
+                lines=_after(lines, ("Build Failed", "Error:")),
+                next_step="Fix it and run `aion deploy` again; `aion build` runs the build alone.",
+            )
+
+    def change_set(self, stack: str, region: str, given: Mapping[str, str]) -> str:
+        """Upload the packages and create a change set of the stack. Return its ARN, or "" if there are no changes.
+
+        Raises DeployError.
+        """
+        template = self.project / ".aws-sam" / "build" / "template.yaml"
+        command = ["deploy", "--template-file", str(template), *self._config()]
+        command += ["--stack-name", stack, "--region", region]
+        command += [] if self.saved.get("s3_bucket") else ["--resolve-s3"]
+        command += [] if self.saved.get("capabilities") else ["--capabilities", *CAPABILITIES]
+        command += ["--no-execute-changeset", "--no-confirm-changeset", "--no-fail-on-empty-changeset"]
+        code, lines = self._run([*command, *_overrides(given)], lambda line: None, {})
+        output = "\n".join(lines)
+        if found := _CHANGE_SET.search(output):
+            return found[0]
+        if not code and _UP_TO_DATE in output:
+            return ""
+        failed = _after(lines, ("Error:",))
+        raise DeployError(
+            f"The change set of {stack} could not be made.",
+            lines=failed,
+            next_step=remedy(" ".join(failed), "Fix it and run `aion deploy` again; nothing was changed."),
+        )
+
+    def _config(self) -> list[str]:
+        if not self.saved.path.is_file():
+            return []
+        return ["--config-file", str(self.saved.path), "--config-env", self.saved.environment]
+
+    def _run(self, arguments: Sequence[str], report: Report, more: Mapping[str, str]) -> tuple[int, list[str]]:
+        # Put this Python environment first on PATH, because SAM's build calls `aion` and uv, which must be those of
+        # this environment.
+        path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}"
+        with _DelayedInterrupt() as interrupt:
+            process = subprocess.Popen(  # noqa: S603 - no shell
+                [str(self.program), *arguments],
+                cwd=self.project,
+                env={**os.environ, **ENVIRONMENT, "PATH": path, **more},
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                text=True,
+                errors="replace",
+                # Give SAM a process group, so that its children (make, aion, uv) can be ended with it.
+                start_new_session=True,
+            )
+            assert process.stdout is not None  # noqa: S101 - it is a pipe
+            lines = []
+            try:
+                interrupt.raise_from_now_on()
+                with process.stdout:
+                    for line in process.stdout:
+                        lines.append(line.rstrip())
+                        report(lines[-1])
+                process.wait()
+            except BaseException:
+                _end(process)
+                raise
+        return process.returncode, lines
+
+
+class _DelayedInterrupt:
+    """Context in which SIGINT, SIGTERM and SIGHUP raise KeyboardInterrupt, but not before `raise_from_now_on`.
+
+    A signal while a process is being started would otherwise leave it running: no variable holds the process yet.
+    An ignored signal, such as SIGHUP after nohup, stays ignored.
+    """
+
+    def __init__(self) -> None:
+        self._delayed = True
+        self._received = False
+        self._before: dict[int, Any] = {}
+
+    def __enter__(self) -> Self:
+        for name in ("SIGINT", "SIGTERM", "SIGHUP"):
+            number = getattr(signal, name, None)
+            if number and signal.getsignal(number) is not signal.SIG_IGN:
+                self._before[number] = signal.signal(number, self._receive)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+
+    def raise_from_now_on(self) -> None:
+        """Raise KeyboardInterrupt at each further signal, and now if one has been received."""
+        self._delayed = False
+        if self._received:
+            raise KeyboardInterrupt
+
+    def _receive(self, number: int, frame: object) -> None:
+        self._received = True
+        if not self._delayed:
+            raise KeyboardInterrupt
+
+
+def _end(process: subprocess.Popen[str]) -> None:
+    """End the process and its children. Kill them if they are still running after five seconds."""
+    if sys.platform == "win32":
+        process.kill()
+        return
+    with suppress(OSError):  # the group has ended
+        try:
+            os.killpg(process.pid, signal.SIGTERM)
+            process.wait(5)
+        except subprocess.TimeoutExpired:
+            pass
+        finally:
+            os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+
+
+def _overrides(given: Mapping[str, str]) -> list[str]:
+    return ["--parameter-overrides", *(word(name, value) for name, value in given.items())] if given else []
+
+
+def _after(lines: Sequence[str], beginnings: Sequence[str]) -> list[str]:
+    """Return the output from the first line with one of these beginnings on, but at most the last `SHOWN` lines."""
+    stripped = [line.strip() for line in lines if line.strip()]
+    begins = [place for place, line in enumerate(stripped) if line.startswith(tuple(beginnings))]
+    return (stripped[begins[0] :] if begins else stripped)[-SHOWN:]
+
+
+ROOT = Path(__file__).resolve().parents[2]
+REQUIREMENTS = Path(__file__).with_name("sam-requirements.txt")
+# Folder of the installed SAM CLI. In a git checkout it is in the root folder, so that `make clean` removes it.
+HOME = ROOT / ".sam" if (ROOT / "template.yaml").is_file() else platformdirs.user_cache_path("aion-lambda") / "sam"
+# Disable the telemetry that SAM CLI sends about every command.
+ENVIRONMENT = {"SAM_CLI_TELEMETRY": "0"}
+OLDEST = (1, 150)
+"""First version of SAM CLI with `ResponseTransferMode`, needed for streaming through a REST API."""
+
+
+class SamMissing(AionError):
+    """Error if SAM CLI is missing and could not be installed. Its text hides the credentials in URLs."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(without_credentials(message))
+
+
+def command() -> Path:
+    """Return the path of `sam`: the program on PATH if it is new enough, else the program of our own installation.
+
+    Raises SamMissing.
+    """
+    found = shutil.which("sam")
+    if found and _version_of(found) >= OLDEST:
+        return Path(found)
+    return installed() / "sam"
+
+
+def installed() -> Path:
+    """Install SAM CLI by its pinned requirements if necessary. Return the folder with its programs (sam, python).
+
+    SAM CLI has an environment of its own, since its pinned dependencies conflict with ours. Raises SamMissing.
+    """
+    programs = HOME / ("Scripts" if sys.platform == "win32" else "bin")
+    stamp = HOME / "requirements.sha256"
+    wanted = hashlib.sha256(REQUIREMENTS.read_bytes()).hexdigest()
+    with file_lock(HOME):
+        if not stamp.is_file() or stamp.read_text() != wanted:
+            try:
+                program = find_uv()
+            except UvMissing as error:
+                raise SamMissing(f"SAM CLI is missing and cannot be installed: {error}") from error
+            _run([program, "venv", "--quiet", "--clear", "--python", sys.executable, str(HOME)])
+            python = str(programs / "python")
+            install = [program, "pip", "install", "--quiet", "--python", python]
+            _run([*install, "--require-hashes", "-r", str(REQUIREMENTS)])
+            stamp.write_text(wanted)
+    return programs
+
+
+def _version_of(program: str) -> tuple[int, ...]:
+    """Return the version printed by a program as numbers, or (0,) if it prints no version."""
+    result = subprocess.run([program, "--version"], capture_output=True, text=True)  # noqa: S603 - found on the path
+    version = re.search(r"(\d+)\.(\d+)\.(\d+)", result.stdout)
+    return tuple(map(int, version.groups())) if version and not result.returncode else (0,)
+
+
+def _run(command: list[str]) -> None:
+    done = subprocess.run(command, capture_output=True, text=True)  # noqa: S603 - no shell
+    if done.returncode:
+        raise SamMissing(f"SAM CLI could not be installed:\n{done.stderr.strip()}")
+
+
+def main() -> int:
+    """Install SAM CLI and print its path."""
+    try:
+        print(installed() / "sam")
+    except SamMissing as error:
+        print(error, file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

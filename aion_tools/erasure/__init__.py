@@ -1,0 +1,1 @@
+"""Deletion of all data of some owners, for `aion data delete`."""

@@ -1,0 +1,136 @@
+"""Composition of the operator's commands: tasks, push notifications, dead letters, API keys, deletion."""
+
+from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+
+from aion_core.bootstrap.stores import BLOBS_FILE, QUEUES_FILE, TABLE_FILE, build_resources, build_stores
+from aion_core.errors import ConfigurationError
+from aion_core.ports import Agent, ApiKeys, Clock, PushConfigs, PushQueue, SystemClock, TaskList, TaskStore
+from aion_core.ports.payloads import ObjectVersions
+from aion_core.ports.queues import DeadLetters
+from aion_core.ports.table import ErasableTable
+from aion_core.settings import Settings
+from aion_core.stores.api_keys import TableApiKeys
+from aion_core.stores.push_configs import TablePushConfigs
+from aion_core.stores.task_list import TableTaskList
+from aion_core.tasks.runner import TaskRunner, Worker
+from aion_core.tasks.service import TaskService
+from aion_tools.operator.inspection import Inspection
+
+if TYPE_CHECKING:
+    from aion_tools.erasure.erasure import Erasure
+
+
+class Operator(Struct, frozen=True):
+    """Services for inspecting and cancelling a deployment's tasks."""
+
+    clock: Clock
+    tasks: TaskStore
+    task_list: TaskList
+    service: TaskService
+    push_configs: PushConfigs | None
+    """Clients' push configs; None for a deployment without push notifications."""
+    inspection: Inspection
+
+
+class PushOperator(Struct, frozen=True):
+    """Services for inspecting a deployment's push notifications, without decrypting webhook credentials."""
+
+    clock: Clock
+    configs: PushConfigs
+    queue: PushQueue | None
+    """Queue of push deliveries; None if the settings name no queue, so that only the sweep finds due deliveries."""
+    task_list: TaskList
+    inspection: Inspection
+
+
+def stack_environment(stack: str) -> dict[str, str]:
+    """Return the functions' environment of the stack with this name.
+
+    Raises ConfigurationError for an unknown stack, StoreError if CloudFormation fails.
+    """
+    from aion_core.aws.client import AwsClient
+    from aion_tools.operator.stacks import read_stack
+
+    return read_stack(AwsClient("cloudformation", ThreadPoolExecutor(1)), stack)
+
+
+def build_operator(settings: Settings) -> Operator:
+    """Return the task services of the deployment named by the settings."""
+    clock = SystemClock()
+    stores = build_stores(settings, clock)
+    worker = Worker(
+        stores.tasks, TaskRunner(stores.tasks, _no_agent, clock, stores.work_queue), stores.work_queue, clock
+    )
+    service = TaskService(stores.tasks, worker, stores.work_queue, clock)
+    configs = stores.push.configs if stores.push is not None else None
+    inspection = Inspection(stores.resources.table, stores.resources.blobs, clock)
+    return Operator(clock, stores.tasks, stores.task_list, service, configs, inspection)
+
+
+def build_push_operator(settings: Settings) -> PushOperator:
+    """Return the push services of a deployment. Its table is the only required setting."""
+    clock = SystemClock()
+    resources = build_resources(settings, clock)
+    table, retention = resources.table, timedelta(days=settings.retention_days)
+    configs = TablePushConfigs(table, None, clock, retention=retention)
+    inspection = Inspection(table, resources.blobs, clock)
+    return PushOperator(clock, configs, resources.push_queue, TableTaskList(table, clock), inspection)
+
+
+def build_dead_letters(settings: Settings, queue: str) -> DeadLetters:
+    """Return the dead letters of the queue for turns (`task`) or for push notifications (`push`)."""
+    if settings.store == "sqlite":
+        from aion_core.sqlite.queues import SQLiteQueue, open_queues
+
+        return SQLiteQueue(open_queues(settings.sqlite_folder / QUEUES_FILE), queue, SystemClock())
+    from aion_core.aws.client import AwsClient
+    from aion_core.aws.queues import READERS, SQSDeadLetters
+
+    url = settings.task_queue_url if queue == "task" else settings.push_queue_url
+    return SQSDeadLetters(AwsClient("sqs", ThreadPoolExecutor(READERS)), queue_url=url)
+
+
+def build_keys(settings: Settings) -> ApiKeys:
+    """Return the store of the deployment's API keys. The table is the only required setting."""
+    clock = SystemClock()
+    return TableApiKeys(build_resources(settings, clock).table, clock)
+
+
+def build_erasure(settings: Settings) -> "Erasure":
+    """Return the service that deletes an owner's data. Table and bucket are the only required settings."""
+    from aion_tools.erasure.erasure import Erasure
+
+    clock, retention = SystemClock(), timedelta(days=settings.retention_days)
+    table: ErasableTable
+    objects: ObjectVersions
+    if settings.store == "sqlite":
+        from aion_core.sqlite.blobs import SQLiteBlobs, SQLiteObjectVersions
+        from aion_core.sqlite.table import SQLiteTable
+
+        table = SQLiteTable(settings.sqlite_folder / TABLE_FILE, clock)
+        objects = SQLiteObjectVersions(SQLiteBlobs(settings.sqlite_folder / BLOBS_FILE, clock, retention=retention))
+    else:
+        from aion_core.aws.blobs import S3ObjectVersions
+        from aion_core.aws.client import WORKERS, AwsClient
+        from aion_core.aws.dynamodb_table import DynamoDBTable
+
+        executor = ThreadPoolExecutor(WORKERS)
+        table = DynamoDBTable(AwsClient("dynamodb", executor), name=settings.table)
+        objects = S3ObjectVersions(AwsClient("s3", executor), bucket=settings.bucket)
+    return Erasure(table, objects, clock, owner_of_key=owner_of_key, retention=retention)
+
+
+def owner_of_key(principal: str, tenant: str) -> str:
+    """Return the owner id for an API key of this principal and tenant."""
+    from aion_core.auth.principal import API_KEY_ISSUER, Principal, owner_in
+
+    return owner_in(Principal(API_KEY_ISSUER, principal).owner, tenant)
+
+
+def _no_agent(agent_id: str) -> Agent:
+    """Raise ConfigurationError in place of loading an agent, because operator commands never run agents."""
+    raise ConfigurationError(f"This process does not run the agent {agent_id!r}.")

@@ -1,0 +1,102 @@
+"""Documentation site: `make docs` builds it with Zensical from README, docs/ and the pages of examples/.
+
+Zensical reads a copy of these folders in their layout, so that a link works in the repository and on the site. The generated
+reference is added to the copy. Files ignored by Git are not copied: they may hold secrets.
+"""
+
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from scripts import docs_reference
+
+ROOT = Path(__file__).resolve().parents[1]
+CONFIG = ROOT / "mkdocs.yml"
+SITE = ROOT / ".cache" / "docs" / "site"
+SOURCES = ["README.md", "CHANGELOG.md", "CONTRIBUTING.md", "docs", "examples", "tests/README.md", "aion.yaml"]
+
+
+def build(site: Path = SITE) -> subprocess.CompletedProcess[str]:
+    """Build the site into a folder and return Zensical's finished process. Its exit code is 1 after any warning.
+
+    The sources are copied into the folder `source` beside the site. Both folders are replaced if they exist.
+    """
+    source = site.parent / "source"
+    for folder in (site, source):
+        shutil.rmtree(folder, ignore_errors=True)
+    files = _files()
+    for name in [*files, *_linked(files)]:
+        target = source / name
+        target.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(ROOT / name, target)
+    docs_reference.write(source)
+    config = site.parent / "mkdocs.yml"
+    settings = yaml.safe_load(CONFIG.read_text(encoding="utf-8"))
+    settings |= {"docs_dir": source.name, "site_dir": site.name, "nav": _expanded(settings["nav"], source)}
+    config.write_text(yaml.safe_dump(settings, sort_keys=False), encoding="utf-8")
+    command = [sys.executable, "-m", "zensical", "build", "--clean", "--strict", "--config-file", str(config)]
+    return subprocess.run(command, capture_output=True, text=True)  # noqa: S603  # our own program
+
+
+def _files() -> list[str]:
+    listed = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard", "--", *SOURCES]
+    names = subprocess.run(listed, cwd=ROOT, check=True, capture_output=True, text=True).stdout  # noqa: S603
+    return [name for name in names.split("\0") if name and (ROOT / name).is_file()]
+
+
+def _linked(files: list[str]) -> set[str]:
+    """Return the files outside of `files` to which a page in `files` links, such as a program in `tests/`."""
+    found = set()
+    for page in (ROOT / name for name in files if name.endswith(".md")):
+        for link in re.findall(r"\]\(([^)#:\s]+)", page.read_text(encoding="utf-8")):
+            target = (page.parent / link).resolve()
+            if target.is_file() and target.is_relative_to(ROOT):
+                found.add(target.relative_to(ROOT).as_posix())
+    return found - set(files)
+
+
+def _expanded(nav: list[Any], source: Path) -> list[Any]:
+    """Return the navigation with each pattern (`docs/decisions/0*.md`) replaced by the matching pages.
+
+    A pattern does not add pages that have their own entry. An entry without pages is removed.
+    """
+    return list(_pages(nav, source, set(_named(nav))))
+
+
+def _pages(nav: list[Any], source: Path, named: set[str]) -> Iterator[Any]:
+    for entry in nav:
+        if isinstance(entry, str):
+            found = [page for page in sorted(source.glob(entry)) if page.relative_to(source).as_posix() not in named]
+            yield from ({_title(page): page.relative_to(source).as_posix()} for page in found)
+            continue
+        ((title, inner),) = entry.items()
+        if pages := list(_pages(inner, source, named)) if isinstance(inner, list) else inner:
+            yield {title: pages}
+
+
+def _named(nav: list[Any]) -> Iterator[str]:
+    for inner in (inner for entry in nav if isinstance(entry, dict) for inner in entry.values()):
+        yield from _named(inner) if isinstance(inner, list) else [inner]
+
+
+def _title(page: Path) -> str:
+    heading = re.search(r"^# (.+)$", page.read_text(encoding="utf-8"), re.MULTILINE)
+    return heading[1].replace("`", "") if heading else page.stem
+
+
+def main() -> None:
+    """Build the site, print the warnings and the address of its first page, and exit with the builder's code."""
+    built = build()
+    if built.returncode:
+        sys.exit(built.stdout + built.stderr.partition("Traceback")[0])
+    print(f"{SITE / 'index.html'}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,185 @@
+"""`make package-check`: build the Lambda packages and check their size, loaded modules and import time."""
+
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+
+from aion_tools.package.cache import cache, filled_once
+from aion_tools.package.packages import Package, package
+from aion_tools.package.parts import link_parts
+from aion_tools.package.plan import PackagePlan
+from aion_tools.package.programs import BuildError, UvMissing, interpreter
+from aion_tools.package.requirements import PLATFORMS, resolved, wanted
+from aion_tools.shipped import shipped
+from aion_tools.template.reader import TemplateError
+from scripts.package_load import Loaded, load
+from scripts.sam_local import machine_architecture
+
+ROOT = shipped()
+LANGGRAPH, ADK = Path("aion.yaml"), Path("examples/adk/aion.yaml")
+"""Paths of an aion.yaml for each framework, relative to the project and to a package."""
+MEGABYTE = 1_000_000
+RATIO = 1.8
+ROUNDS = 5
+
+
+@dataclass(frozen=True)
+class Case:
+    """Case of the check: a function's package with the agents of some configs."""
+
+    name: str
+    function: str
+    handler: str
+    budget: int
+    """Limit of the unpacked size in bytes."""
+    most_modules: int
+    """Maximum number of modules that the handler and the agents load. Imports take most of a cold start's time."""
+    configs: tuple[Path, ...] = ()
+    foreign: tuple[str, ...] = ()
+    """Names of modules that the handler and the agents must not load."""
+
+    def package(self, architecture: str, python: str | None = None) -> Package:
+        """Return the function's package from the cache, or build it. Raises the same errors as `packages.package`."""
+        configs = [ROOT / config for config in self.configs]
+        return package(self.function, folder=ROOT, architecture=architecture, python=python, configs=configs or None)
+
+
+# Large modules that no function may load: the frameworks use them only for databases and Google Cloud.
+_HEAVY = ("sqlalchemy", "grpc")
+_SDKS_SERVER = ("a2a.client", "a2a.server.request_handlers")
+# Modules that must not be loaded at start, because a first message of A2A v1.0 does not need them.
+_LATE = ("a2a.compat.v0_3.types", "aion_core.push.delivery", "aion_core.agents.missing_packages")
+_NOT_LANGGRAPHS = (*_HEAVY, *_SDKS_SERVER, *_LATE, "google.adk", "cryptography", "langgraph.prebuilt")
+_NOT_ADKS = (*_HEAVY, *_SDKS_SERVER, *_LATE, "langgraph", "langchain_core")
+_NO_AGENTS = (*_HEAVY, "fastapi", "langgraph", "google.adk", "a2a.server", "pydantic", "cryptography")
+CASES = (
+    Case("api, LangGraph", "ApiFunction", "handlers.api", 100 * MEGABYTE, 1620, (LANGGRAPH,), _NOT_LANGGRAPHS),
+    Case("api, ADK", "ApiFunction", "handlers.api", 115 * MEGABYTE, 1620, (ADK,), _NOT_ADKS),
+    Case("api, both", "ApiFunction", "handlers.api", 150 * MEGABYTE, 1650, (LANGGRAPH, ADK)),
+    Case("deliver_push", "PushFunction", "handlers.deliver_push", 47 * MEGABYTE, 720, (), _NO_AGENTS),
+    Case("sweep", "SweepFunction", "handlers.sweep", 25 * MEGABYTE, 630, (), _NO_AGENTS),
+)
+
+# Statements whose time is the measure for the handlers' import times: boto3 with the clients of two services.
+_BOTO3 = "import boto3\nfor service in ('dynamodb', 'sqs'): boto3.client(service)"
+# Statements that load what the init phase loads: every agent of the config, with its framework. The first turn imports
+# no further modules.
+_AGENTS = """
+from aion_core.bootstrap import build_telemetry
+from aion_core.bootstrap.engine import build_engine
+from aion_core.settings import Settings
+settings = Settings.from_environ()
+for agent in build_engine(settings, build_telemetry(settings)).agents.values(): agent.load()
+"""
+
+
+@dataclass(frozen=True)
+class Result:
+    """Result of one check, printed as a line of the table."""
+
+    what: str
+    measured: str
+    budget: str
+    holds: bool
+
+
+def size(case: Case, built: Package) -> Result:
+    """Compare the unpacked size of a package with its budget."""
+    measured, budget = f"{built.size / MEGABYTE:.1f} MB", f"{case.budget / MEGABYTE:.0f} MB"
+    return Result(f"{case.name}, {built.plan.architecture}: unpacked", measured, budget, built.size <= case.budget)
+
+
+def modules(case: Case, built: Package) -> Iterator[Result]:
+    """Load a case's handler and agents. Check the number of loaded modules, and that no forbidden module is loaded."""
+    statements = f"import {case.handler}{_AGENTS if case.configs else ''}"
+    loaded = _loaded(built, statements, case.configs, modules=case.foreign)
+    count, most = loaded.count, case.most_modules
+    yield Result(f"{case.name}: loaded modules", f"{count}", f"{most}", count <= most)
+    named = ", ".join(sorted(loaded.modules)) or "no foreign module"
+    yield Result(f"{case.name}: loads", named, "no foreign module", not loaded.modules)
+
+
+def ratios(built: Sequence[tuple[Case, Package]]) -> Iterator[Result]:
+    """Compare the import times of handlers with the import times of their largest dependencies."""
+    by_name = {case.name: (case, package) for case, package in built}
+    case, push = by_name["deliver_push"]
+    yield _ratio("deliver_push: import, to boto3 with two clients", push, f"import {case.handler}", _BOTO3)
+    case, api = by_name["api, LangGraph"]
+    yield _ratio("api: import, to langgraph.graph", api, f"import {case.handler}", "import langgraph.graph")
+    what = "api: import and agents, to its largest dependencies"
+    yield _ratio(
+        what,
+        api,
+        f"import {case.handler}{_AGENTS}",
+        f"import a2a.types, fastapi, langgraph.graph\n{_BOTO3}",
+        case.configs,
+    )
+
+
+def _ratio(what: str, built: Package, statements: str, yardstick: str, configs: Sequence[Path] = ()) -> Result:
+    def seconds(code: str) -> float:
+        return _loaded(built, code, configs).seconds
+
+    # Measure both programs in pairs, because the machine's load changes slowly. The first pair is a warm-up.
+    pairs = [(seconds(statements), seconds(yardstick)) for _ in range(ROUNDS + 1)][1:]
+    ratio = median(mine / theirs for mine, theirs in pairs)
+    mine, theirs = (1000 * median(times) for times in zip(*pairs, strict=True))
+    return Result(what, f"{ratio:.2f} ({mine:.0f} ms to {theirs:.0f} ms)", f"{RATIO}", ratio <= RATIO)
+
+
+def _loaded(built: Package, statements: str, configs: Sequence[Path] = (), modules: Sequence[str] = ()) -> Loaded:
+    beside = [] if (built.code / "boto3").is_dir() else [_runtimes_boto3(built.plan)]
+    return load(built, statements, config=str(configs[0]) if configs else None, modules=modules, beside=beside)
+
+
+def _runtimes_boto3(plan: PackagePlan) -> Path:
+    """Return a cached folder with boto3 and its requirements, which Lambda's runtime contains."""
+    others = ("a2a-sdk", "click", "msgspec", "pydantic", "pyyaml", "uuid-utils")
+    alone = resolved(
+        ["aws"], wanted(ROOT), without=others, architecture=plan.architecture, python=plan.python, folder=ROOT
+    )
+    planned = PackagePlan("boto3", plan.architecture, plan.python, alone, ())
+    folder = cache() / f"runtime-{plan.architecture}-{plan.python}-{planned.digest}"
+    with filled_once(folder) as is_new:
+        if is_new:
+            link_parts(planned, folder / "code")
+    return folder / "code"
+
+
+def results() -> Iterator[Result]:
+    """Yield all results: sizes for both architectures, and loaded modules and times for this machine's architecture."""
+    here = machine_architecture()
+    built = []
+    for architecture in PLATFORMS:
+        for case in CASES:
+            package = case.package(architecture)
+            yield size(case, package)
+            if package.warning:
+                raise BuildError(f"{case.name}: {package.warning}")
+            if architecture == here:
+                built.append((case, package))
+    if sys.platform != "linux" or interpreter(built[0][1].plan.python) is None:
+        raise BuildError("loaded modules can be measured on Linux only")
+    for case, package in built:
+        yield from modules(case, package)
+    yield from ratios(built)
+
+
+def main() -> int:
+    """Print the table of results. Return 1 if a check has failed."""
+    kept = True
+    try:
+        for result in results():
+            kept &= result.holds
+            verdict = "" if result.holds else "  OVER"
+            print(f"{result.what:<52}{result.measured:>28}{result.budget:>18}{verdict}", flush=True)
+    except (BuildError, TemplateError, UvMissing) as error:
+        print(f"package-check: {error}", file=sys.stderr)
+        return 1
+    return 0 if kept else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,7 +1,0 @@
-"""App whose import lasts until the test opens the gate `importing`."""
-
-import asyncio
-
-from tests.e2e.gates import gate
-
-asyncio.run(gate("importing"))

@@ -1,0 +1,76 @@
+"""Imports: each module has a docstring, and each part of the source imports and loads only permitted modules."""
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[3]
+SOURCES = sorted(
+    path
+    for folder in ("aion", "aion_core", "aion_tools", "handlers", "scripts", "examples")
+    for path in (ROOT / folder).rglob("*.py")
+)
+
+
+def test_each_source_file_has_docstring() -> None:
+    for path in SOURCES:
+        docstring = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8")))
+        assert docstring, f"{path.relative_to(ROOT)} does not say what it owns"
+
+
+# Folders that may import boto3: the AWS adapters, the local emulator, the smoke test, `aion deploy`, the repository's
+# tools, and an example with signed requests.
+KNOW_BOTO = ("aion_core/aws", "aion_tools", "scripts", "examples/delegation")
+
+
+def test_only_aws_adapters_import_boto3() -> None:
+    for path in SOURCES:
+        if any(path.is_relative_to(ROOT / folder) for folder in KNOW_BOTO):
+            continue
+        names = {
+            name.split(".")[0]
+            for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+            for name in (
+                [alias.name for alias in node.names]
+                if isinstance(node, ast.Import)
+                else [node.module or ""]
+                if isinstance(node, ast.ImportFrom)
+                else []
+            )
+        }
+        assert not names & {"boto3", "botocore"}, path.relative_to(ROOT)
+
+
+@pytest.mark.parametrize(
+    ("module", "never"),
+    [
+        # The app imports no framework and no database driver, because each agent loads its own framework.
+        ("aion_core.bootstrap", {"langgraph", "google.adk", "fastapi", "sqlalchemy", "moto", "uvicorn"}),
+        # The API does not use the SDK's request handlers, because they would load the SDK's client and queues.
+        (
+            "handlers.api",
+            {"langgraph", "google.adk", "sqlalchemy", "moto", "grpc", "a2a.server.request_handlers", "cryptography"},
+        ),
+        ("handlers.run_task", {"langgraph", "google.adk", "fastapi", "mangum", "sqlalchemy", "moto", "grpc"}),
+        ("handlers.sweep", {"langgraph", "google.adk", "fastapi", "mangum", "aws_lambda_powertools", "moto", "grpc"}),
+        ("aion_core.lambda_runtime", {"aion_core.web", "boto3", "fastapi", "httpx", "a2a"}),
+        ("aion_core.tasks.service", {"boto3", "fastapi", "langgraph", "a2a.server"}),
+        ("aion_core.stores.task_store", {"fastapi", "langgraph", "a2a.server"}),
+        ("aion_core.stores.checkpoints", {"google.adk"}),
+        ("aion_core.stores.sessions", {"langgraph", "langchain_core"}),
+        ("aion_tools.cli.main", {"boto3", "fastapi", "langgraph", "moto", "uvicorn", "cryptography"}),
+        # `aion card` does not load the agent, and an unsigned card needs no cryptography.
+        ("aion_core.agents.cards", {"boto3", "fastapi", "langgraph", "google.adk", "a2a.server", "cryptography"}),
+        ("aion_core.protocol.signing", {"boto3", "fastapi", "langgraph", "google.adk", "a2a.server"}),
+    ],
+)
+def test_imported_module_does_not_load_forbidden_packages(module: str, never: set[str]) -> None:
+    """Import the module in a new process; check that this loads none of the packages in `never`."""
+    program = f"import {module}, sys; print(*[name for name in {sorted(never)!r} if name in sys.modules])"
+    environ = {"AION_STORE": "memory", "PATH": "/usr/bin:/bin"}
+    ran = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, env=environ)
+    assert ran.returncode == 0, ran.stderr
+    assert ran.stdout.split() == []

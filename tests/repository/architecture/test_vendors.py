@@ -1,0 +1,37 @@
+"""Imports of ADK, which import-linter cannot check: `google.adk` and `google.protobuf` share a top-level package."""
+
+import ast
+from pathlib import Path
+
+ROOT = Path(__file__).parents[3]
+MAY = (
+    "aion_core/agents/adk/",
+    # `aion init` copies this agent into a new ADK project.
+    "aion_tools/project/files/adk/",
+    "aion_core/sessions/",
+    "aion_core/stores/sessions.py",
+    "aion_core/stores/artifacts.py",
+)
+"""Files that may import ADK; aion_core.bootstrap imports them when it loads an ADK agent."""
+
+
+def imports(file: Path) -> set[str]:
+    found: set[str] = set()
+    for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            found |= {node.module, *(f"{node.module}.{alias.name}" for alias in node.names)}
+    return found
+
+
+def test_only_adk_adapters_import_google_adk() -> None:
+    """Search the source for imports of ADK: only the files listed in MAY import it."""
+    who = {
+        str(file.relative_to(ROOT))
+        for folder in ("aion_core", "aion_tools", "aion", "handlers", "scripts")
+        for file in (ROOT / folder).rglob("*.py")
+        if any(f"{name}.".startswith(("google.adk.", "google.genai.")) for name in imports(file))
+    }
+    assert any(name.startswith("aion_core/agents/adk/") for name in who)
+    assert {name for name in who if not name.startswith(MAY)} == set()

@@ -1,0 +1,64 @@
+"""docs/cost.md: its request counts are those measured now, by a meter that counts DynamoDB's units correctly."""
+
+import subprocess
+import sys
+import tomllib
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from scripts.metering import _of_index, size
+from tests.support.server import ROOT
+
+INDEX = {
+    "KeySchema": [{"AttributeName": "due_shard"}, {"AttributeName": "due_at"}],
+    "Projection": {"ProjectionType": "KEYS_ONLY"},
+}
+DUE = {"pk": {"S": "a"}, "sk": {"S": "b"}, "due_shard": {"S": "DUE#01"}, "due_at": {"N": "1"}}
+
+
+@pytest.mark.deep
+def test_cost_page_has_currently_measured_counts() -> None:
+    ran = subprocess.run(
+        [sys.executable, "-m", "scripts.cost", "--check"], cwd=ROOT, capture_output=True, text=True, timeout=200
+    )
+    assert ran.returncode == 0, ran.stderr
+
+
+def test_cost_model_counts_write_units_of_changed_index_entries() -> None:
+    moved = {**DUE, "due_at": {"N": "2"}}
+    assert [_of_index(INDEX, *change) for change in (({}, {}), ({}, DUE), (DUE, DUE), (DUE, moved), (DUE, {}))] == [
+        0, 1, 0, 2, 1,
+    ]  # fmt: skip
+    assert _of_index(INDEX, DUE, {**DUE, "state": {"S": "not in it"}}) == 0
+
+
+def test_table_item_size_counts_attribute_names_and_values() -> None:
+    assert size({"pk": {"S": "ab"}, "content": {"B": "QUJD"}}) == len("pkabcontent") + 3
+    assert size({"n": {"N": "1234"}}) == 1 + 4
+
+
+def test_cost_page_has_each_scenario_once() -> None:
+    from scripts.cost import PAGE, SCENARIOS, written
+
+    rows = Counter(row.split(" | ")[0] for row in written(Path(PAGE).read_text(encoding="utf-8")).splitlines())
+    assert all(rows[f"| {scenario.name}"] == 1 for scenario in SCENARIOS)
+
+
+def test_cost_page_lists_idle_price_of_each_resource() -> None:
+    from scripts.cost import PAGE, PRICES, SCENARIOS, idle_rows
+
+    rows = idle_rows({SCENARIOS[-1].name: Counter()}, tomllib.loads(PRICES.read_text(encoding="utf-8")))
+    page = PAGE.read_text(encoding="utf-8")
+    assert [name for name in rows if f"| {name} |" not in page] == [], "Run `make cost`."
+
+
+def test_cost_page_check_rejects_count_that_differs_too_much() -> None:
+    from scripts.cost import alike
+
+    row = "| a blocking turn | 13 | 40 | 4 | 0 | 0 | 0 | 2 | 56 |"
+    assert alike(row, row.replace("| 40 |", "| 42 |"))
+    assert not alike(row, row.replace("| 40 |", "| 48 |"))
+    assert not alike(row, row.replace("| 13 |", "| 16 |"))
+    assert not alike(row, "")

@@ -1,0 +1,85 @@
+"""Generated reference pages: every public name, command, option, key and parameter is listed."""
+
+import importlib
+import inspect
+import re
+from collections.abc import Iterator
+from functools import cache
+from typing import Any
+
+import click
+import pytest
+from pydantic import BaseModel
+
+from aion_core.agents.config import AgentConfig, Capabilities
+from aion_core.agents.config_sections import SecurityConfig, Skill
+from aion_tools.cli.main import aion
+from aion_tools.template.file import load
+from scripts.docs_reference import MODULES, PAGES
+from tests.support.server import ROOT
+
+
+@cache
+def page(name: str) -> str:
+    """Return the generated page; it is cached, because reading the signatures takes seconds."""
+    return PAGES[f"docs/reference/{name}.md"]()
+
+
+def section(text: str, heading: str) -> str:
+    """Return the text from a heading to the next one of its level or above."""
+    level = heading.partition(" ")[0]
+    after = text.partition(f"\n{heading}\n")[2]
+    assert after, heading
+    return re.split(rf"^#{{1,{len(level)}}} ", after, maxsplit=1, flags=re.MULTILINE)[0]
+
+
+@pytest.mark.parametrize("path", MODULES)
+def test_reference_page_lists_all_public_names_of_module(path: str) -> None:
+    module = importlib.import_module(path)
+    listed = section(page("python"), f"## {path}")
+    for name in getattr(module, "__all__", ["serve", "AgentClient", "AgentReply"]):
+        assert f"### {name}\n" in listed or f"- `{name}`: as in" in listed
+
+
+def test_reference_shows_signature_and_docstring() -> None:
+    from aion.langgraph import Thread, emit_file
+
+    shown = section(page("python"), "### Thread")
+    assert "async reply(content: Content, *, metadata: Mapping[str, Any] | None = None) -> None" in shown
+    assert str(inspect.getdoc(Thread.reply)) in shown
+    signature = section(page("python"), "### emit_file")
+    for name, parameter in inspect.signature(emit_file).parameters.items():
+        star = parameter.kind is inspect.Parameter.KEYWORD_ONLY
+        assert re.search(rf"\*,.*\b{name}: " if star else rf"\b{name}: ", signature, re.DOTALL)
+
+
+def leaves(command: click.Command, path: str) -> Iterator[tuple[str, click.Command]]:
+    if not isinstance(command, click.Group):
+        yield path, command
+        return
+    for name, inner in command.commands.items():
+        yield from leaves(inner, f"{path} {name}")
+
+
+@pytest.mark.parametrize(("path", "command"), list(leaves(aion, "aion")), ids=lambda value: str(value))
+def test_reference_page_lists_all_options_of_command(path: str, command: click.Command) -> None:
+    listed = section(page("commands"), f"{'#' * len(path.split())} {path}")
+    for parameter in command.params:
+        if isinstance(parameter, click.Option) and not parameter.hidden and parameter.help:
+            assert parameter.opts[-1] in listed
+
+
+@pytest.mark.parametrize(
+    ("heading", "model"),
+    [("Agent", AgentConfig), ("Capabilities", Capabilities), ("Skill", Skill), ("Security", SecurityConfig)],
+)
+def test_reference_page_lists_all_keys_of_aion_yaml_section(heading: str, model: type[BaseModel]) -> None:
+    listed = section(page("aion-yaml"), f"## {heading}")
+    assert re.findall(r"^\| `(\w+)` \|", listed, re.MULTILINE) == list(model.model_fields)
+
+
+def test_reference_lists_parameters_with_defaults() -> None:
+    parameters: dict[str, dict[str, Any]] = load(ROOT / "template.yaml")["Parameters"]
+    rows = dict(re.findall(r"^\| `(\w+)` \| (.*?) \|", page("parameters"), re.MULTILINE))
+    expected = {name: str(each.get("Default", "required")) for name, each in parameters.items()}
+    assert {name: default.strip("`") for name, default in rows.items()} == expected

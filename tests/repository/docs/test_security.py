@@ -1,0 +1,43 @@
+"""Guide to security: its aion.yaml and its commands."""
+
+import re
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+from langchain_core.messages import AIMessage
+
+from aion_core.agents.deployment import read_agent_configs
+from aion_core.agents.security import read_auth_policies
+from aion_tools.cli.main import aion
+from tests.support.pages import blocks
+
+GUIDE = (Path(__file__).parents[3] / "docs" / "security.md").read_text(encoding="utf-8")
+
+
+def test_aion_yaml_in_security_guide_gives_described_policies(tmp_path: Path) -> None:
+    file = tmp_path / "aion.yaml"
+    file.write_text(re.findall(r"^```yaml\n(.*?)^```", GUIDE, re.MULTILINE | re.DOTALL)[0])
+    found = read_auth_policies(read_agent_configs(file))
+    assert found["helper"].require == ({"login": frozenset({"agents.chat"})}, {"key": frozenset()})
+    assert found["backoffice"].require == ({"login": frozenset({"agents.admin"}), "key": frozenset()},)
+
+
+@pytest.mark.parametrize("command", sorted(set(re.findall(r"aion ((?:key|user) [a-z]+)", GUIDE))))
+def test_command_options_in_security_guide_exist(command: str) -> None:
+    shown = CliRunner().invoke(aion, [*command.split(), "--help"])
+    assert shown.exit_code == 0
+    for line in re.findall(rf"^aion {command} (.*?)(?:  +#.*)?$", GUIDE, re.MULTILINE):
+        assert all(option in shown.output for option in re.findall(r"--[a-z]+", line)), line
+
+
+@pytest.mark.parametrize(("skills", "refused"), [(["refund"], False), (["other"], True), ([], True)])
+def test_langgraph_node_in_security_guide_refuses_unpermitted_skill(skills: list[str], refused: bool) -> None:
+    [block] = blocks("docs/security.md", "python")
+    names: dict[str, Any] = {"AIMessage": AIMessage}
+    exec(compile(block.code, "docs/security.md", "exec"), names)  # noqa: S102  # our own page
+    inbox = SimpleNamespace(metadata={"aion:allowedSkills": skills})
+    answer = names["refund"]({"a2a_inbox": inbox})
+    assert bool(answer) is refused

@@ -1,0 +1,135 @@
+"""Check that each test or row named as proof of a TCK requirement exists; this file itself proves some requirements."""
+
+import ast
+import json
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from aion_core.ports import Agent
+from tests.runtime.protocol.table import ROWS
+from tests.runtime.protocol.tck import PROOFS, PROOFS_V03
+from tests.support.agents.counting import talking
+from tests.support.agents.scripted import AskingAgent
+from tests.support.service import http, parts, send
+
+TESTS = Path(__file__).parents[2]
+ROW_NAMES = {f"row {row.name}" for row in ROWS}
+
+
+@cache
+def names_in(path: str) -> frozenset[str]:
+    """Return the names of the tests in a file, also of those in classes."""
+    tree = ast.parse((TESTS / path).read_text(encoding="utf-8"))
+    functions = (node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef))
+    return frozenset(node.name for node in functions if node.name.startswith("test_"))
+
+
+@pytest.mark.parametrize("requirement", [*PROOFS, *PROOFS_V03])
+def test_tests_listed_for_each_tck_requirement_exist(requirement: str) -> None:
+    proofs = PROOFS.get(requirement) or PROOFS_V03[requirement]
+    assert proofs
+    for proof in proofs:
+        path, _, name = proof.partition("::")
+        if proof.startswith("row "):
+            assert proof in ROW_NAMES
+        else:
+            assert names_in(path) if name == "*" else name in names_in(path), proof
+
+
+# ── Proofs ────────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+METHODS = ("SendMessage", "message/send")
+
+
+async def results(agent: Agent, *requests: dict[str, Any]) -> list[Any]:
+    """Return the result of each request. `<task>` and `<context>` in a request are the ids of the first task."""
+    found: list[Any] = []
+    async with http(parts(agent).app()) as client:
+        for request in requests:
+            text = json.dumps(request)
+            if found:
+                text = text.replace("<task>", found[0]["id"]).replace("<context>", found[0]["contextId"])
+            answer = (await client.post("/", content=text, headers={"Content-Type": "application/json"})).json()
+            found.append(answer["result"].get("task", answer["result"]))
+    return found
+
+
+@pytest.mark.parametrize("method", METHODS)
+async def test_new_task_has_generated_ids(method: str) -> None:
+    """Send a message without ids: the server generates the task id and the context id (A2A 3.4.1, 3.4.2)."""
+    first, second = await results(talking(1), send(method=method, message_id="a"), send(method=method, message_id="b"))
+    assert len({first["id"], second["id"], first["contextId"], second["contextId"]}) == 4
+    assert all([first["id"], second["id"], first["contextId"], second["contextId"]])
+
+
+async def test_send_with_history_length_zero_returns_no_history() -> None:
+    """Send with historyLength 0: v1 returns no history; in v0.3 only a positive number is a limit (A2A 3.2.4)."""
+    request = send()
+    request["params"]["configuration"] = {"historyLength": 0}
+    (task,) = await results(talking(1), request)
+    assert "history" not in task
+
+
+@pytest.mark.parametrize(("method", "get"), [("SendMessage", "GetTask"), ("message/send", "tasks/get")])
+async def test_history_has_messages_in_order(method: str, get: str) -> None:
+    """Answer with only a taskId: the message joins that task's context and history (A2A 3.2.4, 3.4.3)."""
+    read = {"jsonrpc": "2.0", "id": 9, "method": get, "params": {"id": "<task>"}}
+    answer = send("the answer", method=method, message_id="b", taskId="<task>")
+    first, second, task = await results(
+        AskingAgent(), send("the question", method=method, message_id="a"), answer, read
+    )
+    assert second["contextId"] == task["contextId"] == first["contextId"]
+    sent = [message for message in task["history"] if message["messageId"] in ("a", "b")]
+    assert [message["parts"][0]["text"] for message in sent] == ["the question", "the answer"]
+
+
+async def test_response_is_camel_case_with_named_enums() -> None:
+    """Check the JSON of a response: camelCase fields, and enum values by name (A2A 5.5, 9.1)."""
+    async with http(parts(talking(1)).app()) as client:
+        response = await client.post("/", json=send())
+    answer = response.json()
+    assert response.headers["content-type"] == "application/json"
+    assert answer.keys() == {"jsonrpc", "id", "result"}
+    assert (answer["jsonrpc"], answer["id"]) == ("2.0", send()["id"])
+    task = answer["result"]["task"]
+    assert not [key for key in _keys(task) if "_" in key]
+    assert task["status"]["state"] == "TASK_STATE_COMPLETED"
+    assert task["history"][0]["role"] == "ROLE_USER"
+
+
+def _keys(value: Any) -> list[str]:
+    if isinstance(value, dict):
+        return [*value, *(key for each in value.values() for key in _keys(each))]
+    return [key for each in value for key in _keys(each)] if isinstance(value, list) else []
+
+
+@pytest.mark.parametrize("method", METHODS)
+async def test_unknown_fields_are_ignored(method: str) -> None:
+    """Send fields that the specification does not have: the server ignores them (A2A 5.7)."""
+    request = send(method=method)
+    request["params"]["later"] = {"field": 1}
+    request["params"]["message"]["later"] = [1]
+    request["params"]["message"]["parts"][0]["later"] = "x"
+    (task,) = await results(talking(1), request)
+    assert task["status"]["state"] in ("completed", "TASK_STATE_COMPLETED")
+
+
+@pytest.mark.parametrize(
+    ("request_", "code"),
+    [
+        ({"jsonrpc": "aaa", "method": "message/send", "params": {}}, -32600),
+        ({"jsonrpc": "2.0", "params": {}}, -32600),
+        ({"jsonrpc": "2.0", "method": "message/ssend", "params": {}}, -32601),
+        ({"jsonrpc": "2.0", "method": "message/send", "params": {}, "id": {"bad": "type"}}, -32600),
+        ({"jsonrpc": "2.0", "method": "message/send", "params": {"": "no message"}, "id": 1}, -32602),
+        # Send invalid params without a request id too, as the TCK does: the server reports the missing id first.
+        ({"jsonrpc": "2.0", "method": "message/send", "params": {"": "no message"}}, -32600),
+    ],
+)
+async def test_invalid_json_rpc_request_is_refused(request_: dict[str, Any], code: int) -> None:
+    async with http(parts(talking(1)).app()) as client:
+        answer = await client.post("/", json=request_)
+    assert (answer.status_code, answer.json()["error"]["code"]) == (200, code)

@@ -1,0 +1,48 @@
+"""Answers of the ADK agents and executors of `docs/agents.md`, in both protocol versions, blocking and streamed."""
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from a2a.server.agent_execution import AgentExecutor
+
+from aion_core.agents.executor.agent import ExecutorAgent
+from aion_core.ports import ReplyAs, SystemClock
+from tests.runtime.unit.agents.adk import usual_agents
+from tests.runtime.unit.agents.executor import usual_executors
+from tests.runtime.unit.agents.usual_agents import Case, both_versions, check_answers, check_streams
+from tests.support.adk import served
+from tests.support.service import parts
+from tests.support.stores import MemoryTaskStore
+
+pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore:.*EXPERIMENTAL:UserWarning")
+
+CASES = {**usual_agents.CASES, **usual_executors.CASES}
+PAGE = Path(__file__).parents[5] / "docs" / "agents.md"
+all_cases = pytest.mark.parametrize("case", CASES.values(), ids=CASES.keys())
+
+
+def app_of(case: Case) -> Any:
+    agent = case.agent()
+    if isinstance(agent, AgentExecutor):
+        store = MemoryTaskStore(SystemClock())
+        return parts(ExecutorAgent(agent, store), store, reply=ReplyAs.AGENT).app()
+    return parts(served(agent)).app()
+
+
+@both_versions
+@all_cases
+async def test_documented_adk_agents_answer(case: Case, version: str) -> None:
+    await check_answers(app_of(case), case, version)
+
+
+@both_versions
+@all_cases
+async def test_documented_adk_agents_stream_their_answers(case: Case, version: str) -> None:
+    await check_streams(app_of(case), case, version)
+
+
+def test_documentation_page_lists_each_tested_adk_agent() -> None:
+    rows = re.findall(r"^\| ([^|]+?) \| ", PAGE.read_text(encoding="utf-8"), re.MULTILINE)
+    assert CASES.keys() <= {row.replace("`", "") for row in rows}

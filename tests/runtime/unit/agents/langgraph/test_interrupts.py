@@ -1,0 +1,391 @@
+"""Tool calls that a person approves (HumanInTheLoopMiddleware), over HTTP: the prompt, and answers as word or data."""
+
+import json
+from typing import Any
+
+import httpx
+import pytest
+from langchain.agents import create_agent
+from langchain.agents.middleware import HumanInTheLoopMiddleware
+from langchain_core.messages import AIMessage, AIMessageChunk
+from langgraph.graph import START, MessagesState, StateGraph
+from langgraph.types import Interrupt, interrupt
+from pydantic import BaseModel
+
+from aion_core.agents.inbound import InvalidResumeInput
+from aion_core.agents.langgraph.interrupts import Review, input_required, review_of
+from aion_core.protocol.types import to_json
+from tests.runtime.golden.graphs import ScriptedModel
+from tests.support.service import http, parts, send
+
+sent: list[tuple[str, str]] = []
+
+
+@pytest.fixture(autouse=True)
+def _nothing_sent() -> None:
+    sent.clear()
+
+
+def mail(to: str, text: str) -> str:
+    """Send a mail."""
+    sent.append((to, text))
+    return "sent"
+
+
+class InterruptModel(ScriptedModel):
+    def bind_tools(self, tools: Any, **_: Any) -> Any:
+        return self
+
+
+def an_agent(*texts: str, mode: Any = "batched", allowed: Any = True) -> Any:
+    """Return an agent that sends these mails, then answers that it is done."""
+    calls = [
+        AIMessageChunk(
+            content="",
+            tool_call_chunks=[
+                {
+                    "type": "tool_call_chunk",
+                    "name": "mail",
+                    "args": f'{{"to": "ada", "text": "{text}"}}',
+                    "id": f"call-{number}",
+                    "index": number,
+                }
+            ],
+        )
+        for number, text in enumerate(texts)
+    ]
+    review: Any = HumanInTheLoopMiddleware(interrupt_on={"mail": allowed}, interrupt_mode=mode)
+    return create_agent(InterruptModel(scripts=[calls, ["Done."], ["Done."]]), [mail], middleware=[review])
+
+
+async def post(client: httpx.AsyncClient, text: str = "hi", data: Any = None, **message: Any) -> dict[str, Any]:
+    request = send(text, **message)
+    if data is not None:
+        request["params"]["message"]["parts"] = [{"data": data}]
+    answer = (await client.post("/", json=request)).json()
+    assert "result" in answer, answer
+    task: dict[str, Any] = answer["result"]["task"]
+    return task
+
+
+async def answered(client: httpx.AsyncClient, task: dict[str, Any], answers: dict[str, Any]) -> dict[str, Any]:
+    """Return the task after one message with a part for each of these interrupts."""
+    request = send(message_id="m-2", taskId=task["id"])
+    parts = [{**part, "metadata": {"interruptId": name}} for name, part in answers.items()]
+    request["params"]["message"]["parts"] = parts
+    result: dict[str, Any] = (await client.post("/", json=request)).json()["result"]["task"]
+    return result
+
+
+def texts(task: dict[str, Any]) -> list[str]:
+    return [part["text"] for part in task["status"]["message"]["parts"] if "text" in part]
+
+
+MODES = pytest.mark.parametrize("mode", ["batched", "per_call"])
+
+
+@MODES
+async def test_tool_call_review_asks_client_in_text_and_data(mode: str) -> None:
+    async with http(parts(an_agent("hello", mode=mode)).app()) as client:
+        task = await post(client, message_id="m-1")
+    assert task["status"]["state"] == "TASK_STATE_INPUT_REQUIRED"
+    [question] = texts(task)
+    assert question.startswith('May the agent call mail(to="ada", text="hello")? Answer approve')
+    [data] = [part["data"] for part in task["status"]["message"]["parts"] if "data" in part]
+    args = data["action_requests"][0]["args"] if mode == "batched" else data["args"]
+    assert args == {"to": "ada", "text": "hello"}
+    assert sent == []
+
+
+@MODES
+@pytest.mark.parametrize("word", ["approve", "Yes.", " OK ", '{"type": "approve"}'])
+async def test_approving_word_approves_tool_call(word: str, mode: str) -> None:
+    async with http(parts(an_agent("hello", mode=mode)).app()) as client:
+        asked = await post(client, message_id="m-1")
+        task = await post(client, word, message_id="m-2", taskId=asked["id"])
+    assert (task["status"]["state"], texts(task), sent) == ("TASK_STATE_COMPLETED", ["Done."], [("ada", "hello")])
+
+
+@MODES
+@pytest.mark.parametrize("word", ["reject", "no", "Reject: not on a Sunday"])
+async def test_rejecting_word_rejects_tool_call(word: str, mode: str) -> None:
+    async with http(parts(an_agent("hello", mode=mode)).app()) as client:
+        asked = await post(client, message_id="m-1")
+        task = await post(client, word, message_id="m-2", taskId=asked["id"])
+    assert (task["status"]["state"], texts(task), sent) == ("TASK_STATE_COMPLETED", ["Done."], [])
+
+
+EDIT = {"type": "edit", "edited_action": {"name": "mail", "args": {"to": "bob", "text": "bye"}}}
+
+
+@MODES
+@pytest.mark.parametrize("data", [EDIT, {"decisions": [EDIT]}], ids=["a decision", "decisions"])
+async def test_data_answer_may_edit_tool_call(data: Any, mode: str) -> None:
+    async with http(parts(an_agent("hello", mode=mode)).app()) as client:
+        asked = await post(client, message_id="m-1")
+        task = await post(client, data=data, message_id="m-2", taskId=asked["id"])
+    assert (task["status"]["state"], sent) == ("TASK_STATE_COMPLETED", [("bob", "bye")])
+
+
+UNFIT: dict[str, Any] = {
+    "a sentence": ("what do you think?", None),
+    "a number of decisions that is not the calls'": ("", {"decisions": [{"type": "approve"}, {"type": "approve"}]}),
+    "no decisions": ("", {"decisions": []}),
+    "another type": ("", {"type": "perhaps"}),
+    "an edit of nothing": ("", {"type": "edit"}),
+    "an edit without arguments": ("", {"type": "edit", "edited_action": {"name": "mail"}}),
+    "a list of words": ("", {"decisions": ["approve"]}),
+    "a number": ("7", None),
+    "JSON nested too deeply": ("[" * 20_000, None),
+    "an edit with NaN": (json.dumps({**EDIT, "edited_action": {"name": "mail", "args": {"to": float("nan")}}}), None),
+    "a response without a text": ("respond", None),
+    "an edit without data": ("edit", None),
+}
+
+
+@MODES
+@pytest.mark.parametrize("given", UNFIT)
+async def test_invalid_decision_repeats_tool_call_review(given: str, mode: str) -> None:
+    """Send an invalid decision: the turn does not fail, and the same interrupt accepts another answer."""
+    text, data = UNFIT[given]
+    async with http(parts(an_agent("hello", mode=mode)).app()) as client:
+        asked = await post(client, message_id="m-1")
+        again = await post(client, text, data, message_id="m-2", taskId=asked["id"])
+        assert again["status"]["state"] == "TASK_STATE_INPUT_REQUIRED"
+        why, question = texts(again)
+        assert "decision" in why
+        assert 'Answer approve, reject or respond: your text, or send {"decisions"' in why
+        assert question == texts(asked)[0]
+        assert again["status"]["message"]["metadata"] == asked["status"]["message"]["metadata"]
+        assert sent == []
+        task = await post(client, "approve", message_id="m-3", taskId=asked["id"])
+    assert (task["status"]["state"], sent) == ("TASK_STATE_COMPLETED", [("ada", "hello")])
+
+
+@MODES
+async def test_edit_to_unknown_tool_repeats_tool_call_review(mode: str) -> None:
+    edit = {"type": "edit", "edited_action": {"name": "fax", "args": {"to": "bob", "text": "bye"}}}
+    async with http(parts(an_agent("hello", mode=mode)).app()) as client:
+        asked = await post(client, message_id="m-1")
+        again = await post(client, data=edit, message_id="m-2", taskId=asked["id"])
+        assert again["status"]["state"] == "TASK_STATE_INPUT_REQUIRED"
+        assert len(texts(again)) == 2, "the reason, and the question"
+        task = await post(client, data=EDIT, message_id="m-3", taskId=asked["id"])
+    assert (task["status"]["state"], sent) == ("TASK_STATE_COMPLETED", [("bob", "bye")])
+
+
+@pytest.mark.parametrize(
+    ("calls", "said"), [(1, "One decision is wanted. "), (2, "2 decisions, one for each call, are wanted. ")]
+)
+def test_error_states_how_many_decisions_are_required(calls: int, said: str) -> None:
+    review = Review([{"name": "mail", "args": {}}] * calls, [["approve"]] * calls, one_by_one=False)
+    with pytest.raises(InvalidResumeInput, match=f"^{said}"):
+        review.decisions_of({"decisions": []})
+
+
+async def test_disallowed_decision_repeats_tool_call_review() -> None:
+    only: Any = {"allowed_decisions": ["approve", "reject"]}
+    async with http(parts(an_agent("hello", allowed=only)).app()) as client:
+        asked = await post(client, message_id="m-1")
+        assert texts(asked)[0].endswith("Answer approve or reject.")
+        again = await post(client, data=EDIT, message_id="m-2", taskId=asked["id"])
+    assert again["status"]["state"] == "TASK_STATE_INPUT_REQUIRED"
+    assert "approve or reject" in texts(again)[0]
+
+
+async def test_several_tool_calls_accept_one_or_all_decisions() -> None:
+    for text, data, expected in (
+        ("approve", None, [("ada", "one"), ("ada", "two")]),
+        ("", {"decisions": [{"type": "reject"}, {"type": "approve"}]}, [("ada", "two")]),
+    ):
+        sent.clear()
+        async with http(parts(an_agent("one", "two")).app()) as client:
+            asked = await post(client, message_id="m-1")
+            assert '1. mail(to="ada", text="one")' in texts(asked)[0]
+            assert '2. mail(to="ada", text="two")' in texts(asked)[0]
+            task = await post(client, text, data, message_id="m-2", taskId=asked["id"])
+        assert (task["status"]["state"], sorted(sent)) == ("TASK_STATE_COMPLETED", expected)
+
+
+async def test_separate_tool_call_reviews_are_answered_by_id() -> None:
+    async with http(parts(an_agent("one", "two", mode="per_call")).app()) as client:
+        task = await post(client, message_id="m-1")
+        ids = [entry["id"] for entry in task["status"]["message"]["metadata"]["interrupts"]]
+        task = await post(client, "no", message_id="m-2", taskId=task["id"], metadata={"interruptId": ids[0]})
+        assert task["status"]["state"] == "TASK_STATE_INPUT_REQUIRED"
+        task = await post(client, "yes", message_id="m-3", taskId=task["id"], metadata={"interruptId": ids[1]})
+    assert (task["status"]["state"], sent) == ("TASK_STATE_COMPLETED", [("ada", "two")])
+
+
+async def test_valid_decision_beside_invalid_one_counts() -> None:
+    async with http(parts(an_agent("one", "two", mode="per_call")).app()) as client:
+        asked = await post(client, message_id="m-1")
+        listed = asked["status"]["message"]["metadata"]["interrupts"]
+        again = await answered(client, asked, {listed[0]["id"]: {"text": "perhaps"}, listed[1]["id"]: {"text": "yes"}})
+        why, question = texts(again)
+        assert (why.startswith("'perhaps' is no decision."), question) == (True, listed[0]["text"])
+        task = await post(client, "yes", message_id="m-3", taskId=asked["id"])
+    assert (task["status"]["state"], sorted(sent)) == ("TASK_STATE_COMPLETED", [("ada", "one"), ("ada", "two")])
+
+
+@pytest.mark.parametrize("answer", ["I have told her.", "respond: I have told her."])
+async def test_free_text_is_accepted_if_tool_allows_only_respond(answer: str) -> None:
+    only: Any = {"allowed_decisions": ["respond"]}
+    agent = an_agent("hello", allowed=only)
+    async with http(parts(agent).app()) as client:
+        asked = await post(client, message_id="m-1")
+        assert texts(asked)[0].endswith("Answer with a text.")
+        task = await post(client, answer, message_id="m-2", taskId=asked["id"])
+    assert (task["status"]["state"], sent) == ("TASK_STATE_COMPLETED", [])
+
+
+def test_word_respond_is_removed_from_text_answer() -> None:
+    request = {
+        "action_requests": [{"name": "ask", "args": {}}],
+        "review_configs": [{"action_name": "ask", "allowed_decisions": ["respond"]}],
+    }
+    review = review_of(Interrupt(value=request))
+    assert review is not None
+    for answer, message in (("At noon.", "At noon."), ("respond: At noon.", "At noon."), ("respond", "respond")):
+        assert review.decisions_of(answer) == {"decisions": [{"type": "respond", "message": message}]}
+
+
+async def test_text_after_respond_answers_call_instead_of_running_tool() -> None:
+    async with http(parts(an_agent("hello")).app()) as client:
+        asked = await post(client, message_id="m-1")
+        task = await post(client, "Respond: she knows it", message_id="m-2", taskId=asked["id"])
+    assert (task["status"]["state"], sent) == ("TASK_STATE_COMPLETED", [])
+
+
+class Seats(BaseModel):
+    number: int
+
+
+async def test_answer_violating_response_schema_repeats_interrupt() -> None:
+    """LangGraph refuses the answer and stores nothing of it, so the client may answer again."""
+
+    def node(state: Any) -> Any:
+        seats = interrupt("How many?", response_schema=Seats)
+        return {"messages": [("ai", f"{seats.number} seats")]}
+
+    graph = StateGraph(MessagesState).add_node("node", node).add_edge(START, "node")
+    async with http(parts(graph).app()) as client:
+        asked = await post(client, message_id="m-1")
+        again = await post(client, data={"number": "many"}, message_id="m-2", taskId=asked["id"])
+        assert again["status"]["state"] == "TASK_STATE_INPUT_REQUIRED"
+        why, question = texts(again)
+        assert "in number: Input should be a valid integer" in why
+        assert question == "How many?"
+        task = await post(client, data={"number": 2}, message_id="m-3", taskId=asked["id"])
+    assert texts(task) == ["2 seats"]
+
+
+@pytest.mark.parametrize("nested", [False, True])
+async def test_valid_answer_counts_beside_one_that_violates_its_schema(nested: bool) -> None:
+    ran: list[int] = []
+
+    def node(state: Any) -> Any:
+        seats = interrupt("How many?", response_schema=Seats)
+        ran.append(seats.number)
+        return {"messages": [("ai", f"{seats.number} seats")]}
+
+    graph: Any = StateGraph(MessagesState).add_node("a", node).add_node("b", node)
+    graph.add_edge(START, "a")
+    graph.add_edge(START, "b")
+    if nested:
+        graph = StateGraph(MessagesState).add_node("inner", graph.compile()).add_edge(START, "inner")
+    async with http(parts(graph).app()) as client:
+        asked = await post(client, message_id="m-1")
+        first, second = (each["id"] for each in asked["status"]["message"]["metadata"]["interrupts"])
+        again = await answered(client, asked, {first: {"data": {"number": "many"}}, second: {"data": {"number": 2}}})
+        assert again["status"]["message"]["metadata"]["interruptId"] == first
+        assert len(texts(again)) == 2, "the reason, and one question"
+        task = await post(client, data={"number": 3}, message_id="m-3", taskId=asked["id"])
+    assert (task["status"]["state"], ran) == ("TASK_STATE_COMPLETED", [2, 3])
+
+
+@pytest.mark.parametrize("key", ["prompt", "question", "query", "message"])
+def test_interrupt_text_comes_from_prompt_question_query_or_message(key: str) -> None:
+    required = input_required([Interrupt({key: "Send it?", "to": "ada"}, id="i-1")])
+    text, data = required.message.parts
+    assert text.text == "Send it?"
+    assert to_json(data.data) == {"to": "ada"}
+
+
+class PlanQuestion(BaseModel):
+    prompt: str
+    steps: list[str]
+
+
+def test_interrupt_with_pydantic_model_becomes_text_and_data() -> None:
+    required = input_required([Interrupt(PlanQuestion(prompt="Do it?", steps=["a"]), id="i-1")])
+    text, data = required.message.parts
+    assert (text.text, to_json(data.data)) == ("Do it?", {"steps": ["a"]})
+
+
+def test_interrupt_data_may_contain_objects() -> None:
+    held = {"prompt": "Do it?", "plan": PlanQuestion(prompt="p", steps=[]), ("a", 1): AIMessage("hi").text}
+    _, data = input_required([Interrupt(held, id="i-1")]).message.parts
+    assert to_json(data.data) == {"plan": {"prompt": "p", "steps": []}, "a,1": "hi"}
+
+
+def test_interrupt_with_ai_message_has_its_text() -> None:
+    (text,) = input_required([Interrupt(AIMessage("Do it?"), id="i-1")]).message.parts
+    assert text.text == "Do it?"
+
+
+def test_interrupt_with_ai_message_has_its_files() -> None:
+    image = {"type": "image", "base64": "aGVsbG8=", "mime_type": "image/png"}
+    asked = [Interrupt(AIMessage(["Is it this one?", image]), id="i-1"), Interrupt(AIMessage([image]), id="i-2")]
+    text, *files = input_required(asked).message.parts
+    assert text.text == "Is it this one?"
+    assert [(file.raw, file.media_type, to_json(file.metadata)) for file in files] == [
+        (b"hello", "image/png", {"interruptId": "i-1"}),
+        (b"hello", "image/png", {"interruptId": "i-2"}),
+    ]
+
+
+async def test_breakpoint_prompt_names_node_within_subgraph() -> None:
+    inner: Any = StateGraph(MessagesState).add_node("plan", lambda state: {}).add_node("act", lambda state: {})
+    inner = inner.add_edge(START, "plan").add_edge("plan", "act").compile(interrupt_before=["act"])
+    graph: Any = StateGraph(MessagesState).add_node("worker", inner).add_edge(START, "worker")
+    async with http(parts(graph).app()) as client:
+        assert texts(await post(client)) == ["Paused before act. Any answer lets it go on; cancel the task to stop."]
+    graph = graph.compile(interrupt_before=["worker"])
+    async with http(parts(graph).app()) as client:
+        assert texts(await post(client)) == ["Paused before worker. Any answer lets it go on; cancel the task to stop."]
+
+
+@pytest.mark.parametrize(
+    ("file", "value"),
+    [
+        ({"raw": "AAEC", "mediaType": "image/png"}, [{"type": "image", "base64": "AAEC", "mime_type": "image/png"}]),
+        ({"url": "https://a.b/c.pdf"}, [{"type": "file", "url": "https://a.b/c.pdf", "mime_type": "application/pdf"}]),
+        ({"raw": "SGk=", "mediaType": "text/plain"}, "Hi"),
+    ],
+)
+async def test_file_as_answer_becomes_content_blocks(file: dict[str, Any], value: Any) -> None:
+    """Answer with a file only: it resumes the interrupt. A file beside a text is not the answer."""
+    received: list[Any] = []
+
+    def ask(state: MessagesState) -> dict[str, Any]:
+        received.append(interrupt("Send the plan."))
+        return {"messages": [AIMessage("Thank you.")]}
+
+    graph = StateGraph(MessagesState).add_node("ask", ask).add_edge(START, "ask")
+    async with http(parts(graph).app()) as client:
+        for number, given in enumerate([[file], [{"text": "Here."}, file]]):
+            asked = await post(client, message_id=f"m-{number}")
+            request = send(message_id=f"a-{number}", taskId=asked["id"])
+            request["params"]["message"]["parts"] = given
+            answer = (await client.post("/", json=request)).json()
+            assert answer["result"]["task"]["status"]["state"] == "TASK_STATE_COMPLETED"
+    assert received == [value, "Here."]
+
+
+async def test_file_is_no_decision_on_tool_call() -> None:
+    async with http(parts(an_agent("hello")).app()) as client:
+        asked = await post(client, message_id="m-1")
+        task = await answered(client, asked, {asked["status"]["message"]["metadata"]["interruptId"]: {"raw": "AAEC"}})
+    assert (task["status"]["state"], sent) == ("TASK_STATE_INPUT_REQUIRED", [])
+    assert texts(task)[0].startswith("That is no decision on this call.")

@@ -1,0 +1,183 @@
+"""Programs for each code block of the LangGraph seed documents: same imports, calls, signatures and results.
+
+The blocks show the emit functions, the runtime context, and the graph's state.
+"""
+
+from typing import Annotated, Any, Optional, TypedDict
+
+import pytest
+from a2a.compat.v0_3 import conversions
+from a2a.compat.v0_3 import types as v03
+from google.protobuf.json_format import MessageToDict, ParseDict
+from langchain_core.messages import AIMessage, AnyMessage, HumanMessage
+from langgraph.graph import START, StateGraph, add_messages
+from langgraph.runtime import Runtime
+from langgraph.types import StreamWriter
+
+from aion.langgraph import AionContext
+from aion.langgraph.stream import emit_data, emit_file, emit_message, emit_task_metadata
+from aion.shared.types import A2AInbox
+from aion_core.authoring.emit import ArtifactEmitted, MessageEmitted, MetadataEmitted
+from aion_core.protocol import types as a2a
+from tests.runtime.unit.authoring.recording_sink import RecordingSink, a_turn
+from tests.support.service import http, parts, send
+
+
+class SeedState(TypedDict):
+    messages: Annotated[list[AnyMessage], add_messages]
+
+
+def report(state: dict, writer: StreamWriter):  # type: ignore[type-arg,no-untyped-def]
+    emit_file(writer, url="https://example.com/minutes.pdf", mime_type="application/pdf")
+    emit_data(writer, {"status": "success", "results": []}, name="analysis")
+    emit_message(writer, AIMessage(content="Half way there"))
+    emit_task_metadata(writer, {"progress": 50})
+    return state
+
+
+async def helper(state: SeedState, runtime: Runtime[AionContext]) -> dict:  # type: ignore[type-arg]
+    inbound = runtime.context.message
+    thread = runtime.context.thread
+
+    if inbound and inbound.text == "/help":
+        await thread.reply("Here is what I can do.")
+        return {}
+
+    return {}
+
+
+async def test_sync_node_emits_file_data_message_and_metadata() -> None:
+    builder: Any = StateGraph(SeedState)
+    graph = builder.add_node("report", report).add_edge(START, "report").compile()
+    given: SeedState = {"messages": [HumanMessage("write it up", id="m-1")]}
+    streamed = [event async for event in graph.astream(given, stream_mode=["custom", "values"])]
+    file, data, message, metadata = [payload for mode, payload in streamed if mode == "custom"]
+    assert isinstance(file, ArtifactEmitted)
+    assert MessageToDict(file.artifact) == {
+        "name": "file",
+        "parts": [{"url": "https://example.com/minutes.pdf", "mediaType": "application/pdf"}],
+    }
+    assert isinstance(data, ArtifactEmitted)
+    assert MessageToDict(data.artifact) == {
+        "name": "analysis",
+        "parts": [{"data": {"status": "success", "results": []}}],
+    }
+    assert (file.append, file.last_chunk, data.append, data.last_chunk) == (False, True, False, True)
+    assert message == MessageEmitted(AIMessage(content="Half way there"))
+    assert metadata == MetadataEmitted({"progress": 50})
+    assert streamed[-1] == ("values", given)
+
+
+@pytest.mark.parametrize(
+    ("text", "replies"), [("/help", ["Here is what I can do."]), ("something else", []), (None, [])]
+)
+async def test_node_replies_through_thread_of_runtime_context(text: str | None, replies: list[str]) -> None:
+    """The node uses `runtime.context.thread`, handles a missing message, and returns `{}`."""
+    graph = (
+        StateGraph(SeedState, context_schema=AionContext).add_node("helper", helper).add_edge(START, "helper").compile()
+    )
+    sink = RecordingSink()
+    final = await graph.ainvoke({"messages": [HumanMessage(text or "")]}, context=a_turn(sink, text))
+    assert sink.texts == replies
+    assert len(final["messages"]) == 1
+
+
+async def test_graph_without_context_schema_receives_aion_context() -> None:
+    async def helper(state: SeedState, runtime: Runtime[AionContext]) -> dict:  # type: ignore[type-arg]
+        await runtime.context.thread.reply("Here is what I can do.")
+        return {}
+
+    builder: Any = StateGraph(SeedState)
+    graph = builder.add_node("helper", helper).add_edge(START, "helper").compile()
+    sink = RecordingSink()
+    context: Any = a_turn(sink)
+    await graph.ainvoke({"messages": []}, context=context)
+    assert sink.texts == ["Here is what I can do."]
+
+
+async def test_node_reads_inbox_given_in_graph_input() -> None:
+    class HybridProgramState(TypedDict):
+        messages: Annotated[list[AnyMessage], add_messages]
+        a2a_inbox: Optional[A2AInbox]  # noqa: UP045  # as the seed has it
+
+    seen: list[A2AInbox | None] = []
+
+    async def look(state: HybridProgramState) -> dict:  # type: ignore[type-arg]
+        seen.append(state["a2a_inbox"])
+        return {"messages": [AIMessage("seen")]}
+
+    graph = StateGraph(HybridProgramState).add_node("look", look).add_edge(START, "look").compile()
+    inbox = A2AInbox(
+        task=a2a.Task(id="t-1"),
+        message=a2a.Message(parts=[a2a.Part(url="https://example.com/a.png", media_type="image/png")]),
+        metadata={"trace": "x"},
+    )
+    for given in (inbox, None):
+        final = await graph.ainvoke({"messages": [], "a2a_inbox": given})
+        assert final["messages"][-1].text == "seen"
+    assert seen == [inbox, None]
+
+
+# ── Programs over HTTP ────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+async def served(graph: Any, version: str, text: str = "hi", **more: Any) -> a2a.Task:
+    """Return the task in the response of this protocol version, as the SDK reads it."""
+    old = version == "v0.3"
+    request = send(text, method="message/send" if old else "SendMessage")
+    request["params"]["message"]["parts"] += more.get("old_parts" if old else "parts", [])
+    async with http(parts(graph).app()) as client:
+        result = (await client.post("/", json=request)).json()["result"]
+    if old:
+        return conversions.to_core_task(v03.Task.model_validate(result))
+    return ParseDict(result["task"], a2a.Task())
+
+
+versions = pytest.mark.parametrize("version", ["v1", "v0.3"])
+
+
+@versions
+async def test_emitted_file_data_message_and_metadata_are_in_task(version: str) -> None:
+    graph: Any = StateGraph(SeedState)
+    graph.add_node("report", report).add_edge(START, "report")
+    task = await served(graph, version)
+    file, data = task.artifacts
+    assert (file.name, file.parts[0].url, file.parts[0].media_type) == (
+        "file",
+        "https://example.com/minutes.pdf",
+        "application/pdf",
+    )
+    assert (data.name, MessageToDict(data.parts[0].data)) == ("analysis", {"status": "success", "results": []})
+    assert MessageToDict(task.metadata) == {"progress": 50}
+    assert task.status.message.parts[0].text == "Half way there"
+    assert [message.parts[0].text for message in task.history] == ["hi"]
+
+
+@versions
+@pytest.mark.parametrize(("text", "reply"), [("/help", "Here is what I can do."), ("something else", "")])
+@pytest.mark.parametrize("schema", [AionContext, None])
+async def test_thread_reply_of_node_is_answer_of_task(schema: Any, text: str, reply: str, version: str) -> None:
+    graph = StateGraph(SeedState, context_schema=schema).add_node("helper", helper).add_edge(START, "helper")
+    task = await served(graph, version, text)
+    assert task.status.state == a2a.TaskState.TASK_STATE_COMPLETED
+    assert "".join(part.text for part in task.status.message.parts) == reply
+
+
+@versions
+async def test_node_of_served_graph_reads_inbox_from_state(version: str) -> None:
+    class HybridProgramState(TypedDict):
+        messages: Annotated[list[AnyMessage], add_messages]
+        a2a_inbox: Optional[A2AInbox]  # noqa: UP045  # as the seed has it
+
+    async def look(state: HybridProgramState) -> dict:  # type: ignore[type-arg]
+        inbox = state["a2a_inbox"]
+        assert inbox is not None
+        return {"messages": [AIMessage(f"{inbox.message.message_id}: {inbox.message.parts[1].url}")]}
+
+    task = await served(
+        StateGraph(HybridProgramState).add_node("look", look).add_edge(START, "look"),
+        version,
+        parts=[{"url": "https://example.com/a.png", "mediaType": "image/png"}],
+        old_parts=[{"kind": "file", "file": {"uri": "https://example.com/a.png", "mimeType": "image/png"}}],
+    )
+    assert task.status.message.parts[0].text == "m-1: https://example.com/a.png"

@@ -1,0 +1,500 @@
+"""HTTP+JSON binding of v1.0."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from typing import Any
+
+import httpx
+import pytest
+from a2a.client.transports.rest import RestTransport
+from a2a.server.routes.rest_routes import create_rest_routes
+from a2a.types import a2a_pb2 as pb
+from a2a.utils.errors import TaskNotFoundError
+from fastapi import FastAPI
+from starlette.applications import Starlette
+from starlette.types import Message
+
+from aion_core.errors import StoreCorrupt, StoreUnavailable
+from aion_core.web.middleware import AwaitBackgroundTurnsMiddleware
+from tests.runtime.unit.web.rest_requests import A2A_JSON, body, fields, refused
+from tests.runtime.unit.web.sdk_handler import SdkContextBuilder, SdkHandler
+from tests.support.agents.counting import talking
+from tests.support.agents.scripted import AskingAgent, GatedAgent
+from tests.support.asgi import ask
+from tests.support.clock import ManualClock
+from tests.support.service import http, parts, send
+from tests.support.stores import MemoryTaskStore
+
+
+@pytest.fixture
+def app() -> FastAPI:
+    return parts(talking(1)).app()
+
+
+@pytest.fixture
+async def client(app: FastAPI) -> AsyncIterator[httpx.AsyncClient]:
+    async with http(app) as client:
+        yield client
+
+
+async def rpc(client: httpx.AsyncClient, method: str, **params: Any) -> Any:
+    answer = await client.post("/", json={"jsonrpc": "2.0", "id": 1, "method": method, "params": params})
+    return answer.json()["result"]
+
+
+@pytest.mark.parametrize("where", ["", "/agents/test"])
+async def test_http_json_result_equals_json_rpc_result(client: httpx.AsyncClient, where: str) -> None:
+    """Send each request to the agent's path and to the root."""
+    sent = await client.post(f"{where}/message:send", json=body(contextId="c-1"))
+    assert sent.headers["content-type"] == A2A_JSON
+    task = sent.json()["task"]
+    assert task["status"]["state"] == "TASK_STATE_COMPLETED"
+    got = await client.get(f"{where}/tasks/{task['id']}")
+    assert got.headers["content-type"] == A2A_JSON
+    assert got.json() == task == await rpc(client, "GetTask", id=task["id"])
+    listed = await client.get(f"{where}/tasks")
+    assert listed.headers["content-type"] == A2A_JSON
+    assert listed.json() == await rpc(client, "ListTasks")
+    assert [entry["id"] for entry in listed.json()["tasks"]] == [task["id"]]
+
+
+async def test_cancel_body_is_optional() -> None:
+    async with http(parts(AskingAgent()).app()) as client:
+        for number, given in enumerate([{}, {"json": {}}, {"json": {"metadata": {"why": "late"}}}]):
+            task = (await client.post("/message:send", json=body(message_id=f"m-{number}"))).json()["task"]
+            canceled = await client.post(f"/tasks/{task['id']}:cancel", **given)  # type: ignore[arg-type]
+            assert canceled.json()["status"]["state"] == "TASK_STATE_CANCELED"
+            again = await client.post(f"/tasks/{task['id']}:cancel", **given)  # type: ignore[arg-type]
+            refused(again, 400, "TASK_NOT_CANCELABLE", "canceled")
+
+
+@pytest.mark.parametrize("fails", [False, True], ids=["whole", "cut"])
+async def test_rest_stream_frames_equal_sdk_frames(fails: bool) -> None:
+    """Compare whole and interrupted streams: each frame is a StreamResponse, the error is that of the SDK."""
+    store = BreakingRoute(ManualClock())
+    made = parts(GatedAgent() if fails else talking(3), store)
+    handler = SdkHandler(made)
+    sdk = AwaitBackgroundTurnsMiddleware(Starlette(routes=create_rest_routes(handler, SdkContextBuilder("test"))))
+    headers = {"A2A-Version": "1.0"}
+    async with http(made.app()) as ours, http(sdk) as theirs:
+        if fails:
+            at_once = {**body(contextId="c-1"), "configuration": {"returnImmediately": True}}
+            task = (await ours.post("/message:send", json=at_once)).json()["task"]
+            store.breaks_after = 1
+            mine = await ours.get(f"/tasks/{task['id']}:subscribe")
+            their = await theirs.get(f"/tasks/{task['id']}:subscribe", headers=headers)
+            assert isinstance(made.agent, GatedAgent)
+            made.agent.go.set()
+        else:
+            mine = await ours.post("/message:stream", json=body(contextId="c-1"))
+            their = await theirs.post("/message:stream", json=body(contextId="c-1"), headers=headers)
+    assert mine.headers["content-type"] == their.headers["content-type"] == "text/event-stream; charset=utf-8"
+    assert frames(mine, "event", "data") == frames(their, "event", "data")
+    assert frames(mine, "event", "data")[0].keys() == {"data"}
+    if fails:
+        assert frames(mine, "event")[-1] == {"event": "error"}
+        assert frames(mine, "data")[-1]["data"]["error"]["code"] == 500
+    else:
+        assert frames(mine, "id") == [{"id": number} for number in ("1", "2", "2.1.0", "2.1.1", "2.1.2", "2.1.3", "3")]
+
+
+class BreakingRoute(MemoryTaskStore):
+    """Task store that raises StoreCorrupt when the log after some event is read."""
+
+    breaks_after: int | None = None
+
+    async def log(self, key: Any, *, after: int = 0) -> Any:
+        if self.breaks_after is not None and after >= self.breaks_after:
+            raise StoreCorrupt("secret of the store")
+        return await super().log(key, after=after)
+
+
+def frames(answer: httpx.Response, *names: str) -> list[dict[str, Any]]:
+    """Return the fields with these names of each frame."""
+    found = []
+    for frame in answer.content.decode().replace("\r\n", "\n").strip("\n").split("\n\n"):
+        lines = [line.partition(": ") for line in frame.split("\n") if not line.startswith(":")]
+        read = {name: json.loads(value) if name == "data" else value for name, _, value in lines if name in names}
+        found.append(read)
+    return [frame for frame in found if frame]
+
+
+@pytest.mark.parametrize("method", ["GET", "POST"])
+async def test_subscribe_accepts_get_and_post(method: str) -> None:
+    made = parts(AskingAgent())
+    app = made.app()
+    async with http(app) as client:
+        task = (await client.post("/message:send", json=body())).json()["task"]
+        heard = client.request(
+            method, f"/tasks/{task['id']}:subscribe", content=b"\xff no JSON", headers={"Last-Event-ID": "1"}
+        )
+        canceled = client.post(f"/tasks/{task['id']}:cancel")
+        answer, _ = await asyncio.gather(heard, canceled)
+    assert frames(answer, "data")[-1]["data"]["statusUpdate"]["status"]["state"] == "TASK_STATE_CANCELED"
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/tasks/",
+        "/v1/tasks/",
+        "/acme/tasks/",
+        "/agents/test/tasks/",
+        "/tasks/{id}/",
+        "/v1/tasks/{id}/",
+        "/.well-known/agent-card.json/",
+        "/agents/test/.well-known/agent-card.json/",
+        "/health/",
+    ],
+)
+async def test_path_with_one_trailing_slash_is_accepted(client: httpx.AsyncClient, path: str) -> None:
+    task = (await client.post("/message:send/", json=body())).json()["task"]
+    answer = await client.get(path.format(id=task["id"]))
+    assert answer.status_code == 200, answer.text
+    assert answer.content == (await client.get(path.format(id=task["id"]).removesuffix("/"))).content
+    assert (await client.get(f"{path.format(id=task['id'])}/")).status_code == 404, "one slash only"
+
+
+@pytest.mark.parametrize("root", ["/api", "api", "/api/", "api/", "/", ""])
+async def test_root_path_may_have_any_slashes(app: FastAPI, root: str) -> None:
+    prefix = "/api" if "api" in root else ""
+    transport = httpx.ASGITransport(app, root_path=root)
+    async with httpx.AsyncClient(transport=transport, base_url=f"http://test{prefix}") as client:
+        task = (await client.post("/message:send", json=body())).json()["task"]
+        for path in ("/tasks", "/agents/test/tasks/", "/.well-known/agent-card.json"):
+            assert (await client.get(path)).status_code == 200
+        assert (await client.get(f"/tasks/{task['id']}/")).json() == task
+
+
+@pytest.mark.parametrize("method", ["POST", "DELETE"])
+@pytest.mark.parametrize("path", ["/tasks/t-1:nothing", "/v1/tasks/t-1:nothing", "/acme/tasks/t-1:nothing"])
+async def test_unknown_method_after_colon_in_path_returns_404(
+    client: httpx.AsyncClient, path: str, method: str
+) -> None:
+    answer = await client.request(method, path)
+    assert (answer.status_code, "allow" in answer.headers) == (404, False)
+    known = await client.request(method, path.removesuffix(":nothing"))
+    assert (known.status_code, known.headers["allow"]) == (405, "GET")
+
+
+async def test_reconnected_client_receives_following_events(client: httpx.AsyncClient) -> None:
+    """Reconnect over HTTP+JSON with a Last-Event-ID, which works as in JSON-RPC."""
+    task = (await client.post("/message:send", json=body())).json()["task"]
+    answer = await client.get(f"/tasks/{task['id']}:subscribe", headers={"Last-Event-ID": "2"})
+    assert frames(answer, "id")[-1] == {"id": "3"}
+    assert all("task" not in frame["data"] for frame in frames(answer, "data"))
+
+
+@pytest.mark.parametrize(
+    "content_type",
+    ["application/json", "application/a2a+json", "Application/A2A+JSON; charset=utf-8", "application/json;v=1"],
+)
+async def test_json_and_a2a_json_content_types_are_accepted(client: httpx.AsyncClient, content_type: str) -> None:
+    sent = await client.post("/message:send", content=json.dumps(body()), headers={"Content-Type": content_type})
+    assert sent.status_code == 200
+
+
+@pytest.mark.parametrize("content_type", ["text/plain", "", "application/xml", "application/a2a"])
+async def test_another_media_type_is_refused(client: httpx.AsyncClient, content_type: str) -> None:
+    headers = {"Content-Type": content_type} if content_type else {}
+    answer = await client.post("/message:send", content=b"not even JSON", headers=headers)
+    refused(answer, 400, "CONTENT_TYPE_NOT_SUPPORTED", "application/a2a+json")
+
+
+@pytest.mark.parametrize(
+    ("method", "path"), [("GET", "/tasks"), ("GET", "/tasks/x"), ("DELETE", "/tasks/x/pushNotificationConfigs/y")]
+)
+async def test_body_of_get_or_delete_request_is_ignored(app: FastAPI, method: str, path: str) -> None:
+    headers = {"Content-Type": "text/plain", "Content-Encoding": "gzip"}
+    with_body = await ask(app, method, path, headers, b"\xff")
+    without = await ask(app, method, path)
+    assert (with_body.status_code, with_body.content) == (without.status_code, without.content)
+
+
+@pytest.mark.parametrize(
+    ("given", "reason", "word"),
+    [
+        (b"", "PARSE_ERROR", "empty"),
+        (b"{", "PARSE_ERROR", "line 1"),
+        (b"\xff\xfe{\x00}\x00", "PARSE_ERROR", "UTF-8"),
+        (b'{"message": NaN}', "PARSE_ERROR", "NaN"),
+        (b"[" * 2_000 + b"]" * 2_000, "INVALID_PARAMS", "levels"),
+        (b'{"a": 1, "a": 2}', "INVALID_REQUEST", "twice"),
+        (b"[]", "INVALID_REQUEST", "object"),
+        (b"null", "INVALID_REQUEST", "object"),
+        (b'{"n": ' + b"9" * 5000 + b"}", "INVALID_PARAMS", "2^53"),
+        (b'{"text": "\\ud83d"}', "INVALID_PARAMS", "surrogate"),
+        (b'{"m": ' + b"[" * 70 + b"]" * 70 + b"}", "INVALID_PARAMS", "levels"),
+        (b"{}", "INVALID_PARAMS", "message"),
+        (b'{"message": []}', "INVALID_PARAMS", "message"),
+        (b'{"message": {"messageId": "a", "message_id": "b"}}', "INVALID_PARAMS", "message_id"),
+    ],
+    ids=lambda value: str(value[:30]),
+)
+@pytest.mark.parametrize("path", ["/message:send", "/message:stream"])
+async def test_invalid_body_is_refused(
+    client: httpx.AsyncClient, path: str, given: bytes, reason: str, word: str
+) -> None:
+    """The error gives the same reason as that of JSON-RPC."""
+    answer = await client.post(path, content=given, headers={"Content-Type": A2A_JSON})
+    refused(answer, 400, reason, word)
+
+
+@pytest.mark.parametrize("path", ["/message:send", "/"])
+async def test_too_large_body_gets_413_and_compressed_body_415(client: httpx.AsyncClient, path: str) -> None:
+    json_type = {"Content-Type": "application/json"}
+    large = await client.post(path, content=b" " * (5 * 1024 * 1024 + 1), headers=json_type)
+    packed = await client.post(path, content=b"\x1f\x8b", headers={**json_type, "Content-Encoding": "gzip"})
+    assert (large.status_code, packed.status_code) == (413, 415)
+    assert "larger than" in large.json()["error"]["message"]
+    assert "Content-Encoding" in packed.json()["error"]["message"]
+    plain = await client.post(path, json={}, headers={"Content-Encoding": "identity"})
+    assert plain.status_code != 415
+
+
+@pytest.mark.parametrize("path", ["/message:send", "/"])
+async def test_client_disconnect_during_request_body_logs_no_error(
+    app: FastAPI, path: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def receive() -> Message:
+        return unread.pop()
+
+    async def send(message: Message) -> None:
+        """Drop the response, because the client has disconnected."""
+
+    unread: list[Message] = [{"type": "http.disconnect"}, {"type": "http.request", "body": b"{", "more_body": True}]
+    scope = {
+        "type": "http", "method": "POST", "path": path, "query_string": b"",
+        "headers": [(b"content-type", b"application/json")],
+    }  # fmt: skip
+    await app(scope, receive, send)
+    assert not unread
+    assert [record for record in caplog.records if record.levelname == "ERROR"] == []
+
+
+PARTS: list[tuple[dict[str, Any], str]] = [
+    ({"parts": [{"text": "a"}, {"text": 7}]}, "message.parts[1].text"),
+    ({"parts": [{"text": "a"}, {"raw": "a"}]}, "message.parts[1].raw"),
+    ({"parts": [{"text": "a", "data": 1}]}, "message.parts[0]"),
+    ({"parts": [{"text": "a"}, {}]}, "message.parts[1]"),
+    ({"parts": [None]}, "message.parts[0]"),
+    ({"parts": "x"}, "message.parts"),
+    ({"metadata": []}, "message.metadata"),
+    ({"role": "ROLE_NOBODY"}, "message.role"),
+    ({"role": 9}, "message.role"),
+    ({"extensions": ["a", None]}, "message.extensions[1]"),
+    ({"messageId": 5}, "message.messageId"),
+]
+
+
+@pytest.mark.parametrize(("message", "field"), PARTS, ids=[str(bad)[:40] for bad, _ in PARTS])
+async def test_invalid_field_is_named_in_both_bindings(
+    client: httpx.AsyncClient, message: dict[str, Any], field: str
+) -> None:
+    """The error has the field's path as the client spelled it."""
+    params = body(**message)
+    error = refused(await client.post("/message:send", json=params), 400, "INVALID_PARAMS", field)
+    assert fields(error) == [field]
+    other = await client.post("/", json={"jsonrpc": "2.0", "id": 1, "method": "SendMessage", "params": params})
+    assert other.json()["error"]["code"] == -32602
+    assert other.json()["error"]["message"] == error["message"]
+    assert other.json()["error"]["data"] == error["details"]
+
+
+@pytest.mark.parametrize(
+    ("query", "field"),
+    [
+        ("pageSize=0", "pageSize"),
+        ("pageSize=101", "pageSize"),
+        ("pageSize=-1", "pageSize"),
+        ("pageSize=x", "pageSize"),
+        ("pageSize=", "pageSize"),
+        ("pageSize=1.5", "pageSize"),
+        ("pageSize=%C2%B2", "pageSize"),
+        ("pageSize=99999999999999999999", "pageSize"),
+        ("pageSize=3&pageSize=4", "pageSize"),
+        ("pageSize=3&pageSize=3", "pageSize"),
+        ("pageToken=forged", "pageToken"),
+        ("status=nope", "status"),
+        ("status=", "status"),
+        ("historyLength=-1", "historyLength"),
+        ("historyLength=1e12", "historyLength"),
+        ("statusTimestampAfter=yesterday", "statusTimestampAfter"),
+        ("statusTimestampAfter=2026-13-01T00:00:00Z", "statusTimestampAfter"),
+        ("includeArtifacts=yes", "includeArtifacts"),
+        ("contextId=a%00b", "contextId"),
+        ("tenant=a%20b", "tenant"),
+    ],
+)
+async def test_invalid_query_parameter_is_refused(client: httpx.AsyncClient, query: str, field: str) -> None:
+    """Send invalid and repeated query parameters."""
+    error = refused(await client.get(f"/tasks?{query}"), 400, "INVALID_PARAMS", field)
+    assert fields(error) == [field]
+
+
+@pytest.mark.parametrize(
+    ("query", "words"),
+    [
+        ("includeArtifacts=True", "includeArtifacts has to be true or false, in lower case."),
+        ("pageSize=ten", "pageSize has to be a whole number below 2^31, in digits."),
+        ("status=completed", "TASK_STATE_AUTH_REQUIRED, and is another text."),
+        ("statusTimestampAfter=2026-11-23", "such as 2026-01-31T12:00:00.000Z, and is another text."),
+    ],
+)
+async def test_error_for_query_parameter_states_the_expected_text(
+    client: httpx.AsyncClient, query: str, words: str
+) -> None:
+    """A query parameter is always text, so the error tells which text is expected."""
+    refused(await client.get(f"/tasks?{query}"), 400, "INVALID_PARAMS", words)
+
+
+async def test_request_fields_are_accepted_as_query_parameters(client: httpx.AsyncClient) -> None:
+    """Send known and unknown query parameters: unknown ones are ignored, even if repeated."""
+    for number in range(3):
+        await client.post("/message:send", json=body(message_id=f"m-{number}", contextId=f"c-{number}"))
+    query = (
+        "pageSize=2&includeArtifacts=true&historyLength=0&status=TASK_STATE_COMPLETED"
+        "&statusTimestampAfter=2020-01-01T00:00:00Z&unknown=1&unknown=2&page_size=x&contextId="
+    )
+    page = (await client.get(f"/tasks?{query}")).json()
+    assert (len(page["tasks"]), page["totalSize"], page["pageSize"]) == (2, 3, 2)
+    assert all(task["artifacts"] == [] and "history" not in task for task in page["tasks"])
+    last = (await client.get(f"/tasks?{query}&pageToken={page['nextPageToken']}")).json()
+    assert (len(last["tasks"]), last["nextPageToken"]) == (1, "")
+    one = await client.get(f"/tasks/{last['tasks'][0]['id']}?historyLength=0&x=1")
+    assert "history" not in one.json()
+    wrong = await client.get(f"/tasks/{last['tasks'][0]['id']}?historyLength=-1")
+    refused(wrong, 400, "INVALID_PARAMS", "istory")
+
+
+@pytest.mark.parametrize(
+    "target",
+    [
+        "/nope",
+        "//tasks",
+        "/tasks//",
+        "/Tasks",
+        "/TASKS/x",
+        "/message:Send",
+        "/message:nope",
+        "/%2e/tasks",
+        "/%2e%2e/tasks",
+        "/.well-known/nope",
+        "/a%20b/tasks",
+        "/agents/nope",
+        "/agents/nope/tasks",
+        "/agents/nope/message:send",
+        "/agents/Test/tasks",
+        "/agents/test//tasks",
+        "/agents/tasks/x",
+        "/tasks/x//",
+        "/tasks/a%2Fb",
+    ],
+)
+@pytest.mark.parametrize("method", ["GET", "POST", "BREW"])
+async def test_unknown_rest_path_is_not_found(app: FastAPI, method: str, target: str) -> None:
+    refused(await ask(app, method, target), 404, "METHOD_NOT_FOUND", "/.well-known/agent-card.json")
+
+
+@pytest.mark.parametrize(
+    "target", ["/tasks/%2e%2e", "/tasks/%FF", "/tasks/%00", "/tasks/a%3Fb", "/tasks/" + "x" * 5000]
+)
+async def test_invalid_task_id_returns_task_not_found(app: FastAPI, target: str) -> None:
+    refused(await ask(app, "GET", target), 404, "TASK_NOT_FOUND", "no task")
+
+
+@pytest.mark.parametrize(
+    ("method", "target", "allowed"),
+    [
+        ("GET", "/message:send", "POST"),
+        ("DELETE", "/message:stream", "POST"),
+        ("POST", "/tasks", "GET"),
+        ("PUT", "/tasks/x", "GET"),
+        ("GET", "/tasks/x:cancel", "POST"),
+        ("DELETE", "/tasks/x:subscribe", "POST, GET"),
+        ("PATCH", "/tasks/x/pushNotificationConfigs", "POST, GET"),
+        ("POST", "/tasks/x/pushNotificationConfigs/y", "GET, DELETE"),
+        ("POST", "/extendedAgentCard", "GET"),
+        ("GET", "/ten/message:send", "POST"),
+        ("GET", "/agents/test/message:send", "POST"),
+        ("GET", "/", "POST"),
+        ("GET", "/agents/test", "POST"),
+        ("PUT", "/agents/test/", "POST"),
+        ("POST", "/.well-known/agent-card.json", "GET, HEAD"),
+    ],
+)
+async def test_unsupported_http_method_of_path_is_refused(app: FastAPI, method: str, target: str, allowed: str) -> None:
+    answer = await ask(app, method, target)
+    refused(answer, 405, "METHOD_NOT_FOUND", allowed.partition(",")[0])
+    assert sorted(answer.headers["allow"].split(", ")) == sorted(allowed.split(", "))
+
+
+async def test_body_with_other_task_id_than_path_is_refused(client: httpx.AsyncClient) -> None:
+    answer = await client.post("/tasks/t-1:cancel", json={"id": "t-2"})
+    assert fields(refused(answer, 400, "INVALID_PARAMS", "path")) == ["id"]
+    refused(await client.post("/tasks/t-1:cancel", json={"id": "t-1"}), 404, "TASK_NOT_FOUND")
+    answer = await client.post("/tasks/t-1/pushNotificationConfigs", json={"taskId": "t-2", "url": "https://x.test"})
+    assert fields(refused(answer, 400, "INVALID_PARAMS", "path")) == ["taskId"]
+
+
+async def test_unavailable_store_returns_503_with_retry_after() -> None:
+
+    class Busy(MemoryTaskStore):
+        async def log(self, key: Any, *, after: int = 0) -> Any:
+            raise StoreUnavailable("table aion-prod is throttled")
+
+    async with http(parts(talking(1), Busy(ManualClock())).app()) as client:
+        answer = await client.get("/tasks/t-1")
+        refused(answer, 503, "SERVICE_UNAVAILABLE", "again in a moment")
+        assert int(answer.headers["retry-after"]) > 0
+        assert "aion-prod" not in answer.text
+        told = await client.post("/", json={"jsonrpc": "2.0", "id": 1, "method": "GetTask", "params": {"id": "t-1"}})
+        assert (told.status_code, told.json()["error"]["code"]) == (200, -32053)
+        assert int(told.headers["retry-after"]) > 0
+        assert told.json()["error"]["data"][0]["reason"] == "SERVICE_UNAVAILABLE"
+
+
+@pytest.mark.parametrize("path", ["/tasks/t-1", "/v1/tasks/t-1", "/tasks/t-1:subscribe"])
+async def test_unexpected_error_response_hides_exception_text(path: str) -> None:
+
+    class BrokenService(MemoryTaskStore):
+        async def log(self, key: Any, *, after: int = 0) -> Any:
+            raise RuntimeError("secret of the store")
+
+    async with http(parts(talking(1), BrokenService(ManualClock())).app()) as client:
+        answer = await client.get(path)
+    assert answer.status_code == 500
+    assert "operator" in answer.text
+    assert "secret" not in answer.text
+
+
+async def test_official_sdk_client_calls_succeed(client: httpx.AsyncClient) -> None:
+    sdk = RestTransport(client, pb.AgentCard(), "http://test/agents/test/")
+    request = pb.SendMessageRequest(
+        message=pb.Message(message_id="m-1", role=pb.ROLE_USER, parts=[pb.Part(text="hi"), pb.Part(raw=b"\0\xff")])
+    )
+    task = (await sdk.send_message(request)).task
+    assert task.status.state == pb.TASK_STATE_COMPLETED
+    assert task.history[0].parts[1].raw == b"\0\xff"
+    assert await sdk.get_task(pb.GetTaskRequest(id=task.id)) == task
+    request.message.message_id = "m-2"
+    heard = [event async for event in sdk.send_message_streaming(request)]
+    assert heard[0].WhichOneof("payload") == "task"
+    assert heard[-1].status_update.status.state == pb.TASK_STATE_COMPLETED
+    listed = await sdk.list_tasks(pb.ListTasksRequest(page_size=1, include_artifacts=True))
+    assert (len(listed.tasks), listed.total_size) == (1, 2)
+    with pytest.raises(TaskNotFoundError):
+        await sdk.get_task(pb.GetTaskRequest(id="nope"))
+
+
+async def test_refused_stream_returns_plain_error_response(client: httpx.AsyncClient) -> None:
+    answer = await client.post("/message:stream", json={**body(), "message": {**body()["message"], "parts": []}})
+    refused(answer, 400, "INVALID_PARAMS", "message.parts")
+    refused(await client.get("/tasks/nope:subscribe"), 404, "TASK_NOT_FOUND")
+
+
+async def test_repeated_message_is_recognised_across_bindings(client: httpx.AsyncClient) -> None:
+    task = (await client.post("/message:send", json=body(contextId="c-1"))).json()["task"]
+    again = (await client.post("/", json=send(contextId="c-1"))).json()["result"]["task"]
+    assert again == task

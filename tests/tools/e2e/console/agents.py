@@ -1,0 +1,158 @@
+"""Agents for the console's tests: an ADK agent, and agents that ask questions, request a token, or return files or hostile markup."""
+
+from tests.support.agents.session_counting import ADK
+from tests.support.e2e.talking import AGENT
+
+ASKING = """
+from enum import Enum
+
+from langchain_core.messages import AIMessage
+from langgraph.graph import START, MessagesState, StateGraph
+from langgraph.types import Send, interrupt
+from pydantic import BaseModel, Field
+
+
+class Meal(str, Enum):
+    LUNCH = "lunch"
+    DINNER = "dinner"
+
+
+class Booking(BaseModel):
+    seats: int = Field(ge=1, le=8, title="Seats")
+    meal: Meal
+    outdoors: bool = False
+    guests: list[str] | None = Field(None, description="Names of the guests")
+    note: str = ""
+
+
+def book(state: MessagesState) -> dict:
+    if "both" in state["messages"][-1].text:
+        return {}
+    booking = interrupt("How many seats, and when?", response_schema=Booking)
+    booking = Booking.model_validate(booking)
+    text = f"{booking.seats} seats, {booking.meal.value}, {booking.outdoors}, {booking.guests}"
+    return {"messages": [AIMessage(text)]}
+
+
+def ask(state: dict) -> dict:
+    return {"messages": [AIMessage(f"{state['about']}: {interrupt({'prompt': state['about'] + '?', 'options': ['yes', 'no']})}.")]}
+
+
+def routes(state: MessagesState):
+    both = "both" in state["messages"][-1].text
+    return [Send("ask", {"about": about}) for about in ("Red", "Blue")] if both else []
+
+
+builder = StateGraph(MessagesState).add_node("book", book).add_node("ask", ask)
+graph = builder.add_edge(START, "book").add_conditional_edges("book", routes, ["ask"])
+"""
+
+PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNkYPhfDwAChwGA60e6kgAAAABJRU5ErkJggg=="
+
+SHOWING = f'''
+from base64 import b64encode
+
+from langchain_core.messages import AIMessage
+from langgraph.config import get_stream_writer
+from langgraph.graph import START, MessagesState, StateGraph
+
+from aion.langgraph.stream import emit_data, emit_file
+
+PIXEL = "{PIXEL}"
+SVG = b64encode(b'<svg xmlns="http://www.w3.org/2000/svg"><script>document.title="run"</script></svg>').decode()
+PAGE = b64encode(b"<script>parent.document.title='run'</script>").decode()
+HOSTILE = """<script>document.title = "run"</script>
+<img src=x onerror="document.title='run'"><svg onload="document.title='run'"></svg>
+<iframe srcdoc="<script>parent.document.title='run'</script>"></iframe><style>body {{{{ display: none }}}}</style>
+
+[link](javascript:document.title='run') [data](data:text/html,<script>1</script>) ![image](javascript:document.title='run')
+[site](https://example.com/"onmouseover="document.title='run') `<b>code</b>` **<i>bold</i>**
+
+| <b>a</b> | b |
+| --- | --- |
+| <img src=x onerror="document.title='run'"> | [x](vbscript:run) |
+
+```html
+<script>document.title = "run"</script>
+```
+"""
+TABLE = """# Prices
+
+| Fruit | Price |
+| --- | --- |
+| Apple | **2** |
+
+> A quote
+
+1. first
+2. second
+"""
+
+
+def show(state: MessagesState) -> dict:
+    writer, text = get_stream_writer(), state["messages"][-1].text
+    if text == "hostile":
+        emit_data(writer, {{"<b>key</b>": "<script>document.title='run'</script>"}}, name="<b>data</b>")
+        emit_file(writer, base64=SVG, mime_type="image/svg+xml", name="<img src=x onerror=alert(1)>.svg")
+        emit_file(writer, base64=PAGE, mime_type="text/html", name="page.html")
+        emit_file(writer, url="javascript:document.title='run'", mime_type="text/plain", name="script")
+        emit_file(writer, base64=PIXEL, mime_type='image/png" onload="document.title=1', name="type")
+        return {{"messages": [AIMessage(HOSTILE)]}}
+    if text == "files":
+        emit_file(writer, base64=PIXEL, mime_type="image/png", name="dot.png")
+        emit_file(writer, base64=PIXEL, mime_type="IMAGE/JPG; q=1", name="dot.jpg")
+        for place, rows in enumerate(("naïve,1;", "two,2")):
+            emit_file(writer, base64=b64encode(rows.encode()).decode(), mime_type="text/csv", name="rows.csv", append=place > 0)
+        emit_file(writer, base64=b64encode(b"RIFF").decode(), mime_type="audio/wav", name="tone.wav")
+        emit_file(writer, base64=b64encode(b"%PDF-1.4").decode(), mime_type="application/pdf", name="paper.pdf")
+        emit_file(writer, url="https://example.com/film.mp4", mime_type="video/mp4", name="film.mp4")
+    return {{"messages": [AIMessage(TABLE)]}}
+
+
+graph = StateGraph(MessagesState).add_node("show", show).add_edge(START, "show")
+'''
+
+SIGNING = """
+from a2a.server.agent_execution import AgentExecutor
+from a2a.server.tasks import TaskUpdater
+from a2a.types import Part
+
+
+class Signing(AgentExecutor):
+    async def execute(self, context, event_queue):
+        updater = TaskUpdater(event_queue, context.task_id, context.context_id)
+        if "token" in context.get_user_input():
+            await updater.complete(updater.new_agent_message([Part(text="Signed in.")]))
+        else:
+            await updater.requires_auth(updater.new_agent_message([Part(text="Which token?")]))
+
+    async def cancel(self, context, event_queue):
+        pass
+
+
+executor = Signing()
+"""
+
+CONFIG = """
+aion:
+  agents:
+    talk: {path: "agent.py:graph", name: Talk}
+    counting: {path: "counting.py:root_agent", name: Counting}
+    asking:
+      path: "asking.py:graph"
+      name: Asking
+      description: Books a table, and asks for the details.
+      skills: [{id: book, name: Book, description: Books a table., tags: [tables], examples: [Book a table for four]}]
+    showing: {path: "showing.py:graph", name: Showing}
+    signing: {path: "signing.py:executor", name: Signing}
+    strict: {path: "agent.py:graph", name: Strict, capabilities: {extensions: [{uri: "https://x.y/z", required: true}]}}
+"""
+
+FILES = {
+    "agent.py": AGENT,
+    "counting.py": ADK,
+    "asking.py": ASKING,
+    "showing.py": SHOWING,
+    "signing.py": SIGNING,
+    "aion.yaml": CONFIG,
+}

@@ -1,0 +1,283 @@
+"""Content of messages in the console: Markdown, files, forms from a JSON Schema, and hostile markup shown as text."""
+
+import json
+from pathlib import Path
+
+from playwright.sync_api import Locator, Page, expect
+
+from tests.tools.e2e.console.page import Opened, Screen, answer, choose, ends, last_answer, screenshot, send, show
+
+
+def test_script_in_agents_answer_does_not_run(console: Page) -> None:
+    title = "Showing · aion console"
+    choose(console, "showing")
+    send(console, "hostile")
+    ends(console)
+    log = console.locator("#log")
+    expect(log).to_contain_text('<script>document.title = "run"</script>')
+    expect(log).to_contain_text("[link](javascript:document.title='run')")
+    assert (
+        log.locator("script, iframe, svg, style, object, embed, img:not([src^='data:image/png;base64,'])").count() == 0
+    )
+    assert [link for link in hrefs(console) if not link.startswith(("https://", "data:"))] == []
+    for link in log.locator("a[href^='data:']").all():
+        assert link.get_attribute("download"), "a data URL is saved, never opened"
+    attributes = console.evaluate(
+        "[...document.querySelectorAll('#log *')].flatMap((each) => each.getAttributeNames()).filter((name) => name.startsWith('on'))"
+    )
+    assert attributes == []
+    # Wait until the task list is loaded, because a click on an entry that the console replaces has no effect.
+    expect(console.locator("#task-list")).to_have_attribute("aria-busy", "false")
+    show(console, "tasks").locator(".task").first.click()
+    expect(log).to_contain_text('<script>document.title = "run"</script>')
+    for panel in ("timeline", "stored"):
+        for summary in show(console, panel).locator("summary").all():
+            summary.click()
+    expect(console).to_have_title(title)
+
+
+def hrefs(console: Page) -> list[str]:
+    links: list[str] = console.eval_on_selector_all("#log a", "links => links.map((link) => link.getAttribute('href'))")
+    return links
+
+
+def test_injected_markup_is_blocked_by_content_security_policy(console: Page, opened: Opened) -> None:
+    """Inject markup into the page by script: the content security policy blocks it."""
+    refused = console.evaluate("""() => {
+        try {
+            document.body.innerHTML = "<img src=x onerror=run()>";
+        } catch (error) {
+            return error.name;
+        }
+    }""")
+    assert refused == "TypeError", "trusted types forbid the parsing of HTML"
+    console.evaluate("""() => {
+        document.addEventListener("securitypolicyviolation", (event) => (window.violated = event.effectiveDirective));
+        const image = document.createElement("img");
+        image.src = "https://example.com/pixel.png";
+        document.body.append(image);
+    }""")
+    console.wait_for_function("() => window.violated === 'img-src'")
+    console.locator("body > img").evaluate("image => image.remove()")
+    # Clear the errors that the browser logged for the blocked script and image, because the fixture accepts no error.
+    opened.errors.clear()
+
+
+def test_files_and_data_are_rendered_by_type(console: Page) -> None:
+    choose(console, "showing")
+    send(console, "files")
+    ends(console)
+    log = console.locator("#log")
+    for name in ("dot.png", "dot.jpg"):
+        image = log.get_by_alt_text(name)
+        assert image.evaluate("image => image.decode().then(() => image.naturalWidth)") == 1
+    expect(log.locator("pre")).to_have_text("naïve,1;two,2")
+    expect(log.locator("audio")).to_have_attribute("aria-label", "tone.wav")
+    expect(log.locator("a", has_text="film.mp4")).to_have_attribute("href", "https://example.com/film.mp4")
+    with console.expect_download() as download:
+        log.locator("a", has_text="paper.pdf").click()
+    assert download.value.suggested_filename == "paper.pdf"
+    assert Path(download.value.path()).read_bytes() == b"%PDF-1.4"
+    shown = last_answer(console)
+    expect(shown.locator("th")).to_have_text(["Fruit", "Price"])
+    expect(shown.locator("td strong")).to_have_text("2")
+    expect(shown.locator("ol li")).to_have_text(["first", "second"])
+    expect(shown.locator("blockquote")).to_have_text("A quote")
+
+
+MARKDOWN = """1. first
+   ```sh
+   # comment
+   ```
+2. second
+   - inner
+3. third
+
+[wiki](https://example.com/A_(b))
+"""
+
+
+def test_markdown_lists_keep_item_numbers_and_code_blocks(console: Page) -> None:
+    console.evaluate(
+        """async (text) => {
+          const { markdown } = await import("/console/render.js");
+          document.querySelector("#log").replaceChildren(...markdown(text));
+        }""",
+        MARKDOWN,
+    )
+    log = show(console, "chat").locator("#log")
+    assert log.locator("li").evaluate_all("items => items.map((item) => item.value)") == [1, 2, 0, 3]
+    expect(log.locator("pre")).to_contain_text("# comment")
+    expect(log.locator("a")).to_have_attribute("href", "https://example.com/A_(b)")
+
+
+def draw(console: Page, text: str) -> Locator:
+    """Draw a Markdown text as the only message of the chat, and return the message."""
+    console.evaluate(
+        """async (text) => {
+          const [{ element, markdown }, log] = [await import("/console/render.js"), document.querySelector("#log")];
+          log.replaceChildren(element("div", { class: "message", dir: "auto" }, ...markdown(text)));
+        }""",
+        text,
+    )
+    return show(console, "chat").locator("#log .message")
+
+
+def test_markdown_shows_escapes_addresses_and_nested_emphasis(console: Page) -> None:
+    text = r"""2 \* 3 \* 4, ***both*** and **[docs](https://example.com/a "Title")**: see https://example.com/b?c=d. <https://example.com/e>
+> one
+> two"""
+    shown = draw(console, text)
+    expect(shown.locator("p")).to_have_text(
+        "2 * 3 * 4, both and docs: see https://example.com/b?c=d. https://example.com/e"
+    )
+    expect(shown.locator("strong em")).to_have_text("both")
+    expect(shown.locator("strong a")).to_have_attribute("href", "https://example.com/a")
+    assert hrefs(console)[1:] == ["https://example.com/b?c=d", "https://example.com/e"]
+    expect(shown.locator("blockquote br")).to_have_count(1)
+
+
+def test_wide_table_scrolls_and_breaks_no_word(console: Page) -> None:
+    heads, cells = " | ".join(["Quantity"] * 12), " | ".join([r"a \| b"] * 12)
+    shown = draw(console, f"| {heads} |\n|{'---|' * 12}\n| {cells} |")
+    expect(shown.locator("td")).to_have_text(["a | b"] * 12)
+    table = shown.locator("table")
+    assert table.evaluate("table => table.scrollWidth > table.clientWidth")
+    assert table.evaluate("table => table.rows[0].clientHeight < 2 * parseFloat(getComputedStyle(table).lineHeight)")
+
+
+def test_list_in_right_to_left_text_stays_in_its_message(console: Page) -> None:
+    shown = draw(console, "\u05e9\u05dc\u05d5\u05dd\n\n- \u05d0\n  - \u05d1")
+    ends = shown.locator("li").evaluate_all("items => items.map((item) => item.getBoundingClientRect().right)")
+    box = shown.bounding_box()
+    assert box is not None
+    assert box["x"] + box["width"] - ends[0] > 20, "the bullet is inside"
+    assert ends[1] < ends[0], "the nested item is indented"
+
+
+def test_form_selects_defaults_of_array_of_referenced_enum(console: Page) -> None:
+    name = "Name" * 40
+    schema = {
+        "type": "object",
+        "$defs": {"Color": {"enum": ["red", "green", "blue"]}},
+        "properties": {
+            "colors": {"type": "array", "items": {"$ref": "#/$defs/Color"}, "default": ["green", "blue"]},
+            "first": {"$ref": "#/$defs/Color", "default": "blue"},
+            name: {"type": "string"},
+        },
+    }
+    show(console, "chat")
+    answers, overflow = console.evaluate(
+        """async (schema) => {
+          const { answersOf, fieldsets } = await import("/console/form.js");
+          const form = document.querySelector("#question");
+          form.hidden = false;
+          form.replaceChildren(...fieldsets([{ text: "", schema }], false));
+          return [answersOf(form, [{ schema }]), form.scrollWidth - form.clientWidth];
+        }""",
+        schema,
+    )
+    assert answers == [{"data": {"colors": ["green", "blue"], "first": "blue"}}]
+    assert overflow == 0, "a long name is wrapped"
+
+
+def test_form_fields_follow_patterns_types_and_options_of_json_schema(console: Page) -> None:
+    properties = {
+        "code": {"type": "string", "pattern": "[0-9]{2}"},
+        "count": {"type": ["integer", "null"]},
+        "seat": {"enum": [{"label": "Aisle", "id": 1}, {"id": 2}]},
+    }
+    group, choices = console.evaluate(
+        """async (schema) => {
+          const { answersOf, fieldsets } = await import("/console/form.js");
+          const form = document.querySelector("#question");
+          form.replaceChildren(...fieldsets([{ text: "", schema }], false));
+          form.elements.code.value = "a12b";
+          form.elements.count.value = "3";
+          const [valid, [{ data }]] = [form.checkValidity(), answersOf(form, [{ schema }])];
+          return [{ valid, data }, [...form.elements.seat.options].map(({ text }) => text)];
+        }""",
+        {"type": "object", "properties": properties, "required": list(properties)},
+    )
+    assert group == {"valid": True, "data": {"code": "a12b", "count": 3, "seat": {"label": "Aisle", "id": 1}}}
+    assert choices == ["Aisle", '{"id":2}']
+
+
+def test_form_sends_date_time_with_its_zone(console: Page) -> None:
+    schema = {
+        "type": "object",
+        "properties": {"at": {"type": "string", "format": "date-time", "default": "2026-01-02T10:00:00Z"}},
+    }
+    answers = console.evaluate(
+        """async (schema) => {
+          const { answersOf, fieldsets } = await import("/console/form.js");
+          const form = document.querySelector("#question");
+          form.replaceChildren(...fieldsets([{ text: "", schema }], false));
+          return answersOf(form, [{ schema }]);
+        }""",
+        schema,
+    )
+    assert answers == [{"data": {"at": "2026-01-02T10:00:00.000Z"}}]
+
+
+def test_console_scrolls_to_end_of_long_answer(console: Page) -> None:
+    choose(console, "showing")
+    for number in range(1, 4):
+        send(console, "prices")
+        ends(console)
+        expect(console.locator("#log .agent")).to_have_count(number)
+        expect(last_answer(console).locator("ol li").last).to_be_in_viewport()
+
+
+def test_attached_file_is_sent(console: Page) -> None:
+    console.set_input_files("#files", {"name": "note.txt", "mimeType": "text/plain", "buffer": b"A note"})
+    expect(console.locator("#chosen")).to_have_text("note.txt")
+    send(console, "hello")
+    ends(console)
+    expect(console.locator("#chosen")).to_be_empty()
+    expect(console.locator("#log .user")).to_contain_text("A note")
+
+
+def test_data_of_artifact_is_shown(console: Page) -> None:
+    send(console, "data")
+    ends(console)
+    assert json.loads(console.locator("#log .agent pre").inner_text()) == {"rows": ["first", "second"]}
+
+
+def test_form_has_field_for_each_property_of_interrupt_schema(console: Page, screen: Screen) -> None:
+    choose(console, "asking")
+    send(console, "book")
+    ends(console, "input required")
+    form = console.locator("#question")
+    expect(form.locator("[name]")).to_have_count(5)
+    names = form.locator("[name]").evaluate_all("inputs => inputs.map((input) => input.name)")
+    assert names[:2] == ["seats", "meal"], "required fields come first"
+    seats = form.get_by_label("Seats")
+    assert seats.evaluate("input => [input.type, input.min, input.max, input.required]") == ["number", "1", "8", True]
+    form.get_by_label("Seats").fill("9")
+    form.locator("button").click()
+    assert not seats.evaluate("input => input.checkValidity()")
+    seats.fill("4")
+    form.locator("[name=meal]").select_option("dinner")
+    form.locator("[name=outdoors]").select_option("true")
+    form.get_by_label("Names of the guests").fill('["Ada"')
+    form.locator("button").click()
+    expect(console.locator("#log .error")).to_contain_text("guests is not JSON")
+    form.get_by_label("Names of the guests").fill('["Ada"]')
+    screenshot(console.locator("#question"), "console-question", screen == (1280, "light"))
+    form.locator("button").click()
+    ends(console)
+    answer(console, "4 seats, dinner, True, ['Ada']")
+    expect(form).to_be_hidden()
+
+
+def test_form_answers_several_interrupts_at_once(console: Page) -> None:
+    choose(console, "asking")
+    send(console, "both")
+    ends(console, "input required")
+    form = console.locator("#question")
+    expect(form.locator("legend")).to_have_text(["Red?", "Blue?"])
+    form.locator("select").nth(1).select_option("no")
+    form.locator("button").click()
+    ends(console)
+    expect(last_answer(console)).to_contain_text("Blue: no.")

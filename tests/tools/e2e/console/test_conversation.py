@@ -1,0 +1,429 @@
+"""Conversations in the console: streamed text, failures caused by its buttons, events as JSON and code, saved tests."""
+
+import json
+import re
+import uuid
+from pathlib import Path
+from typing import Any
+
+import pytest
+from playwright.sync_api import Locator, Page, Route, expect
+
+from tests.support.e2e.talking import WHOLE
+from tests.tools.e2e.console.page import (
+    Screen,
+    answer,
+    choose,
+    ends,
+    last_answer,
+    rows,
+    run_copies,
+    run_test,
+    saved,
+    screenshot,
+    send,
+    show,
+)
+
+PAGE = 20
+"""Number of tasks on a page of the task list."""
+
+
+def tasks(page: Page) -> Locator:
+    """Refresh the task list, and return its entries."""
+    show(page, "tasks").locator("#refresh").click()
+    expect(page.locator("#task-list")).to_have_attribute("aria-busy", "false")
+    return page.locator("#task-list .task")
+
+
+def rpc(page: Page, method: str, task: str | None) -> None:
+    """Call a method with the id of a task, outside the console, and wait for the end of the response."""
+    body = {"jsonrpc": "2.0", "id": 1, "method": method, "params": {"id": task}}
+    page.request.post(page.url, data=body, headers={"A2A-Version": "1.0"})
+
+
+def test_console_names_required_extensions_of_card(console: Page) -> None:
+    choose(console, "strict")
+    send(console, "hello")
+    ends(console)
+    answer(console, WHOLE)
+
+
+def test_console_shows_streamed_answer_and_its_events(console: Page) -> None:
+    send(console, "hello")
+    ends(console)
+    answer(console, WHOLE)
+    events = (
+        r"\d\d:\d\d:\d\d\.\d{3} → SendStreamingMessage.*← task submitted.*← status working.*chunks of lease 1, 2\.1\.0 to 2\.1\.1\d"
+        r".*← status completed"
+    )
+    assert re.search(events, rows(console), re.DOTALL)
+    for title, content in (
+        ("SendStreamingMessage", '"method": "SendStreamingMessage"'),
+        ("chunks", '"artifactUpdate"'),
+    ):
+        event = console.locator("#events li", has=console.locator("summary", has_text=title))
+        event.locator("summary").click()
+        expect(event.locator("pre")).to_contain_text(content)
+    sent = json.loads(console.locator("#events li.out pre").inner_text())
+    assert sent["params"]["message"]["parts"] == [{"text": "hello"}]
+
+
+def test_request_copied_from_console_runs_in_each_language(console: Page, tmp_path: Path) -> None:
+    """Run the copied request in curl, Python and TypeScript: all send the same messageId and get the same task."""
+    send(console, "hello")
+    ends(console)
+    for copy in run_copies(console, tmp_path).values():
+        assert "AION_KEY" not in copy
+
+
+def test_console_resubscribes_after_last_event_of_dropped_stream(console: Page, folder: Path, screen: Screen) -> None:
+    file = f"dropped-{screen.width}-{screen.scheme}"
+    send(console, f"gate {file}")
+    expect(last_answer(console)).to_contain_text("word5")
+    console.click("#drop")
+    (folder / file).touch()
+    ends(console)
+    answer(console, WHOLE)
+    text = rows(console)
+    lost = re.search(r"The connection is lost; subscribing again after event (\d+\.\d+)\.(\d+)\.", text)
+    assert lost, text
+    assert f"{lost[1]}.{int(lost[2]) + 1} to" in text, "the next chunk follows the last one"
+
+
+def test_state_is_working_after_first_chunk_of_new_stream(console: Page, folder: Path, screen: Screen) -> None:
+    file = f"again-{screen.width}-{screen.scheme}"
+    send(console, f"gate {file}")
+    expect(last_answer(console)).to_contain_text("word5")
+    console.evaluate("""() => {
+        window.states = [];
+        const note = (records) => states.push(...records.flatMap((each) => [...each.addedNodes].map((node) => node.data)));
+        new MutationObserver(note).observe(document.querySelector("#state"), { childList: true });
+    }""")
+    console.click("#drop")
+    expect(console.locator("#events > li", has_text="→ SubscribeToTask")).to_have_count(1)
+    (folder / file).touch()
+    ends(console)
+    assert console.evaluate("states") == ["reconnecting", "working", "completed"]
+
+
+def test_turn_of_killed_worker_continues_in_console(console: Page, folder: Path, screen: Screen) -> None:
+    file = f"{screen.scheme}-{screen.width}"
+    send(console, f"Say twelve words, and pause at the gate {file}")
+    expect(last_answer(console)).to_contain_text("word5")
+    console.click("#kill")
+    # Open the gate only after the worker is killed: otherwise it could stream the rest of the text itself.
+    expect(show(console, "timeline").locator("#events")).to_contain_text("subscribing again after event")
+    (folder / file).touch()
+    ends(console)
+    answer(console, WHOLE)
+    text = rows(console)
+    story = re.search(
+        r"chunks of lease 1, 2\.1\.0 to (?P<last>2\.1\.\d+)\s.*The worker process is killed\."
+        r".*subscribing again after event (?P=last)\..*→ SubscribeToTask"
+        r".*Takeover: lease 1 ended after chunk (?P=last)\. Another worker has lease 2 and goes on with chunk 2\.2\.0\."
+        r".*chunks of lease 2, 2\.2\.0 to 2\.2\.\d+\s.*← status completed",
+        text,
+        re.DOTALL,
+    )
+    assert story, text
+    expect(show(console, "stored").locator("#entries")).to_contain_text("step 1, loop")
+    screenshot(console, "console", screen == (1280, "light"))
+
+
+def test_answer_sent_over_lost_connection_is_sent_again(console: Page) -> None:
+    """Let the connection fail twice before the server receives the answer."""
+    losses = [1, 2]
+
+    def fail(route: Route) -> None:
+        is_message = "SendStreamingMessage" in (route.request.post_data or "")
+        route.abort() if is_message and losses and losses.pop() else route.fallback()
+
+    send(console, "book")
+    ends(console, "input required")
+    console.route("**/agents/talk", fail)
+    console.locator("#question button").click()
+    ends(console)
+    answer(console, "Booked for Monday.")
+    assert "sending the request again" in rows(console)
+    console.unroute_all()
+
+
+def test_console_names_unreachable_server(console: Page) -> None:
+    console.route("**/agents/talk", lambda route: route.abort())
+    send(console, "hello")
+    expect(console.locator("#log .error")).to_have_text("The server cannot be reached (Failed to fetch).")
+    console.unroute_all()
+
+
+def test_console_repeat_button_creates_no_second_task(console: Page) -> None:
+    send(console, "hello")
+    ends(console)
+    before = tasks(console).count()
+    show(console, "chat").locator("#repeat").click()
+    # Check the timeline, because the repeated answer may appear too fast for the driver to see a change in the chat.
+    expect(console.locator("#events > li", has_text="→ SendStreamingMessage")).to_have_count(2)
+    ends(console)
+    answer(console, WHOLE)
+    assert tasks(console).count() == before
+
+
+def test_console_cancels_running_task(console: Page) -> None:
+    send(console, "gate never")
+    expect(last_answer(console)).to_contain_text("word5")
+    console.click("#cancel")
+    ends(console, "canceled")
+    expect(console.locator("#log .agent")).to_have_text([re.compile("^word0 .*word5"), "Canceled."])
+    expect(console.locator("#log [aria-busy=true]")).to_have_count(0)
+
+
+def test_expanded_group_of_chunks_shows_chunks_that_arrive_later(console: Page, folder: Path, screen: Screen) -> None:
+    file = f"group-{screen.width}-{screen.scheme}"
+    send(console, f"gate {file}")
+    expect(last_answer(console)).to_contain_text("word5")
+    group = show(console, "timeline").locator("#events li", has_text="chunks")
+    group.locator("summary").click()
+    expect(group.locator("pre")).to_contain_text("word5")
+    (folder / file).touch()
+    expect(group.locator("pre")).to_contain_text("word11")
+    ends(console)
+
+
+def test_answer_is_not_shown_in_another_context(console: Page, folder: Path, screen: Screen) -> None:
+    file = f"left-{screen.width}-{screen.scheme}"
+    send(console, f"gate {file}")
+    expect(last_answer(console)).to_contain_text("word5")
+    console.click("#fresh")
+    send(console, "data")
+    ends(console)
+    left = tasks(console).filter(has_text=file).get_attribute("title")
+    (folder / file).touch()
+    # The response ends with the task.
+    rpc(console, "SubscribeToTask", left)
+    expect(show(console, "chat").locator("#log .user")).to_have_text(["data"])
+    expect(console.locator("#log .agent")).to_have_count(2)
+
+
+@pytest.mark.parametrize("kind", ["task", "context"])
+def test_opened_running_task_continues_its_stream(console: Page, folder: Path, screen: Screen, kind: str) -> None:
+    file = f"opened-{kind}-{screen.width}-{screen.scheme}"
+    send(console, f"gate {file}")
+    expect(last_answer(console)).to_contain_text("word5")
+    console.click("#fresh")
+    expect(tasks(console).filter(has_text=file)).to_be_visible()
+    console.locator("#task-list > li", has_text=file).locator(f".{kind}").click()
+    expect(last_answer(console)).to_contain_text("word5")
+    expect(console.locator("#drop")).to_be_enabled()
+    (folder / file).touch()
+    ends(console)
+    answer(console, WHOLE)
+    expect(console.locator("#save")).to_be_disabled()
+
+
+def test_open_interrupt_is_answerable_after_its_context_is_opened_again(console: Page) -> None:
+    send(console, "book the context")
+    ends(console, "input required")
+    console.click("#fresh")
+    expect(tasks(console).first).to_contain_text("input required")
+    console.locator("#task-list .context").first.click()
+    show(console, "chat").locator("#question button").click()
+    ends(console)
+    answer(console, "Booked for Monday.")
+
+
+def test_second_message_sent_while_task_runs_is_answered_once(console: Page, folder: Path, screen: Screen) -> None:
+    file = f"second-{screen.width}-{screen.scheme}"
+    send(console, f"gate {file}")
+    expect(last_answer(console)).to_contain_text("word5")
+    expect(console.get_by_role("article", name="Talk")).to_have_attribute("aria-busy", "true")
+    expect(console.get_by_role("article", name="You")).to_have_text(f"gate {file}")
+    send(console, "book")
+    expect(console.locator("#events > li", has_text="← task")).to_have_count(2)
+    (folder / file).touch()
+    ends(console, "input required")
+    expect(console.locator("#log .agent", has_text="word11")).to_have_count(1)
+    expect(console.locator("#log .agent", has_text="Which day?")).to_have_count(1)
+
+
+def test_stream_continues_after_refused_second_message(console: Page, folder: Path, screen: Screen) -> None:
+    def refuse(route: Route) -> None:
+        is_message = "SendStreamingMessage" in (route.request.post_data or "")
+        route.fulfill(json={"error": {"code": -32602, "message": "Refused."}}) if is_message else route.fallback()
+
+    file = f"refused-{screen.width}-{screen.scheme}"
+    send(console, f"gate {file}")
+    expect(last_answer(console)).to_contain_text("word5")
+    console.route("**/agents/talk", refuse)
+    send(console, "more")
+    expect(console.locator("#log .error")).to_have_text("Refused. (-32602)")
+    expect(console.locator("#events > li", has_text="→ SubscribeToTask")).to_have_count(1)
+    (folder / file).touch()
+    ends(console)
+    expect(console.locator("#log .agent")).to_have_text([WHOLE])
+    console.unroute_all()
+
+
+def test_task_answer_is_shown_although_second_message_was_refused(console: Page, folder: Path, screen: Screen) -> None:
+    """Let the task end before its second message is refused."""
+    file = f"ended-{screen.width}-{screen.scheme}"
+    send(console, f"gate {file}")
+    expect(last_answer(console)).to_contain_text("word5")
+    task = tasks(console).filter(has_text=file).get_attribute("title")
+
+    def refuse(route: Route) -> None:
+        if "SendStreamingMessage" in (route.request.post_data or ""):
+            (folder / file).touch()
+            rpc(console, "SubscribeToTask", task)
+            route.fulfill(json={"error": {"code": -32602, "message": "Refused."}})
+        else:
+            route.fallback()
+
+    console.route("**/agents/talk", refuse)
+    send(console, "more")
+    ends(console)
+    expect(console.locator("#log .agent")).to_have_text([WHOLE])
+    console.unroute_all()
+
+
+def test_answer_to_cancelled_task_shows_that_task_is_cancelled(console: Page) -> None:
+    """Cancel the task outside the console while its question is open."""
+    send(console, "book")
+    ends(console, "input required")
+    task = tasks(console).first.get_attribute("title")
+    rpc(console, "CancelTask", task)
+    show(console, "chat").locator("#question button").click()
+    ends(console, "canceled")
+    send(console, "hello")
+    ends(console)
+    answer(console, WHOLE)
+
+
+def test_chunks_received_in_one_animation_frame_are_drawn_together(console: Page) -> None:
+    console.evaluate(
+        "() => { window.frames_ = []; window.requestAnimationFrame = (draw) => window.frames_.push(draw); }"
+    )
+    send(console, "hello")
+    ends(console)
+    assert console.evaluate("frames_.length") == 2, "the preview of the answer, and the answer"
+    console.evaluate("frames_.forEach((draw) => draw())")
+    answer(console, WHOLE)
+
+
+def test_console_conversation_needs_only_keyboard(console: Page) -> None:
+    console.keyboard.press("Tab")
+    expect(console.locator(".skip")).to_be_focused()
+    console.keyboard.press("Enter")
+    expect(console.locator("#text")).to_be_focused()
+    console.keyboard.type("book a table")
+    console.keyboard.press("Enter")
+    ends(console, "input required")
+    expect(console.locator("#question select")).to_be_focused()
+    console.keyboard.press("ArrowDown")
+    console.keyboard.press("Tab")
+    console.keyboard.press("Enter")
+    ends(console)
+    expect(console.locator("#text")).to_be_focused()
+    answer(console, "Booked for Tuesday.")
+
+
+def test_stored_context_and_task_are_shown_again(console: Page) -> None:
+    for text in ("hello", "data"):
+        send(console, text)
+        ends(console)
+        expect(console.locator("#repeat")).to_be_enabled()
+        # Wait until the task list is loaded, because a click on an entry that the console replaces has no effect.
+        expect(console.locator("#task-list")).to_have_attribute("aria-busy", "false")
+    console.click("#fresh")
+    expect(console.locator("#log .message")).to_have_count(0)
+    expect(console.locator("#task-list")).to_have_attribute("aria-busy", "false")
+    context = show(console, "tasks").locator("#task-list > li").first
+    expect(context.locator(".task")).to_have_count(2)
+    expect(context.locator(".task").first).to_contain_text("completed")
+    context.locator(".context").click()
+    expect(console.locator("#log .user")).to_have_count(2)
+    show(console, "tasks")
+    context.locator(".task", has_text="hello").click()
+    # Expect a list of one text: unlike a single text, it makes the assertion wait until the other message is gone.
+    expect(console.locator("#log .user")).to_have_text(["hello"])
+    answer(console, WHOLE)
+    ends(console)
+
+
+def test_older_tasks_are_appended_to_list(console: Page) -> None:
+    """Show the tasks of a context in one group, even if they are on two pages of the list."""
+    agent = f"{console.url}agents/talk"
+    context = str(uuid.uuid4())
+    made = [_task(console, agent, context if number in (0, PAGE) else "") for number in range(PAGE + 1)]
+    listed = tasks(console)
+    expect(listed).to_have_count(PAGE)
+    group = console.locator(f"#task-list > li[data-context='{context}']")
+    expect(group.locator(".task")).to_have_count(1)
+    more = console.get_by_text("Older tasks")
+    while more.is_visible():
+        before = listed.count()
+        more.click()
+        expect(listed.nth(before)).to_be_visible()
+        expect(console.locator("#task-list")).to_have_attribute("aria-busy", "false")
+    expect(group.locator(".task")).to_have_count(2)
+    ids = listed.evaluate_all("tasks => tasks.map((task) => task.title)")
+    assert len(ids) == len(set(ids))
+    assert set(made) <= set(ids)
+
+
+def _task(page: Page, agent: str, context: str) -> str:
+    """Send a message without the console, and return the id of the completed task."""
+    message = {"messageId": str(uuid.uuid4()), "role": "ROLE_USER", "parts": [{"text": "data"}], "contextId": context}
+    body = {"jsonrpc": "2.0", "id": 1, "method": "SendMessage", "params": {"message": message}}
+    answered: dict[str, Any] = page.request.post(agent, data=body, headers={"A2A-Version": "1.0"}).json()
+    return str(answered["result"]["task"]["id"])
+
+
+def test_click_on_skill_example_fills_message_field(console: Page) -> None:
+    choose(console, "asking")
+    expect(console.locator("#log .empty")).to_contain_text("Asking")
+    console.locator("#log .empty button", has_text="Book a table for four").click()
+    expect(console.locator("#text")).to_have_value("Book a table for four")
+    expect(console.locator("#text")).to_be_focused()
+    console.keyboard.press("Enter")
+    ends(console, "input required")
+    expect(console.locator("#log .empty")).to_have_count(0)
+
+
+def test_test_saved_by_console_fails_if_agent_answers_differently(console: Page, tmp_path: Path) -> None:
+    send(console, "hello")
+    ends(console)
+    file = saved(console, tmp_path)
+    ran = run_test(file)
+    assert ran.returncode == 0, ran.stdout
+    file.write_text(file.read_text().replace("word11", "other"))
+    assert run_test(file).returncode == 1
+
+
+@pytest.mark.parametrize("text", ["book", "both"])
+def test_saved_test_answers_interrupt_and_passes(console: Page, tmp_path: Path, text: str) -> None:
+    choose(console, "asking")
+    send(console, text)
+    ends(console, "input required")
+    if text == "book":
+        console.fill("#question [name=seats]", "2")
+    console.click("#question button")
+    ends(console)
+    ran = run_test(saved(console, tmp_path))
+    assert ran.returncode == 0, ran.stdout
+
+
+def test_credential_is_hidden_in_chat_list_and_saved_test(console: Page, tmp_path: Path) -> None:
+    choose(console, "signing")
+    send(console, "hello")
+    ends(console, "auth required")
+    console.fill("#question [name]", "my token")
+    console.click("#question button")
+    ends(console)
+    expect(console.locator("#log .user").last).to_have_text("••••")
+    file = saved(console, tmp_path)
+    assert "my token" not in file.read_text()
+    ran = run_test(file, AION_SECRET="another token")
+    assert ran.returncode == 0, ran.stdout
+    expect(tasks(console).first).not_to_contain_text("my token")
+    console.locator("#task-list .task", has_text="••••").first.click()
+    expect(show(console, "chat").locator("#log .user").last).to_have_text("••••")

@@ -1,0 +1,242 @@
+"""Local deployment: `aion deploy` creates a stack on the emulator ministack, and the built packages serve its functions.
+
+The runtime interface emulator runs the functions; pollers of the tests replace the event source mappings.
+"""
+
+import os
+import shutil
+import subprocess
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from threading import Lock
+from typing import Any
+
+import httpx
+
+from aion_tools.stack import REGION
+from aion_tools.stack.lambda_events import schedule_event
+from aion_tools.stack.pollers import Function, QueuePoller, QueueSource
+from aion_tools.stack.stack import SETTINGS
+from aion_tools.template.reader import Place
+from scripts.sam_local import machine_architecture
+from tests.support import ministack
+from tests.support.e2e.rest_api import RestApi, rest_api
+from tests.support.e2e.runtime_emulator import alone, emulated, lambda_python
+from tests.tools.e2e.packages import package_here
+from tests.tools.e2e.sam_project import BUILDS, COPIES, SamProject
+
+FUNCTIONS = ("ApiFunction", "TaskFunction", "PushFunction", "SweepFunction")
+SERVICES = (
+    "apigateway,appconfig,cloudformation,cloudwatch,codedeploy,dynamodb,events,iam,kms,lambda,logs,s3,sns,sqs,sts"
+)
+STACK = "aion-dev"
+TIMEOUT = 120
+DEEP = bool(os.environ.get("SIMULATION_DEEP"))
+# Allow plain HTTP and 127.0.0.0/8, because the webhook receivers run on this machine. Run the functions without a base
+# URL, because BaseUrl only tells `aion deploy` the URL of the test's entry point.
+HERE = {"AION_PUSH_HTTP": "true", "AION_PUSH_NETWORKS": "127.0.0.0/8", "AION_BASE_URL": ""}
+
+
+@dataclass(eq=False)
+class DeployedStack:
+    """CloudFormation stack with running functions, and its URL for clients."""
+
+    project: SamProject
+    options: list[str]
+    """Options of `aion deploy`."""
+    printed: str
+    """Output of `aion deploy`."""
+    entrypoint_url: RestApi
+    code: Path
+    physical_ids: dict[str, str]
+    configurations: dict[str, dict[str, Any]]
+    """Lambda's configuration of each function."""
+    idle: set[str] = field(default_factory=set)
+    """Disabled functions: their events are recorded, but not handled."""
+    urls: dict[str, str] = field(default_factory=dict)
+    handed: list[tuple[str, Any]] = field(default_factory=list)
+    """Events of each function, except requests."""
+    _locks: dict[str, Lock] = field(default_factory=dict)
+
+    @property
+    def place(self) -> Place:
+        return Place(ministack.ACCOUNT, REGION, self.project.endpoint, STACK)
+
+    def client(self, service: str) -> Any:
+        """Return the boto3 client of an emulated AWS service."""
+        return self.project.client(service)
+
+    def environment(self, function: str) -> dict[str, str]:
+        """Return the function's environment variables: those in the template, and those that Lambda sets."""
+        given: dict[str, str] = self.configurations[function]["Environment"]["Variables"]
+        return {**given, **SETTINGS, **HERE}
+
+    def invoke(self, function: str, event: Any) -> Any:
+        """Invoke the built function and return its result. A lock serialises events: the emulator handles one at a time."""
+        self.handed.append((function, event))
+        if function in self.idle:
+            return {}
+        with self._locks.setdefault(function, Lock()):
+            answer = httpx.post(self.urls[function], json=event, timeout=TIMEOUT)
+        answer.raise_for_status()
+        told = answer.json()
+        if isinstance(told, dict) and "errorType" in told:
+            raise RuntimeError(f"{function}: {told}")
+        return told
+
+    def call_schedule(self, function: str) -> Any:
+        """Invoke the function with the event of its schedule rule in the template."""
+        events = self.client("events")
+        for rule in (each["Name"] for each in events.list_rules()["Rules"]):
+            if any(_name_in(each["Arn"]) == self.physical_ids[function] for each in _targets(events, rule)):
+                break
+        else:
+            raise AssertionError(f"no rule calls {function}")
+        return self.invoke(function, schedule_event("Schedule", rule, {}, self.place))
+
+
+def _targets(events: Any, rule: str) -> list[dict[str, Any]]:
+    targets: list[dict[str, Any]] = events.list_targets_by_rule(Rule=rule)["Targets"]
+    return targets
+
+
+def _name_in(arn: str) -> str:
+    """Return the function's name from the ARN of the function or of its alias."""
+    return arn.split(":")[6]
+
+
+@contextmanager
+def deployed_stack(folder: Path, aion_yaml: str, agents: Mapping[str, str]) -> Iterator[DeployedStack]:
+    """Deploy a project with the given aion.yaml and agent files; run its functions until the block ends.
+
+    `make test-deep` builds the packages with `sam build`; `make test` runs the packages of this checkout with the project's
+    agents. tests/tools/e2e/test_sam.py checks that both builds are equal; test_installed.py builds a project with its Makefile.
+    """
+    with ExitStack() as until_the_end:
+        entrypoint_url = until_the_end.enter_context(rest_api())
+        endpoint = until_the_end.enter_context(ministack.serving(SERVICES))
+        makefile = BUILDS if DEEP else COPIES
+        project = SamProject.made(folder / "project", endpoint, agents, aion_yaml=aion_yaml, makefile=makefile)
+        project.environ["AION_PYTHON"] = lambda_python()[1]
+        chosen = {
+            "BaseUrl": entrypoint_url.url,
+            "Architecture": machine_architecture(),
+            "AwsEndpointUrl": endpoint,
+            "LeaseSeconds": "5",
+        }
+        options = [f"--parameter={name}={value}" for name, value in chosen.items()]
+        printed = project.deployed(STACK, *options).stdout
+        found = project.client("cloudformation").describe_stack_resources(StackName=STACK)["StackResources"]
+        ids = {each["LogicalResourceId"]: each["PhysicalResourceId"] for each in found}
+        functions = project.client("lambda")
+        configurations = {name: functions.get_function_configuration(FunctionName=ids[name]) for name in FUNCTIONS}
+        stack = DeployedStack(project, options, printed, entrypoint_url, folder, ids, configurations)
+        for name in FUNCTIONS:
+            if DEEP:
+                shutil.copytree(project.folder / ".aws-sam" / "build" / name, folder / name)
+            else:
+                unpacked(name, folder / name, {"aion.yaml": aion_yaml, **agents})
+        until_the_end.enter_context(running(stack))
+        yield stack
+
+
+@contextmanager
+def running(stack: DeployedStack) -> Iterator[None]:
+    """Run the stack's four functions from the unpacked packages in `code`, until the block ends."""
+    with ExitStack() as until_the_end:
+        until_the_end.enter_context(_streaming_api(stack))
+        for name in FUNCTIONS[1:]:
+            stack.urls[name] = until_the_end.enter_context(running_alone(stack, name))
+        pollers = list(_pollers(stack))
+        for poller in pollers:
+            poller.start()
+        for poller in pollers:
+            until_the_end.callback(poller.stop)
+        yield
+
+
+@contextmanager
+def running_alone(stack: DeployedStack, function: str, **environ: str) -> Iterator[str]:
+    """Run a function's package under the runtime emulator, without installed packages; yield the URL for invocations."""
+    scratch = stack.code / f"{function}-runtime"
+    scratch.mkdir(exist_ok=True)
+    handler = stack.configurations[function]["Handler"]
+    with emulated(stack.code / function, handler, {**stack.environment(function), **environ}, scratch) as url:
+        yield url
+
+
+def unpacked(function: str, target: Path, files: Mapping[str, str]) -> None:
+    """Link the files of the built package into the folder; for a function with agents, add the project's files."""
+    copied = shutil.copytree(package_here(function).code, target, copy_function=_linked)
+    if (copied / "aion.yaml").exists():
+        for name, text in files.items():
+            # Remove the hard link first: writing to it would change the built package.
+            (copied / name).unlink(missing_ok=True)
+            (copied / name).write_text(text)
+
+
+def _linked(source: str, target: str) -> None:
+    try:
+        os.link(source, target)
+    except OSError:  # copy the file, because a hard link needs both files on one device
+        shutil.copy2(source, target)
+
+
+@contextmanager
+def _streaming_api(stack: DeployedStack) -> Iterator[None]:
+    """Run ApiFunction as Lambda does: start the exec wrapper with the command of the managed runtime."""
+    code, environ = stack.code / "ApiFunction", stack.environment("ApiFunction")
+    scratch = stack.code / "ApiFunction-runtime"
+    scratch.mkdir()
+    wrapper = environ["AWS_LAMBDA_EXEC_WRAPPER"].replace("/var/task", str(code))
+    process = subprocess.Popen(
+        [wrapper, alone(lambda_python()[0], scratch), "/var/runtime/bootstrap.py"],
+        cwd=code,
+        env={
+            **environ,
+            "PATH": os.environ["PATH"],
+            "PYTHONDONTWRITEBYTECODE": "1",
+            "AWS_LAMBDA_RUNTIME_API": stack.entrypoint_url.runtime,
+            "AWS_LAMBDA_FUNCTION_NAME": stack.physical_ids["ApiFunction"],
+            "AWS_LAMBDA_FUNCTION_MEMORY_SIZE": "1024",
+        },
+    )
+    try:
+        yield
+    finally:
+        process.terminate()
+        process.wait(timeout=60)
+
+
+def _invoke(stack: DeployedStack, name: str) -> Callable[[Any, Any], Any]:
+    """Return a handler that invokes the Lambda function of this name."""
+    return lambda event, _: stack.invoke(name, event)
+
+
+def _pollers(stack: DeployedStack) -> Iterator[QueuePoller]:
+    """Disable the stack's rules and event source mappings, and yield a poller in place of each mapping."""
+    functions, names = stack.client("lambda"), {id_: name for name, id_ in stack.physical_ids.items()}
+    for rule in stack.client("events").list_rules()["Rules"]:
+        stack.client("events").disable_rule(Name=rule["Name"])
+    for mapping in functions.list_event_source_mappings()["EventSourceMappings"]:
+        functions.update_event_source_mapping(UUID=mapping["UUID"], Enabled=False)
+        arn = mapping["FunctionArn"]
+        name = names[_name_in(arn)]
+        configuration = stack.configurations[name]
+        event = {
+            "Queue": mapping["EventSourceArn"],
+            "BatchSize": mapping["BatchSize"],
+            "FunctionResponseTypes": mapping["FunctionResponseTypes"],
+            # Allow only one concurrent invocation, because the runtime emulator has one execution environment.
+            "ScalingConfig": {"MaximumConcurrency": 1},
+        }
+        function = Function(
+            name,
+            arn,
+            configuration["Timeout"],
+            configuration["MemorySize"],
+            _invoke(stack, name),
+        )
+        yield QueuePoller(function, QueueSource.of(event, stack.place), stack.client("sqs"), retry_after=1)

@@ -1,0 +1,283 @@
+"""`aion deploy` and `aion destroy` with the real SAM CLI and template, on an emulated CloudFormation.
+
+test_deployed.py tests a stack with running functions. tests/support/ministack_program.py and docs/deploy.md list the
+differences between the emulator and AWS.
+"""
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import tomlkit
+
+from aion_tools.deploy import sam
+from tests.support import ministack
+from tests.tools.e2e.deployed_stack import SERVICES
+from tests.tools.e2e.sam_project import SamProject
+
+pytestmark = [
+    pytest.mark.skipif(sys.platform != "linux", reason="the runtime emulator is a program for Linux"),
+    # Allow fifteen minutes, because the first test installs SAM if necessary.
+    pytest.mark.timeout(900),
+]
+
+AGENT = (Path(__file__).with_name("agents") / "taking_its_time.py").read_text()
+CONFIG = "aion:\n  agents: {counting: {path: agent.py:graph, name: Counting}}\n"
+
+
+@pytest.fixture(scope="module")
+def endpoint() -> Iterator[str]:
+    with ministack.serving(SERVICES) as endpoint:
+        yield endpoint
+
+
+@pytest.fixture
+def project(tmp_path: Path, endpoint: str) -> SamProject:
+    return SamProject.made(tmp_path / "project", endpoint, {"agent.py": AGENT}, aion_yaml=CONFIG)
+
+
+@pytest.fixture(scope="module")
+def deployed(tmp_path_factory: pytest.TempPathFactory, endpoint: str) -> SamProject:
+    """Deploy a project to the stack `standing` once for several tests, for x86_64 instead of the default arm64."""
+    folder = tmp_path_factory.mktemp("deployed") / "project"
+    project = SamProject.made(folder, endpoint, {"agent.py": AGENT}, aion_yaml=CONFIG)
+    project.deployed("standing", "--parameter", "Architecture=x86_64")
+    return project
+
+
+# --- Questions ---
+
+
+@pytest.mark.deep
+def test_deploy_stores_prompt_answers_and_keeps_samconfig_comments(project: SamProject) -> None:
+    config = project.folder / "samconfig.toml"
+    config.write_text(config.read_text().replace('stack_name = "aion-dev"\n', ""))
+    before = config.read_text()
+    code, shown = project.typed("deploy", answers=["mine", "ops@example.com", "n"])
+    assert code == 1, shown
+    assert "to create" in shown
+    assert "Deploy mine to account 000000000000, us-east-1?" in shown
+    # The command stores the answers, but creates no stack, because the user has not confirmed the deployment.
+    assert project.status("mine") == ""
+    comments = [line for line in before.splitlines() if line.startswith("#")]
+    assert [line for line in config.read_text().splitlines() if line.startswith("#")] == comments
+    saved = tomlkit.parse(config.read_text()).unwrap()["default"]["deploy"]["parameters"]
+    assert saved["stack_name"] == "mine"
+    assert saved["parameter_overrides"][-1] == "AlarmEmail=ops@example.com"
+    # The next deployment uses the stored answers without asking.
+    code, shown = project.typed("deploy", "--no-smoke", answers=["n"])
+    assert (code, "Stack name" in shown, "E-mail" in shown) == (1, False, False), shown
+
+
+@pytest.mark.deep
+def test_deploy_prompt_offers_authentication_declared_in_aion_yaml(project: SamProject) -> None:
+    declared = "  security: {schemes: {key: {type: api-key}}, require: [{key: []}]}\n"
+    (project.folder / "aion.yaml").write_text(f"aion:\n{declared}  agents: {{counting: {{path: agent.py:graph}}}}\n")
+    code, shown = project.typed("deploy", "--stack", "declared", answers=["1", "", "n"])
+    assert code == 1, shown
+    assert "callers declared in aion.yaml, by key" in shown
+    saved = tomlkit.parse((project.folder / "samconfig.toml").read_text()).unwrap()
+    overrides = saved["default"]["deploy"]["parameters"]["parameter_overrides"]
+    assert overrides[-2:] == ['AlarmEmail=""', "ApiAuthorizer=NONE"]
+
+
+@pytest.mark.deep
+def test_deploy_lets_functions_read_secrets_named_in_aion_yaml(project: SamProject) -> None:
+    with (project.folder / "aion.yaml").open("a") as file:
+        file.write("  secrets: {OPENAI_API_KEY: openai}\n")
+    done = project.run("deploy", "--yes", "--no-smoke", "--stack", "secretive", OPENAI_API_KEY="sk-not-a-real-key")
+    assert done.returncode == 0, done.stdout + done.stderr
+    (found,) = project.client("cloudformation").describe_stacks(StackName="secretive")["Stacks"]
+    values = {each["ParameterKey"]: each["ParameterValue"] for each in found["Parameters"]}
+    assert values["AgentSecrets"] == "arn:aws:secretsmanager:us-east-1:000000000000:secret:openai-??????"
+    saved = (project.folder / "samconfig.toml").read_text()
+    assert "sk-not-a-real-key" not in done.stdout + done.stderr + saved
+
+
+# --- Without a terminal, and failures ---
+
+
+def test_deploy_without_terminal_requires_yes_option(project: SamProject) -> None:
+    done = project.run("deploy")
+    assert done.returncode == 2
+    assert "give --yes to deploy without questions" in done.stderr
+
+
+def test_deploy_without_template_suggests_aion_init(project: SamProject) -> None:
+    (project.folder / "template.yaml").unlink()
+    done = project.run("deploy", "--yes")
+    assert (done.returncode, done.stderr) == (
+        1,
+        "aion: There is no template.yaml in this folder. Run `aion init` to create it.\n",
+    )
+
+
+def test_deploy_of_unknown_environment_lists_known_environments(project: SamProject) -> None:
+    done = project.run("deploy", "--yes", "--env", "staging")
+    assert "samconfig.toml has no environment 'staging'; it has default, dev, prod." in done.stderr
+
+
+def test_broken_agent_stops_deploy_before_build(project: SamProject) -> None:
+    (project.folder / "agent.py").write_text("import nothing_of_this_name\n")
+    done = project.run("deploy", "--yes", "--stack", "broken")
+    assert done.returncode == 1
+    assert "FAILED   doctor" in done.stdout
+    assert "nothing_of_this_name" in done.stdout
+    assert "Nothing was built or deployed." in done.stderr
+    assert not (project.folder / ".aws-sam").exists()
+
+
+@pytest.mark.deep
+def test_deploy_prints_output_of_failed_build(project: SamProject) -> None:
+    (project.folder / "Makefile").write_text("build-%:\n\t@echo there is no compiler for this >&2; exit 3\n")
+    done = project.run("deploy", "--yes", "--stack", "unbuilt")
+    assert done.returncode == 1
+    assert "FAILED   build" in done.stdout
+    assert "The packages could not be built." in done.stderr
+    assert "there is no compiler for this" in done.stderr
+    assert len(done.stderr.splitlines()) < 25
+
+
+def test_deploy_without_any_authentication_is_refused(project: SamProject) -> None:
+    done = project.run("deploy", "--yes", "--stack", "open", "--parameter", "ApiAuthorizer=NONE")
+    assert done.returncode == 1
+    assert "there are no callers in it: the function would not start" in done.stderr
+
+
+def test_deploy_names_unknown_parameter(project: SamProject) -> None:
+    done = project.run("deploy", "--yes", "--stack", "odd", "--parameter", "AlarmMail=ops@example.com")
+    assert (done.returncode, done.stderr) == (
+        1,
+        "aion: template.yaml has no parameter AlarmMail. Did you mean 'AlarmEmail'?\n",
+    )
+
+
+@pytest.mark.deep
+def test_deploy_prints_reason_of_nested_stack_failure(project: SamProject) -> None:
+    broken = (
+        (project.folder / "infra" / "roles.yaml").read_text().replace("AWS::Logs::LogGroup", "AWS::Logs::NoSuchType")
+    )
+    (project.folder / "infra" / "roles.yaml").write_text(broken)
+    done = project.run("deploy", "--yes", "--stack", "failing")
+    assert done.returncode == 1
+    assert "FAILED   deploy" in done.stdout
+    assert "The stack failing could not be created; it is ROLLBACK_COMPLETE now." in done.stderr
+    assert "    Roles: CREATE_FAILED: Unsupported resource type: AWS::Logs::NoSuchType\n" in done.stderr
+    assert "aion destroy --stack failing --data" in done.stderr
+    again = project.run("deploy", "--yes", "--stack", "failing")
+    assert "aion destroy --stack failing --data" in again.stderr
+    gone = project.run("destroy", "--stack", "failing", "--data", "--yes")
+    assert gone.returncode == 0, gone.stdout + gone.stderr
+    assert project.run("destroy", "--stack", "failing").stdout.startswith("Nothing is left of failing.")
+
+
+@pytest.mark.deep
+def test_parameter_set_by_flag_is_kept_unless_samconfig_has_it(deployed: SamProject) -> None:
+    """Deploy again without flags: SlowSeconds keeps the flag's value; RequestRate gets the value of samconfig.toml."""
+    chosen = [f"--parameter={each}" for each in ("SlowSeconds=30", "RequestRate=9")]
+    deployed.deployed("standing", *chosen)
+    again = deployed.deployed("standing")
+    assert "SlowSeconds=30 stays from an earlier deployment; it is not in samconfig.toml\n" in again.stdout
+    # Expect the processor of the deployed stack, although only the first deployment chose it, by a flag.
+    assert "ApiFunction for x86_64\n" in again.stdout
+    (found,) = deployed.client("cloudformation").describe_stacks(StackName="standing")["Stacks"]
+    values = {each["ParameterKey"]: each["ParameterValue"] for each in found["Parameters"]}
+    assert (values["SlowSeconds"], values["RequestRate"]) == ("30", "20")
+    unchanged = deployed.deployed("standing")
+    assert "ok       changes: the stack is up to date\n" in unchanged.stdout
+    assert "standing is deployed." in unchanged.stdout
+
+
+# --- Destroy ---
+
+
+@pytest.mark.deep
+def test_destroy_respects_stack_and_table_protection(deployed: SamProject) -> None:
+    cloudformation, dynamodb = deployed.client("cloudformation"), deployed.client("dynamodb")
+    cloudformation.update_termination_protection(StackName="standing", EnableTerminationProtection=True)
+    done = deployed.run("destroy", "--stack", "standing", "--yes")
+    assert (done.returncode, "has termination protection. Nothing was deleted." in done.stderr) == (1, True)
+    cloudformation.update_termination_protection(StackName="standing", EnableTerminationProtection=False)
+    table = deployed.outputs("standing")["TableName"]
+    dynamodb.update_table(TableName=table, DeletionProtectionEnabled=True)
+    done = deployed.run("destroy", "--stack", "standing", "--data", "--yes")
+    assert (done.returncode, f"The table {table} has deletion protection." in done.stderr) == (1, True)
+    assert deployed.status("standing").endswith("E_COMPLETE")
+    dynamodb.update_table(TableName=table, DeletionProtectionEnabled=False)
+
+
+def test_destroy_refuses_stack_of_another_program(project: SamProject) -> None:
+    body = '{"Resources": {"Any": {"Type": "AWS::SQS::Queue"}}}'
+    project.client("cloudformation").create_stack(StackName="foreign", TemplateBody=body)
+    done = project.run("destroy", "--stack", "foreign", "--data", "--yes")
+    assert (done.returncode, "is not an aion stack. Nothing was deleted." in done.stderr) == (1, True)
+    assert project.status("foreign") == "CREATE_COMPLETE"
+
+
+def test_destroy_retains_data_by_default(project: SamProject) -> None:
+    project.deployed("kept")
+    names = project.outputs("kept")
+    s3, key = project.client("s3"), names["KeyArn"].rpartition("/")[2]
+    for body in (b"1", b"2"):
+        s3.put_object(Bucket=names["BucketName"], Key="kept/profile", Body=body)
+    s3.delete_object(Bucket=names["BucketName"], Key="kept/profile")
+
+    code, shown = project.typed("destroy", "--stack", "kept", answers=["kept"])
+    assert code == 0, shown
+    assert project.status("kept") == ""
+    for name in (names["TableName"], names["BucketName"], key):
+        assert name in shown
+    assert names["TableName"] in project.client("dynamodb").list_tables()["TableNames"]
+
+    # Delete the retained resources, whose names the command finds in the deleted stack's events.
+    deleted = project.run("destroy", "--stack", "kept", "--data", "--yes")
+    assert deleted.returncode == 0, deleted.stdout + deleted.stderr
+    assert f"bucket {names['BucketName']}: emptied of 3 versions, and deleted" in deleted.stdout
+    assert names["TableName"] not in project.client("dynamodb").list_tables()["TableNames"]
+    assert names["BucketName"] not in [each["Name"] for each in s3.list_buckets()["Buckets"]]
+    assert project.client("kms").describe_key(KeyId=key)["KeyMetadata"]["KeyState"] == "PendingDeletion"
+    again = project.run("destroy", "--stack", "kept", "--data", "--yes")
+    assert (again.returncode, again.stdout) == (0, "Nothing is left of kept.\n")
+
+
+@pytest.mark.deep
+def test_destroy_resumes_after_kill(project: SamProject) -> None:
+    project.deployed("halfway")
+    names = project.outputs("halfway")
+    killed = project.process("destroy", "--stack", "halfway", "--data", "--yes")
+    assert killed.stdout is not None
+    assert any("stack halfway: deleted" in line for line in killed.stdout)
+    killed.kill()
+    killed.communicate(timeout=60)
+    again = project.run("destroy", "--stack", "halfway", "--data", "--yes")
+    assert again.returncode == 0, again.stdout + again.stderr
+    assert names["BucketName"] not in [each["Name"] for each in project.client("s3").list_buckets()["Buckets"]]
+    assert names["TableName"] not in project.client("dynamodb").list_tables()["TableNames"]
+    assert project.run("destroy", "--stack", "halfway").stdout == "Nothing is left of halfway.\n"
+
+
+# --- Other tools ---
+
+
+@pytest.mark.deep
+def test_packaged_template_creates_the_stack(deployed: SamProject) -> None:
+    """Create a stack from the output of `sam package`, as Terraform and CDK do."""
+    command: list[str | Path] = [sam.command(), "package", "--resolve-s3", "--region", "us-east-1"]
+    command += ["--template-file", ".aws-sam/build/template.yaml", "--output-template-file", "packaged.yaml"]
+    packaged = subprocess.run(command, cwd=deployed.folder, env=deployed.environment(), capture_output=True, text=True)
+    assert packaged.returncode == 0, packaged.stdout + packaged.stderr
+    cloudformation = deployed.client("cloudformation")
+    body = (deployed.folder / "packaged.yaml").read_text()
+    assert len(body) < 51_200  # CreateStack's limit in bytes
+    cloudformation.create_stack(
+        StackName="elsewhere",
+        TemplateBody=body,
+        Parameters=[{"ParameterKey": "Stage", "ParameterValue": "prod"}],
+        Capabilities=["CAPABILITY_IAM", "CAPABILITY_AUTO_EXPAND"],
+    )
+    cloudformation.get_waiter("stack_create_complete").wait(
+        StackName="elsewhere", WaiterConfig={"Delay": 1, "MaxAttempts": 120}
+    )
+    assert deployed.outputs("elsewhere")["ApiUrl"].endswith("/prod")

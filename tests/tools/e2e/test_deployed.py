@@ -1,0 +1,334 @@
+"""Stack created by `aion deploy`; the runtime emulator runs the packages of its four functions.
+
+`make smoke` passes on this stack, and reports each injected fault.
+"""
+
+import asyncio
+import base64
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+
+import httpx
+import pytest
+from a2a.client import A2ACardResolver, ClientConfig, ClientFactory
+from a2a.types import Message, Part, Role, SendMessageRequest
+from botocore.credentials import Credentials as AwsCredentials
+from click.testing import CliRunner
+
+from aion_core.ports import ContextKey, PushWakeUp, SystemClock, TaskKey, WakeUp
+from aion_core.ports.queues import body_of, push_body_of
+from aion_core.protocol.types import TaskState
+from aion_core.tasks import lifecycle
+from aion_tools.cli.smoke import smoke
+from aion_tools.shipped import shipped
+from aion_tools.smoke.credentials import Signer, SmokeCredentials
+from aion_tools.smoke.report import CHECKS
+from tests.support.e2e.rest_api import ARN, CALLER, REGION
+from tests.support.listening import free_port
+from tests.support.recorded import recorded_event
+from tests.support.server import ROOT
+from tests.support.stores import dynamodb_store
+from tests.support.tasks import orphan
+from tests.tools.e2e.deployed_stack import DEEP, STACK, DeployedStack, deployed_stack, running_alone
+
+pytestmark = [
+    pytest.mark.skipif(sys.platform != "linux", reason="the runtime emulator is a program for Linux"),
+    # Allow fifteen minutes, because the first test installs SAM if necessary, and builds four packages.
+    pytest.mark.timeout(900),
+]
+
+CONFIG = """
+aion:
+  agents:
+    slow: {path: agent.py:graph, name: Slow}
+    echo: {path: echo.py:graph}
+"""
+AGENTS = {
+    "agent.py": (ROOT / "tests" / "support" / "e2e" / "agents" / "taking_its_time.py").read_text(),
+    "echo.py": (ROOT / "examples" / "echo" / "agent.py").read_text(),
+}
+TASK = "0197f3c2-5a0b-7c1e-9d2f-6b8f1f0a3c11"
+TIMEOUT = "60"
+
+
+@pytest.fixture(scope="module")
+def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DeployedStack]:
+    with deployed_stack(tmp_path_factory.mktemp("deployed"), CONFIG, AGENTS) as stack:
+        yield stack
+
+
+@pytest.fixture
+def breakable_stack(stack: DeployedStack) -> Iterator[DeployedStack]:
+    """Return the stack for a test that injects faults into it; remove the faults after the test."""
+    yield stack
+    stack.entrypoint_url.faults.clear()
+    stack.idle.clear()
+
+
+Checked = Callable[..., dict[str, tuple[str, str]]]
+
+
+@pytest.fixture
+def checked(stack: DeployedStack, monkeypatch: pytest.MonkeyPatch) -> Checked:
+    """Return a function that runs `aion smoke` and returns each check's result, with the exit code as `exit`."""
+    for name, value in {**CALLER, "SIGN": REGION, "TIMEOUT": TIMEOUT}.items():
+        monkeypatch.setenv(name, value)
+
+    def checked(agent: str = "slow", **variables: str) -> dict[str, tuple[str, str]]:
+        for name, value in variables.items():
+            monkeypatch.setenv(name, value)
+        done = CliRunner().invoke(smoke, [stack.entrypoint_url.url, *(["--agent", agent] if agent else [])])
+        lines = done.stdout.splitlines()[1:]
+        said = {line.split()[1]: (line.split()[0], line) for line in lines if line[0] not in "0123456789"}
+        return {**said, "exit": (str(done.exit_code), lines[-1])}
+
+    return checked
+
+
+# --- From a folder to a streamed reply ---
+
+
+def test_deploy_command_prints_streamed_reply_of_deployed_agent(stack: DeployedStack) -> None:
+    assert f"ok       deploy: the stack {STACK} is deployed" in stack.printed
+    assert "slow (agent.py:graph)" in stack.printed or not DEEP
+    again = stack.project.run("deploy", "--yes", *stack.options)
+    assert again.returncode == 0, again.stdout + again.stderr
+    assert "one two three four five\n" in again.stdout
+    assert "ok       first reply: Slow answered, streamed, after " in again.stdout
+    assert f"  URL   {stack.entrypoint_url.url}\n" in again.stdout
+    price = json.loads((shipped() / "aion_tools" / "deploy" / "idle_price.json").read_text())
+    assert f"  idle  about {price['together']:.2f} USD a month" in again.stdout
+
+    smoked = stack.project.run("smoke", "--stack", STACK, "--only", "card,send")
+    assert (smoked.returncode, smoked.stdout.splitlines()[-1]) == (0, "2 ok"), smoked.stdout + smoked.stderr
+
+
+@pytest.mark.deep
+def test_deploy_fails_if_first_message_to_agent_is_refused(stack: DeployedStack) -> None:
+    refused = stack.project.run("deploy", "--yes", *stack.options, AWS_SECRET_ACCESS_KEY="another")
+    assert refused.returncode == 1
+    assert "FAILED   first reply" in refused.stdout
+    assert "returned 403" in refused.stderr
+    assert f"aion logs --stack {STACK}" in refused.stderr
+    assert "is deployed." in refused.stdout
+
+
+# --- Smoke tests without a fault ---
+
+
+def test_make_smoke_passes_on_deployed_stack(stack: DeployedStack) -> None:
+    """Run all checks with AWS-signed requests and a webhook."""
+    port = str(free_port())
+    told = {"WEBHOOK": f"http://127.0.0.1:{port}/hook", "WEBHOOK_PORT": port, "AGENT": "slow", "TIMEOUT": TIMEOUT}
+    command = ["make", "--silent", "smoke", f"URL={stack.entrypoint_url.url}/", f"VENV={sys.prefix}"]
+    environ = {**os.environ, **CALLER, **told, "SIGN": REGION}
+    before = len(stack.handed)
+    done = subprocess.run(command, cwd=ROOT, env=environ, capture_output=True, text=True)
+    lines = done.stdout.splitlines()
+    assert [line.split()[:2] for line in lines[1:-1]] == [["ok", name] for name in CHECKS], done.stdout
+    assert (done.returncode, lines[-1], done.stderr) == (0, "7 ok", "")
+    assert "with an AWS signature for execute-api" in lines[0]
+    handed = {function for function, _ in stack.handed[before:]}
+    assert handed == {"TaskFunction", "PushFunction"}
+    assert not any(secret in done.stdout for secret in CALLER.values())
+
+
+async def test_deployed_agent_without_base_url_is_reachable(stack: DeployedStack) -> None:
+    """Run ApiFunction without AION_BASE_URL: the official client reaches the agent at the URL in its card."""
+    assert stack.environment("ApiFunction")["AION_BASE_URL"] == ""
+    signs = Signer(AwsCredentials(*CALLER.values()), "execute-api", REGION)
+    async with httpx.AsyncClient(auth=SmokeCredentials(signer=signs), timeout=120) as http:
+        url = f"{stack.entrypoint_url.url}/agents/echo"
+        card = await A2ACardResolver(http, url).get_agent_card()
+        assert {each.url.rstrip("/") for each in card.supported_interfaces} == {url}
+        client = ClientFactory(ClientConfig(httpx_client=http, streaming=False)).create(card)
+        request = SendMessageRequest(
+            message=Message(message_id="m-told", role=Role.ROLE_USER, parts=[Part(text="who?")])
+        )
+        answers = [each async for each in client.send_message(request)]
+    assert answers[-1].task.status.state == TaskState.TASK_STATE_COMPLETED
+    assert answers[-1].task.status.message.parts[0].text == "who?"
+
+
+@pytest.mark.deep
+def test_smoke_test_of_example_agent_reports_no_failure(checked: Checked) -> None:
+    """The example agent may answer too fast for some checks: these may be inconclusive, but none may fail."""
+    said = checked(agent="echo")
+    assert said["exit"][0] == "0"
+    assert said["card"][0] == said["send"][0] == said["webhooks"][0] == "ok"
+    assert said["push"][0] == "skipped"
+    assert "give a public URL of a port of this machine (--webhook)" in said["push"][1]
+
+
+# --- Smoke tests with a fault ---
+
+
+@pytest.mark.parametrize(
+    ("fault", "check", "told"),
+    [
+        pytest.param("buffers", "stream", "a proxy buffers the stream until its end", marks=pytest.mark.deep),
+        (
+            "leads elsewhere",
+            "card",
+            "the card names http://127.0.0.1:9/elsewhere/, not {url}/agents/slow: deploy with BaseUrl={url},",
+        ),
+        pytest.param(
+            "cancels nothing", "cancel", "the answer says working, and the task is completed", marks=pytest.mark.deep
+        ),
+    ],
+)
+def test_smoke_check_detects_injected_fault(
+    breakable_stack: DeployedStack, checked: Checked, fault: str, check: str, told: str
+) -> None:
+    """Inject one fault: the check for this fault fails, and all other checks pass."""
+    breakable_stack.entrypoint_url.faults.add(fault)
+    said = checked(ONLY=f"{check},send")
+    assert (said[check][0], said["send"][0], said["exit"][0]) == ("FAILED", "ok", "1")
+    assert told.format(url=breakable_stack.entrypoint_url.url) in said[check][1]
+
+
+@pytest.mark.deep
+def test_smoke_reports_missing_push_notification(breakable_stack: DeployedStack, checked: Checked) -> None:
+    breakable_stack.idle.add("PushFunction")
+    port = str(free_port())
+    said = checked(WEBHOOK=f"http://127.0.0.1:{port}/hook", WEBHOOK_PORT=port, ONLY="push", TIMEOUT="12")
+    assert (said["push"][0], said["exit"][0]) == ("FAILED", "1")
+    assert "the webhook did not receive the task's end in time: 0 notifications arrived" in said["push"][1]
+
+
+def test_smoke_reports_missing_task_worker(breakable_stack: DeployedStack, checked: Checked) -> None:
+    breakable_stack.idle.add("TaskFunction")
+    # Call ApiFunction once before, because a cold start may exceed the time limit of 4 s.
+    assert checked(ONLY="card")["card"][0] == "ok"
+    said = checked(ONLY="subscribe", TIMEOUT="4")
+    assert said["subscribe"][0] == "FAILED"
+    assert "no result within 4 s" in said["subscribe"][1]
+
+
+def test_smoke_reports_caller_refused_with_403(checked: Checked) -> None:
+    said = checked(SIGN="off")
+    assert (said["card"][0], said["exit"][0]) == ("FAILED", "2")
+    assert 'returned 403: {"message":"Missing Authentication Token"}' in said["card"][1]
+    assert "is the request signed" in said["card"][1]
+    assert "403" in checked(SIGN=REGION, AWS_SECRET_ACCESS_KEY="another")["card"][1]
+
+
+# --- Each function, with its recorded event ---
+
+
+def test_api_function_under_sam_local_returns_whole_response_at_once(stack: DeployedStack) -> None:
+    """Run the package with AWS_SAM_LOCAL, as `sam local` does: the whole response is returned at once."""
+    event = recorded_event("rest_api_v1")
+    with running_alone(stack, "ApiFunction", AWS_SAM_LOCAL="true") as url:
+        unsigned = httpx.post(url, json=event, timeout=120).json()
+        event["requestContext"]["identity"]["userArn"] = ARN
+        unknown = httpx.post(url, json=event, timeout=120).json()
+        answer = httpx.post(url, json={**event, "path": "/agents/echo/message:send"}, timeout=120).json()
+    assert unsigned["statusCode"] == 401
+    assert unknown["statusCode"] == 404
+    assert answer["statusCode"] == 200
+    body = base64.b64decode(answer["body"]) if answer["isBase64Encoded"] else answer["body"]
+    task = json.loads(body)["task"]
+    assert (task["status"]["state"], task["status"]["message"]["parts"]) == (
+        "TASK_STATE_COMPLETED",
+        [{"text": "Grüße"}],
+    )
+
+
+@pytest.mark.parametrize(
+    ("function", "body"),
+    [
+        ("TaskFunction", body_of(WakeUp(ContextKey("nobody", "echo", "c-0")))),
+        ("PushFunction", push_body_of(PushWakeUp(TaskKey("nobody", "t-0")))),
+    ],
+)
+def test_function_reports_only_unreadable_message_of_batch_as_failed(
+    stack: DeployedStack, function: str, body: str
+) -> None:
+    """Send a batch of a valid and an unreadable message: only the unreadable one is reported as failed."""
+    event = recorded_event("sqs")
+    strange = event["Records"][0]
+    event["Records"].append({**strange, "messageId": "unneeded wake-up", "body": body})
+    assert stack.invoke(function, event) == {"batchItemFailures": [{"itemIdentifier": strange["messageId"]}]}
+
+
+async def test_sweep_finds_expired_turn(stack: DeployedStack) -> None:
+    """Let the sweep find a turn whose worker has died and whose wake-up message is lost."""
+    head = await orphan(stack, "who is there?", agent="echo")
+    swept = await asyncio.to_thread(stack.invoke, "SweepFunction", recorded_event("eventbridge_schedule"))
+    assert swept["found"] >= swept["enqueued"] >= 1
+    store, end = dynamodb_store(stack, SystemClock()), time.monotonic() + 120
+    while (log := await store.log(head.key)) is None or log.head.state != TaskState.TASK_STATE_COMPLETED:
+        assert time.monotonic() < end
+        await asyncio.sleep(0.1)
+    assert lifecycle.fold(log.events).status.message.parts[0].text == "who is there?"
+
+
+async def test_template_schedule_rule_invokes_sweep(stack: DeployedStack) -> None:
+    assert set(await asyncio.to_thread(stack.call_schedule, "SweepFunction")) == {"found", "enqueued"}
+
+
+# --- Logs ---
+
+
+def log(stack: DeployedStack, function: str, **fields: object) -> None:
+    logs = stack.client("logs")
+    group, text = f"/aws/lambda/{STACK}-{function}", json.dumps(fields)
+    streams = {each["logStreamName"] for each in logs.describe_log_streams(logGroupName=group)["logStreams"]}
+    if "one" not in streams:
+        logs.create_log_stream(logGroupName=group, logStreamName="one")
+    event = {"timestamp": int(time.time() * 1000), "message": text}
+    logs.put_log_events(logGroupName=group, logStreamName="one", logEvents=[event])
+
+
+def test_logs_show_one_task_from_all_functions(stack: DeployedStack) -> None:
+    log(stack, "api", level="INFO", message="A turn begins.", task_id=TASK, agent="counting", location="run:1")
+    log(stack, "task", level="ERROR", message="The agent failed.", task_id=TASK, exception="Traceback\n  boom")
+    log(stack, "api", level="INFO", message="Another task's.", task_id="other")
+    log(stack, "api", _aws={}, Turns=1)
+    log(stack, "api", type="platform.report", record={"status": "success", "requestId": "r"})
+    shown = stack.project.run("logs", "--stack", STACK, "--task", TASK)
+    assert shown.returncode == 0, shown.stderr
+    first, second, *traceback = shown.stdout.splitlines()
+    assert first.endswith(f"api   INFO    A turn begins.  task_id={TASK} agent=counting")
+    assert second.endswith(f"task  ERROR   The agent failed.  task_id={TASK}")
+    assert traceback == ["    Traceback", "      boom"]
+    everything = stack.project.run("logs", "--stack", STACK, "--function", "api", "--json").stdout.splitlines()
+    assert [json.loads(line).get("message") for line in everything] == ["A turn begins.", "Another task's.", None, None]
+
+
+@pytest.mark.deep
+def test_logs_with_follow_print_new_lines(stack: DeployedStack) -> None:
+    following = stack.project.process("logs", "--stack", STACK, "-f", "--function", "push")
+    try:
+        log(stack, "push", level="INFO", message="The first.")
+        assert following.stdout is not None
+        assert "The first." in following.stdout.readline()
+        log(stack, "push", level="INFO", message="The second.")
+        assert "The second." in following.stdout.readline()
+    finally:
+        following.terminate()
+        following.communicate(timeout=60)
+
+
+def test_logs_of_unknown_stack_name_missing_log_group(stack: DeployedStack) -> None:
+    done = stack.project.run("logs", "--stack", "nowhere")
+    assert done.returncode == 1
+    assert "There is no log group /aws/lambda/nowhere-api" in done.stderr
+
+
+# --- Destroy ---
+
+
+def test_destroy_deletes_nothing_without_consent(stack: DeployedStack) -> None:
+    done = stack.project.run("destroy", "--stack", STACK, "--data")
+    assert done.returncode == 2
+    assert stack.project.outputs(STACK)["TableName"] in done.stdout
+    assert "Nothing was deleted: without a terminal, give --yes" in done.stderr
+    code, shown = stack.project.typed("destroy", "--stack", STACK, answers=["another"])
+    assert (code, "Nothing was deleted." in shown) == (1, True)
+    assert stack.project.status(STACK).endswith("E_COMPLETE")

@@ -1,0 +1,335 @@
+"""Server of `make dev`, called by the official client and by curl."""
+
+import json
+import os
+import re
+import socket
+import subprocess
+import time
+import uuid
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import httpx
+import pytest
+from a2a.client import Client
+from a2a.types import (
+    GetTaskRequest,
+    Message,
+    Part,
+    Role,
+    SendMessageRequest,
+    StreamResponse,
+    SubscribeToTaskRequest,
+    TaskState,
+)
+from a2a.utils.errors import A2AError
+from google.protobuf.json_format import ParseDict
+
+from tests.support.e2e import forked
+from tests.support.e2e.clients import official_client
+from tests.support.server import ROOT, TIMEOUT, ServerProcess, aion_dev, serving
+
+VERSIONS = ["1.0", pytest.param("0.3", marks=pytest.mark.deep)]
+"""`make test` covers v0.3 by the clients of v0.3 in test_old_client.py and test_js_client.py."""
+
+LONG = "The quick brown fox jumps over the lazy dog. " * 600
+ODD = "emoji \U0001f468\u200d\U0001f469\u200d\U0001f467 \U0001f600, right to left \u202e\u05e9\u05dc\u05d5\u05dd \u0645\u0631\u062d\u0628\u0627\u202c, lines \u2028\u2029\u0085 and NUL \0 end"
+
+
+def message(*parts: Part, context_id: str = "", message_id: str = "") -> SendMessageRequest:
+    return SendMessageRequest(
+        message=Message(
+            message_id=message_id or str(uuid.uuid4()), role=Role.ROLE_USER, context_id=context_id, parts=parts
+        )
+    )
+
+
+async def answers_of(client: Client, request: SendMessageRequest) -> list[StreamResponse]:
+    return [response async for response in client.send_message(request)]
+
+
+def text_of(message: Message) -> str:
+    return "".join(part.text for part in message.parts)
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("text", ["Hello, who is there?", LONG, ODD], ids=["short", "27 KB", "odd characters"])
+async def test_official_client_streams_answer(server: ServerProcess, version: str, text: str) -> None:
+    """Stream the task, the status "working", artifact chunks, and the final status (A2A 3.1.2)."""
+    async with official_client(server.url, version=version) as client:
+        responses = await answers_of(client, message(Part(text=text)))
+
+    kinds = [response.WhichOneof("payload") for response in responses]
+    assert kinds[0] == "task"
+    assert responses[0].task.status.state == TaskState.TASK_STATE_SUBMITTED
+    assert text_of(responses[0].task.history[0]) == text
+    assert kinds[1] == "status_update"
+    assert responses[1].status_update.status.state == TaskState.TASK_STATE_WORKING
+    assert set(kinds[2:-1]) == {"artifact_update"}
+    assert kinds[-1] == "status_update"
+
+    chunks = [response.artifact_update for response in responses[2:-1]]
+    assert {(chunk.artifact.artifact_id, chunk.artifact.name) for chunk in chunks} == {
+        ("aion:stream-delta", "Stream Delta")
+    }
+    assert [chunk.append for chunk in chunks] == [False] + [True] * (len(chunks) - 1)
+    assert [chunk.last_chunk for chunk in chunks] == [False] * (len(chunks) - 1) + [True]
+    assert "".join(chunk.artifact.parts[0].text for chunk in chunks) == text
+    assert len(chunks) > 3, "it streams word by word"
+
+    last = responses[-1].status_update.status
+    assert last.state == TaskState.TASK_STATE_COMPLETED
+    assert text_of(last.message) == text
+    assert last.message.role == Role.ROLE_AGENT
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+async def test_official_client_gets_whole_task(server: ServerProcess, version: str) -> None:
+    """Get the whole task by a blocking SendMessage and by GetTask."""
+    async with official_client(server.url, version=version, streaming=False) as client:
+        (response,) = await answers_of(client, message(Part(text=ODD)))
+        task = response.task
+        assert task.status.state == TaskState.TASK_STATE_COMPLETED
+        assert text_of(task.status.message) == ODD
+        assert [text_of(entry) for entry in task.history] == [ODD]
+        assert not task.artifacts, "stream deltas are no part of the task"
+        assert await client.get_task(GetTaskRequest(id=task.id)) == task
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+async def test_stored_task_history_contains_files_and_data_of_message(server: ServerProcess, version: str) -> None:
+    """Store the message's file and data parts in the task's history."""
+    file = Part(raw=bytes(range(256)), filename="all.bin", media_type="application/octet-stream")
+    data = ParseDict({"data": {"numbers": [1, 2.5], "none": None, "deep": {"er": ["x"]}}}, Part())
+    async with official_client(server.url, version=version, streaming=False) as client:
+        (response,) = await answers_of(client, message(Part(text="look"), file, data))
+        stored = await client.get_task(GetTaskRequest(id=response.task.id))
+    assert list(stored.history[0].parts) == [Part(text="look"), file, data]
+    # The model receives the data as text, so the echo agent repeats it.
+    assert text_of(stored.status.message).startswith("look{")
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+async def test_message_that_contains_only_data_completes_task(server: ServerProcess, version: str) -> None:
+    async with official_client(server.url, version=version, streaming=False) as client:
+        (response,) = await answers_of(client, message(ParseDict({"data": {"only": "data"}}, Part())))
+    assert response.task.status.state == TaskState.TASK_STATE_COMPLETED
+
+
+async def test_message_larger_than_dynamodb_item_is_stored(server: ServerProcess) -> None:
+    text = "0123456789abcdef" * 60_000
+    async with official_client(server.url, streaming=False) as client:
+        (response,) = await answers_of(client, message(Part(text=text)))
+        stored = await client.get_task(GetTaskRequest(id=response.task.id))
+    assert text_of(stored.history[0]) == text
+    assert text_of(stored.status.message) == text
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+async def test_repeated_message_id_returns_first_task(server: ServerProcess, version: str) -> None:
+    """Send the same messageId twice: the server starts no second task, and streams the first task's events."""
+    request = message(Part(text="only once"), context_id=str(uuid.uuid4()))
+    async with official_client(server.url, version=version) as client:
+        first = await answers_of(client, request)
+        again = await answers_of(client, request)
+    assert again == first
+
+
+async def test_subscribe_to_ended_task_is_refused(server: ServerProcess) -> None:
+    """Refuse SubscribeToTask for a task in a terminal state (A2A 3.1.6)."""
+    async with official_client(server.url) as client:
+        responses = await answers_of(client, message(Part(text="done")))
+        with pytest.raises(A2AError, match="has ended"):
+            _ = [event async for event in client.subscribe(SubscribeToTaskRequest(id=responses[0].task.id))]
+
+
+@pytest.mark.parametrize("path", ["/.well-known/agent-card.json", "/.well-known/agent.json"])
+@pytest.mark.parametrize("prefix", ["", "/agents/echo"])
+async def test_card_is_served_in_both_versions(server: ServerProcess, prefix: str, path: str) -> None:
+    """Serve one card with the fields of v1 and of v0.3, at both well-known paths."""
+    async with httpx.AsyncClient(timeout=TIMEOUT) as http:
+        answer = await http.get(f"{server.url}{prefix}{path}")
+        card = answer.json()
+        assert (
+            await http.get(f"{server.url}{prefix}{path}", headers={"If-None-Match": answer.headers["etag"]})
+        ).status_code == 304
+    assert card["url"] == f"{server.url}/"
+    assert card["protocolVersion"] == "0.3.0"
+    assert card["preferredTransport"] == "JSONRPC"
+    assert [interface["protocolVersion"] for interface in card["supportedInterfaces"]] == ["1.0", "1.0", "0.3", "0.3"]
+    assert [interface["url"] for interface in card["supportedInterfaces"]] == [f"{server.url}/", server.url] * 2
+    assert card["capabilities"]["streaming"] is True
+    assert card["skills"][0]["id"] == "echo"
+    assert "max-age" in answer.headers["cache-control"]
+
+
+@pytest.mark.parametrize("path", ["/agents/echo", "/agents/echo/", "/"])
+async def test_agent_answers_at_its_path(server: ServerProcess, path: str) -> None:
+    body = {
+        "jsonrpc": "2.0",
+        "id": "a",
+        "method": "SendMessage",
+        "params": {"message": {"messageId": "m", "role": "ROLE_USER", "parts": [{"text": "hi"}]}},
+    }
+    async with httpx.AsyncClient(timeout=TIMEOUT) as http:
+        answer = (await http.post(f"{server.url}{path}", json=body)).json()
+    assert answer["id"] == "a"
+    assert answer["result"]["task"]["status"]["message"]["parts"] == [{"text": "hi"}]
+
+
+def shell_blocks(readme: str) -> list[str]:
+    return re.findall(r"^```sh\n(.*?)^```", readme, re.MULTILINE | re.DOTALL)
+
+
+def test_readme_curl_command_gets_answer(server: ServerProcess) -> None:
+    """Run each curl command of README.md, with the URL of the test server."""
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    curls = [block for block in shell_blocks(readme) if block.startswith("curl")]
+    assert len(curls) >= 2
+    for curl in curls:
+        answered = subprocess.run(
+            ["sh", "-c", curl.replace("http://127.0.0.1:8000", server.url)], capture_output=True, text=True, check=True
+        )
+        assert "TASK_STATE_COMPLETED" in answered.stdout, answered
+
+
+def test_printed_curl_command_gets_answer(server: ServerProcess) -> None:
+    printed = "".join(server.printed)
+    curl = printed[printed.index("  curl") : printed.index("Press Ctrl-C")]
+    answered = subprocess.run(["sh", "-c", curl], capture_output=True, text=True, check=True).stdout
+    frames = [json.loads(line.removeprefix("data: ")) for line in answered.splitlines() if line.startswith("data: ")]
+    assert frames[-1]["result"]["statusUpdate"]["status"]["message"]["parts"] == [{"text": "Hello, who is there?"}]
+
+
+def test_ctrl_c_leaves_no_dev_server_process() -> None:
+    with serving(aion_dev("--store", "dynamodb")) as server:
+        address = urlsplit(server.url)
+        endpoint = re.search(r"emulated at (http://127\.0\.0\.1:\d+)", "".join(server.printed))
+        assert endpoint is not None
+        server.stop()
+        # Wait for multiprocessing's helper processes, because they end shortly after the server.
+        assert has_ended(server.process.pid)
+        for place in (address, urlsplit(endpoint[1])):
+            with socket.socket() as attempt:
+                assert attempt.connect_ex((str(place.hostname), int(place.port or 0))) != 0
+
+
+def has_ended(group: int) -> bool:
+    """Wait for the end of all processes of the group; return False if some still run after TIMEOUT seconds."""
+    end = time.monotonic() + TIMEOUT
+    while time.monotonic() < end:
+        try:
+            os.killpg(group, 0)
+        except ProcessLookupError:
+            return True
+        time.sleep(0.05)
+    return False
+
+
+def test_dev_server_listens_on_loopback_only(server: ServerProcess) -> None:
+    port = urlsplit(server.url).port
+    listening = [
+        line.split()[1]
+        for table in ("/proc/net/tcp", "/proc/net/tcp6")
+        for line in Path(table).read_text().splitlines()[1:]
+        if line.split()[3] == "0A"
+    ]
+    assert [entry for entry in listening if entry.endswith(f":{port:04X}")] == [f"0100007F:{port:04X}"]
+
+
+def test_dev_server_reports_taken_port(server: ServerProcess) -> None:
+    port = str(urlsplit(server.url).port)
+    ran = forked.run("aion_tools.cli", "dev", "--port", port, env=os.environ)
+    assert ran.returncode == 1
+    assert f"Port {port} cannot be used" in ran.stderr
+    assert "Traceback" not in ran.stderr
+
+
+def test_dev_server_names_project_module_that_hides_installed_package(tmp_path: Path) -> None:
+    """Start in a folder whose modules have names of the server's modules: the error is the agent's, not the server's."""
+    files = {"a2a/__init__.py": "mine = 1", "queue.py": "mine = 1", "agent.py": "from a2a import mine"}
+    for name, code in files.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(code)
+    (tmp_path / "aion.yaml").write_text("aion: {agents: {a: {path: 'agent.py:graph'}}}")
+    ran = forked.run("aion_tools.cli", "dev", "--port", "0", "--no-reload", env=os.environ, cwd=tmp_path)
+    assert "agent.py, line 1" in ran.stderr
+    assert "Rename a2a: an installed package has a module 'a2a' of its own" in ran.stderr
+
+
+@pytest.mark.parametrize(
+    ("yaml", "sentence"),
+    [
+        ("aion: {agents: {a: {path: x.py, descripton: hi}}}", "Did you mean 'description'?"),
+        ("aion: {agents: {}}", "aion.agents"),
+        ("aion: {agents: {a: {}}}", "aion.agents.a.path is missing"),
+        ("- a\n- b: [", "is not valid YAML"),
+        ("", "the file"),
+        ("aion: {agents: {'a b': {path: x.py}}}", "aion.agents.a b"),
+    ],
+)
+def test_dev_server_reports_invalid_aion_yaml(tmp_path: Path, yaml: str, sentence: str) -> None:
+    (tmp_path / "aion.yaml").write_text(yaml)
+    config = str(tmp_path / "aion.yaml")
+    ran = forked.run("aion_tools.cli", "dev", "--port", "0", "--config", config, env=os.environ)
+    assert ran.returncode == 1
+    assert sentence in ran.stderr
+    assert "Traceback" not in ran.stderr
+
+
+def test_dev_command_has_help() -> None:
+    shown = forked.run("aion_tools.cli", "dev", "--help", env=os.environ)
+    for option in ("--port", "--config", "--store", "sqlite", "dynamodb", "memory"):
+        assert option in shown.stdout
+
+
+def test_agent_with_import_error_is_reported_and_its_tasks_fail(tmp_path: Path) -> None:
+    (tmp_path / "aion.yaml").write_text("aion: {agents: {broken: {path: agent.py}}}")
+    (tmp_path / "agent.py").write_text("import no_such_module\n")
+    with serving(aion_dev("--store", "memory", "--config", str(tmp_path / "aion.yaml"))) as server:
+        body = {
+            "jsonrpc": "2.0",
+            "id": 1,
+            "method": "message/send",
+            "params": {"message": {"messageId": "m", "role": "user", "parts": [{"kind": "text", "text": "hi"}]}},
+        }
+        task = httpx.post(server.url, json=body, timeout=TIMEOUT).json()["result"]
+        assert task["status"]["state"] == "failed"
+        server.stop()
+    assert "no_such_module" in "".join(server.printed)
+
+
+VARIABLES = """
+import os
+from langchain_core.messages import AIMessage
+from langgraph.graph import START, MessagesState, StateGraph
+
+FOUND = " ".join(os.environ.get(name, "none") for name in ("BY_YAML", "BY_DOTENV", "BY_SHELL", "UNSET_KEY", "AWS_PROFILE"))
+graph = StateGraph(MessagesState).add_node("a", lambda state: {"messages": [AIMessage(FOUND)]}).add_edge(START, "a")
+"""
+
+
+@pytest.mark.parametrize("store", ["sqlite", pytest.param("dynamodb", marks=pytest.mark.deep)])
+def test_dev_server_sets_variables_and_reports_unset_secrets(tmp_path: Path, store: str) -> None:
+    (tmp_path / "agent.py").write_text(VARIABLES)
+    (tmp_path / "aion.yaml").write_text(
+        "aion:\n"
+        "  environment: {BY_YAML: yaml, BY_DOTENV: yaml, BY_SHELL: yaml}\n"
+        "  secrets: {UNSET_KEY: openai-key}\n"
+        "  agents: {a: {path: agent.py}}\n"
+    )
+    (tmp_path / ".env").write_text("BY_DOTENV=dotenv\nBY_SHELL=dotenv\n")
+    command = aion_dev("--store", store, "--config", str(tmp_path / "aion.yaml"))
+    with serving(command, BY_SHELL="shell", AWS_PROFILE="of-the-developer") as server:
+        told = [
+            line for line in server.printed if line.startswith("aion: UNSET_KEY is not set: its secret (openai-key)")
+        ]
+        assert len(told) == 1, server.printed
+        call = {"messageId": "m", "role": "ROLE_USER", "parts": [{"text": "hello"}]}
+        body = {"jsonrpc": "2.0", "id": 1, "method": "SendMessage", "params": {"message": call}}
+        answer = httpx.post(server.url + "/", json=body, timeout=TIMEOUT).json()
+        parts = answer["result"]["task"]["status"]["message"]["parts"]
+        # Expect the developer's own AWS profile, which models of Bedrock need, unless `aion dev` emulates AWS.
+        profile = "of-the-developer" if store == "sqlite" else "none"
+        assert parts[0]["text"] == f"yaml dotenv shell none {profile}"

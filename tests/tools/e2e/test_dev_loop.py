@@ -1,0 +1,709 @@
+"""`aion dev` during development: edits, failures, restarts and shutdown."""
+
+import asyncio
+import contextlib
+import hashlib
+import json
+import os
+import re
+import shutil
+import signal
+import socket
+import sqlite3
+import subprocess
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import httpx
+import pytest
+
+from tests.support.e2e import forked
+from tests.support.server import ServerProcess, aion_dev, serving
+from tests.support.service import send
+from tests.tools.e2e.test_dev import has_ended
+
+TIMEOUT = 60
+"""Timeout in seconds; it expires only on a failure."""
+
+AGENT = """
+import asyncio, os
+from pathlib import Path
+
+from langchain_core.messages import AIMessage
+from langgraph.graph import END, START, MessagesState, StateGraph
+
+VERSION = "first"
+HERE = Path(__file__).parent / "seen"
+
+def note(word):
+    with HERE.joinpath("notes").open("a") as notes:
+        notes.write(word + "\\n")
+
+async def begin(state: MessagesState) -> dict:
+    note("begin")
+    return {}
+
+async def wait(state: MessagesState) -> dict:
+    note("wait")
+    while "wait" in str(state["messages"][-1].content) and not HERE.joinpath("go").exists():
+        await asyncio.sleep(0.02)
+    return {}
+
+async def answer(state: MessagesState) -> dict:
+    if "fail" in str(state["messages"][-1].content):
+        raise ValueError("the model is out")
+    return {"messages": [AIMessage(f"{VERSION} from {os.getpid()}")]}
+
+graph = StateGraph(MessagesState).add_node(begin).add_node(wait).add_node(answer)
+graph = graph.add_edge(START, "begin").add_edge("begin", "wait").add_edge("wait", "answer").add_edge("answer", END)
+"""
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    folder = tmp_path / "project"
+    (folder / "seen").mkdir(parents=True)
+    (folder / "agent.py").write_text(AGENT)
+    (folder / "aion.yaml").write_text("aion: {agents: {mine: {path: agent.py, name: Mine}}}")
+    return folder
+
+
+@pytest.fixture
+def server(project: Path) -> Iterator[ServerProcess]:
+    with serving(dev(project), AION_DATA_DIR=str(project / ".aion")) as server:
+        yield server
+
+
+def dev(project: Path, *options: str) -> list[str]:
+    return aion_dev(str(project), *options)
+
+
+def refused(project: Path, *options: str) -> "subprocess.CompletedProcess[str]":
+    """Run `aion dev` in a situation in which it refuses to start; return its exit code and output."""
+    return forked.run("aion_tools.cli", "dev", str(project), "--port", "0", *options, env=os.environ, timeout=TIMEOUT)
+
+
+def until(holds: Callable[[], Any], server: ServerProcess) -> Any:
+    """Call the function until its result is true; return this result. Fail if the server ends before."""
+    end = time.monotonic() + TIMEOUT
+    while time.monotonic() < end:
+        if found := holds():
+            return found
+        assert server.process.poll() is None, "".join(server.printed)
+        time.sleep(0.01)
+    raise AssertionError("it never held:\n" + "".join(server.printed))
+
+
+def printed(server: ServerProcess, text: str) -> bool:
+    return text in "".join(server.printed)
+
+
+def prints(server: ServerProcess, lines: str) -> bool:
+    """Return True if the server's output so far matches the pattern."""
+    return re.search(lines, "".join(server.printed), re.MULTILINE) is not None
+
+
+def reloads(server: ServerProcess) -> int:
+    """Return how many reloads the server has logged."""
+    return "".join(server.printed).count("Reloaded after an edit of")
+
+
+def ask(server: ServerProcess, text: str = "hello") -> dict[str, Any]:
+    """Send the text in a blocking request; return the task."""
+    return dict(httpx.post(server.url, json=send(text), timeout=TIMEOUT).json()["result"]["task"])
+
+
+def text_of(task: dict[str, Any]) -> str:
+    return str(task["status"]["message"]["parts"][0]["text"])
+
+
+def get(server: ServerProcess, task_id: str) -> dict[str, Any]:
+    body = {"jsonrpc": "2.0", "id": 1, "method": "GetTask", "params": {"id": task_id}}
+    return dict(httpx.post(server.url, json=body, timeout=TIMEOUT).json())
+
+
+class StreamingEdit:
+    """Thread that reads a task's stream to its end."""
+
+    def __init__(self, server: ServerProcess, text: str = "", *, task_id: str = "") -> None:
+        """Send the text, or subscribe to the task."""
+        self.frames: list[dict[str, Any]] = []
+        self.error: Exception | None = None
+        self._url, self._body = server.url, send(text, method="SendStreamingMessage")
+        if task_id:
+            self._body = {"jsonrpc": "2.0", "id": 1, "method": "SubscribeToTask", "params": {"id": task_id}}
+        self._thread = threading.Thread(target=self._read, daemon=True)
+        self._thread.start()
+
+    @property
+    def task_id(self) -> str:
+        return str(self.frames[0]["task"]["id"]) if self.frames else ""
+
+    def join(self) -> None:
+        self._thread.join(TIMEOUT)
+        assert not self._thread.is_alive(), "the stream never ended"
+
+    def _read(self) -> None:
+        try:
+            with httpx.stream("POST", self._url, json=self._body, timeout=TIMEOUT) as answer:
+                for line in answer.iter_lines():
+                    if line.startswith("data: "):
+                        self.frames.append(json.loads(line.removeprefix("data: "))["result"])
+        except httpx.TransportError as error:
+            self.error = error
+
+
+def notes(project: Path) -> list[str]:
+    file = project / "seen" / "notes"
+    return file.read_text().split() if file.exists() else []
+
+
+def edit(project: Path, old: str, new: str, name: str = "agent.py") -> None:
+    text = (project / name).read_text()
+    assert old in text
+    write(project, text.replace(old, new), name)
+
+
+def write(project: Path, text: str, name: str = "agent.py") -> None:
+    """Replace the file atomically: the server must not load a half-written file."""
+    written = project.with_name(name)
+    written.write_text(text)
+    written.replace(project / name)
+
+
+def test_server_keeps_old_code_after_broken_edit(server: ServerProcess, project: Path) -> None:
+    assert text_of(ask(server)).startswith("first ")
+    edit(project, '"first"', '"second"')
+    until(lambda: reloads(server), server)
+    assert text_of(ask(server)).startswith("second ")
+
+    edit(project, '"second"', '"third" +')
+    until(lambda: printed(server, "The server continues with the old code."), server)
+    assert text_of(ask(server)).startswith("second ")
+    told = "".join(server.printed)
+    assert "agent.py, line 8" in told
+    assert "Traceback" not in told
+
+    edit(project, '"third" +', '"third"')
+    until(lambda: reloads(server) >= 2, server)
+    assert text_of(ask(server)).startswith("third ")
+    edit(project, "name: Mine", "name: Yours", "aion.yaml")
+    until(lambda: reloads(server) >= 3, server)
+    assert httpx.get(f"{server.url}/.well-known/agent-card.json", timeout=TIMEOUT).json()["name"] == "Yours"
+
+
+def test_no_request_after_reload_runs_old_code(server: ServerProcess, project: Path) -> None:
+    worker = worker_of(server)
+    edit(project, '"first"', '"second"')
+    until(lambda: reloads(server), server)
+    with ThreadPoolExecutor(20) as threads:
+        answers = [text_of(task) for task in threads.map(ask, [server] * 20)]
+    assert [answer for answer in answers if not answer.startswith("second ")] == [], f"{worker} has the old code"
+
+
+def test_edit_during_stream_hands_turn_off_to_new_worker(server: ServerProcess, project: Path) -> None:
+    stream = StreamingEdit(server, "wait")
+    until(lambda: "wait" in notes(project), server)
+    edit(project, '"first"', '"second"')
+    until(lambda: notes(project).count("wait") >= 2, server)
+    (project / "seen" / "go").touch()
+    stream.join()
+    assert stream.error is None, "the old worker ends its streams, and does not cut them"
+
+    def ended() -> Any:
+        task = get(server, stream.task_id)["result"]
+        return task if task["status"]["state"] == "TASK_STATE_COMPLETED" else None
+
+    assert text_of(until(ended, server)).startswith("second ")
+    assert Counter(notes(project))["begin"] == 1, "the step that had ended does not run again"
+
+
+def test_blocking_send_is_answered_during_an_edit(server: ServerProcess, project: Path) -> None:
+    tasks: list[dict[str, Any]] = []
+    asking = threading.Thread(target=lambda: tasks.append(ask(server, "wait")), daemon=True)
+    asking.start()
+    until(lambda: "wait" in notes(project), server)
+    edit(project, '"first"', '"second"')
+    until(lambda: notes(project).count("wait") >= 2, server)
+    asking.join(TIMEOUT)
+    assert tasks[0]["status"]["state"] == "TASK_STATE_WORKING", "it stays the client's to ask for"
+    (project / "seen" / "go").touch()
+    until(lambda: get(server, tasks[0]["id"])["result"]["status"]["state"] == "TASK_STATE_COMPLETED", server)
+
+
+def test_killed_worker_is_replaced(server: ServerProcess) -> None:
+    worker = int(text_of(ask(server)).split()[-1])
+    os.kill(worker, signal.SIGKILL)
+    until(lambda: printed(server, "The agents' process has exited (signal 9). Restarting it."), server)
+    until(lambda: printed(server, "Reloaded ("), server)
+    assert int(text_of(ask(server)).split()[-1]) != worker
+
+
+def test_log_has_lines_for_request_and_turn(server: ServerProcess) -> None:
+    task = ask(server, "fail")
+    ids = f"task {task['id']} context {task['contextId']}"
+    for lines in (
+        rf"^\d\d:\d\d:\d\d  SendMessage 200 \d+ ms  {ids}$",
+        rf"^\d\d:\d\d:\d\d  turn failed \d+ ms  agent mine {ids}$",
+        r"\n  ValueError: the model is out  \(in the node 'answer'\)\n",
+        r"\n  … \d+ frames of .*langgraph.*\n  File \".*/agent.py\", line 27, in answer\n",
+    ):
+        until(partial(prints, server, lines), server)
+    assert not printed(server, "\033["), "no colour where it is not a terminal"
+
+
+def test_ctrl_c_during_a_stream_ends_it_cleanly(server: ServerProcess, project: Path) -> None:
+    stream = StreamingEdit(server, "wait")
+    until(lambda: "wait" in notes(project), server)
+    assert (project / ".aion" / "dev.json").is_file()
+    assert server.stop() == 0
+    stream.join()
+    assert stream.error is None
+    assert has_ended(server.process.pid)
+    assert not (project / ".aion" / "dev.json").exists()
+    told = "".join(server.printed)
+    assert "Traceback" not in told
+    assert "ERROR" not in told
+
+
+def test_interrupt_signal_to_watcher_thread_ends_dev_server(server: ServerProcess) -> None:
+    # The kernel delivers a signal to the thread whose id is given, if this thread accepts the signal.
+    threads = until(lambda: sorted(map(int, os.listdir(f"/proc/{server.process.pid}/task")))[1:], server)
+    os.kill(threads[0], signal.SIGINT)
+    assert server.process.wait(TIMEOUT) == 0
+
+
+def test_worker_processes_end_with_killed_supervisor(server: ServerProcess) -> None:
+    worker = worker_of(server)
+    os.kill(server.process.pid, signal.SIGKILL)
+    server.process.wait()
+    assert has_ended(server.process.pid)
+    assert ended(worker)
+
+
+STORES = pytest.mark.parametrize("store", ["sqlite", pytest.param("dynamodb", marks=pytest.mark.deep)])
+
+
+@STORES
+def test_dev_state_survives_restart_until_reset(project: Path, store: str) -> None:
+    """Stop the server during a turn: the next server has all tasks and resumes the turn; `--fresh` deletes them."""
+    folder, command = {"AION_DATA_DIR": str(project / ".aion")}, dev(project, "--store", store)
+    with serving(command, **folder) as server:
+        whole = ask(server)
+        cut = StreamingEdit(server, "wait")
+        until(lambda: notes(project).count("wait") >= 2, server)
+        server.stop()
+        cut.join()
+    assert (project / ".aion" / ".gitignore").read_text() == "*\n"
+    (project / "seen" / "go").touch()
+    with serving(command, **folder) as server:
+        assert get(server, whole["id"])["result"] == whole
+        until(partial(is_completed, server, cut), server)
+        assert Counter(notes(project))["begin"] == 2, "no step that had ended runs again"
+        server.stop()
+    with serving([*command, "--fresh"], **folder) as server:
+        assert "error" in get(server, whole["id"])
+
+
+def is_completed(server: ServerProcess, stream: StreamingEdit) -> bool:
+    return bool(get(server, stream.task_id)["result"]["status"]["state"] == "TASK_STATE_COMPLETED")
+
+
+def test_dev_state_file_of_earlier_version_is_reported_once(project: Path) -> None:
+    (project / ".aion").mkdir()
+    (project / ".aion" / "state").write_bytes(b"a snapshot")
+    folder = {"AION_DATA_DIR": str(project / ".aion")}
+    with serving(dev(project), **folder) as server:
+        assert printed(server, "aion dev --store dynamodb")
+        server.stop()
+    assert (project / ".aion" / "state").read_bytes() == b"a snapshot"
+    with serving(dev(project), **folder) as server:
+        assert not printed(server, "--store dynamodb")
+
+
+@pytest.mark.deep
+def test_broken_dev_state_snapshot_is_set_aside(project: Path) -> None:
+    folder, state = {"AION_DATA_DIR": str(project / ".aion")}, project / ".aion" / "state"
+    state.parent.mkdir()
+    for broken in (
+        b"not a snapshot",
+        b"aion snapshot\n{rubbish\n" + hashlib.sha256(b"x").hexdigest().encode() + b"\nx",
+    ):
+        state.write_bytes(broken)
+        with serving(dev(project, "--store", "dynamodb"), **folder) as server:
+            assert printed(server, ": it is damaged. Moved it to")
+            assert "Traceback" not in "".join(server.printed)
+            server.stop()
+
+
+def test_dev_server_error_names_broken_sqlite_file(project: Path) -> None:
+    store = project / ".aion" / "store"
+    for name in ("table.db", "queues.db"):
+        shutil.rmtree(store, ignore_errors=True)
+        store.mkdir(parents=True)
+        (store / name).write_bytes(b"not a database" * 100)
+        ran = refused(project, "--data-dir", str(store.parent))
+        assert ran.returncode == 1
+        assert name in ran.stderr
+        assert "--fresh" in ran.stderr
+        assert "Traceback" not in ran.stderr
+
+
+def is_watched(project: Path, stream: StreamingEdit) -> bool:
+    """Return True if the queue has a wake-up message for the turn; the lease's first heartbeat enqueues it."""
+    if not stream.frames:
+        return False
+    context = stream.frames[0]["task"]["contextId"]
+    with contextlib.closing(sqlite3.connect(project / ".aion" / "store" / "queues.db", timeout=TIMEOUT)) as connection:
+        return any(context in body for (body,) in connection.execute("SELECT body FROM messages").fetchall())
+
+
+def test_restarted_dev_server_resumes_turns_of_killed_one(project: Path) -> None:
+    """Kill the server and its worker during four turns; the next server resumes the turns."""
+    folder = {"AION_DATA_DIR": str(project / ".aion"), "AION_LEASE_SECONDS": "3"}
+    with serving(dev(project), **folder) as server:
+        whole = ask(server)
+        streams = [StreamingEdit(server, "wait") for _ in range(4)]
+        worker = worker_of(server)
+        # Wait for six notes: two of the completed tasks, and four of the turns that now wait in their second step.
+        until(lambda: notes(project).count("wait") >= 6, server)
+        until(lambda: all(is_watched(project, stream) for stream in streams), server)
+        os.kill(server.process.pid, signal.SIGKILL)
+        os.kill(worker, signal.SIGKILL)
+        server.process.wait()
+        assert has_ended(server.process.pid)
+    (project / "seen" / "go").touch()
+    with serving(dev(project), **folder) as server:
+        assert get(server, whole["id"])["result"] == whole
+        until(lambda: all(is_completed(server, stream) for stream in streams), server)
+        assert notes(project).count("begin") == 6, "no step that had ended runs again"
+
+
+def test_stream_continues_after_killed_worker(project: Path) -> None:
+    folder = {"AION_DATA_DIR": str(project / ".aion"), "AION_LEASE_SECONDS": "3"}
+    with serving(dev(project), **folder) as server:
+        worker = worker_of(server)
+        stream = StreamingEdit(server, "wait")
+        until(lambda: notes(project).count("wait") >= 2, server)
+        until(partial(is_watched, project, stream), server)
+        os.kill(worker, signal.SIGKILL)
+        stream.join()
+        until(lambda: printed(server, "Reloaded ("), server)
+        again = StreamingEdit(server, task_id=stream.task_id)
+        until(lambda: notes(project).count("wait") >= 3, server)
+        (project / "seen" / "go").touch()
+        again.join()
+        assert again.error is None
+        assert again.frames[-1]["statusUpdate"]["status"]["state"] == "TASK_STATE_COMPLETED"
+        assert Counter(notes(project))["begin"] == 2, "the step that had ended does not run again"
+
+
+def has_completed(server: ServerProcess, task_id: str) -> bool:
+    return bool(get(server, task_id)["result"]["status"]["state"] == "TASK_STATE_COMPLETED")
+
+
+def test_sixteen_queued_turns_run_concurrently(server: ServerProcess, project: Path) -> None:
+    body = send("wait")
+    body["params"]["configuration"] = {"returnImmediately": True}
+    tasks = []
+    for number in range(16):
+        body["params"]["message"]["messageId"] = f"m-{number}"
+        tasks.append(httpx.post(server.url, json=body, timeout=TIMEOUT).json()["result"]["task"]["id"])
+    until(lambda: notes(project).count("wait") >= 16, server)
+    (project / "seen" / "go").touch()
+    for task in tasks:
+        until(partial(has_completed, server, task), server)
+
+
+def test_second_dev_server_names_running_server(server: ServerProcess, project: Path) -> None:
+    second = refused(project, "--data-dir", str(project / ".aion"))
+    assert second.returncode == 1
+    assert f"already running in this folder at {server.url} (process {server.process.pid})" in second.stderr
+    assert "--data-dir" in second.stderr
+
+
+@STORES
+def test_operator_commands_find_development_server(project: Path, store: str) -> None:
+    inner = project / "seen"
+    environ = {name: value for name, value in os.environ.items() if not name.startswith(("AION_", "AWS_"))}
+
+    def run(*command: str) -> subprocess.CompletedProcess[str]:
+        return forked.run("aion_tools.cli", *command, cwd=inner, env=environ)
+
+    with serving(dev(project, "--store", store), AION_DATA_DIR=str(project / ".aion")) as server:
+        task = ask(server)
+        listed = run("tasks", "list", "--scan")
+        assert listed.stdout.startswith(f"{task['id']}\tcompleted\t"), listed
+        assert listed.stderr == f"Using the development server at {server.url}\n"
+        assert run("push", "list").returncode == 0
+        assert "No messages in the dead letter queues." in run("dlq", "list").stderr
+        waiting = StreamingEdit(server, "wait")
+        until(lambda: waiting.task_id, server)
+        assert run("tasks", "cancel", waiting.task_id, "--yes").returncode == 0
+        waiting.join()
+        assert waiting.frames[-1]["statusUpdate"]["status"]["state"] == "TASK_STATE_CANCELED"
+        server.stop()
+    stopped = run("tasks", "list")
+    if store == "dynamodb":
+        assert "Which deployment?" in run("tasks", "list", "--scan").stderr
+        return
+    assert task["id"] in stopped.stdout
+    assert f"Using {project / '.aion' / 'store'}, the store of `aion dev` (not running)\n" == stopped.stderr
+    assert run("tasks", "show", task["id"]).returncode == 0
+    made = run("key", "create", "alice")
+    assert made.returncode == 0
+    assert "alice" in run("key", "list").stdout
+
+
+def test_agents_that_failed_to_load_are_listed_first(project: Path) -> None:
+    (project / "broken.py").write_text("import no_such_module\n")
+    (project / "aion.yaml").write_text("aion: {agents: {broken: {path: broken.py}, mine: {path: agent.py}}}")
+    with serving(dev(project, "--store", "memory")) as server:
+        told = "".join(server.printed)
+        assert told.index("no_such_module") < told.index("mine is available at")
+        assert "broken is not available: it could not be loaded (see above)." in told
+        assert "aion.yaml: agents broken, mine." in told
+        curl = f"curl -sN {server.url}/agents/mine/"
+        assert curl in told, "the example asks an agent that answers"
+        task = httpx.post(f"{server.url}/agents/mine/", json=send("hi"), timeout=TIMEOUT).json()["result"]["task"]
+        assert task["status"]["state"] == "TASK_STATE_COMPLETED"
+
+
+def test_unloadable_agent_is_served_after_fix(project: Path) -> None:
+    edit(project, "import asyncio, os", "import no_such_module")
+    with serving(dev(project, "--store", "memory")) as server:
+        assert printed(server, "is not available: it could not be loaded (see above).")
+        edit(project, "import no_such_module", "import asyncio, os")
+        until(lambda: reloads(server), server)
+        assert text_of(ask(server)).startswith("first ")
+
+
+def test_broken_agent_without_reload_ends_dev_server(project: Path, tmp_path: Path) -> None:
+    edit(project, "import asyncio, os", "import no_such_module")
+    ran = refused(project, "--no-reload", "--data-dir", str(tmp_path / "state"))
+    assert ran.returncode == 1
+    assert "no_such_module" in ran.stderr
+    assert "Traceback" not in ran.stderr
+
+
+def test_agent_file_without_aion_yaml_is_served(project: Path) -> None:
+    (project / "aion.yaml").unlink()
+    with serving(aion_dev(f"{project / 'agent.py'}:graph")) as server:
+        assert printed(server, "agent.py:graph")
+        assert text_of(ask(server)).startswith("first ")
+        edit(project, '"first"', '"second"')
+        until(lambda: reloads(server) >= 1, server)
+        assert text_of(ask(server)).startswith("second ")
+
+
+@STORES
+async def test_many_concurrent_sends_are_all_answered(store: str) -> None:
+    with serving(aion_dev("--store", store)) as server:
+        limits = httpx.Limits(max_connections=None)
+        async with httpx.AsyncClient(timeout=230, limits=limits) as http:
+            answers = await asyncio.gather(
+                *(http.post(server.url, json=send("hi", message_id=f"m-{n}")) for n in range(200))
+            )
+        states = Counter(answer.json()["result"]["task"]["status"]["state"] for answer in answers)
+        assert states == {"TASK_STATE_COMPLETED": 200}
+        told = "".join(server.printed)
+        assert "ERROR" not in told
+        assert "lease could not be" not in told
+
+
+def worker_of(server: ServerProcess) -> int:
+    return int(text_of(ask(server)).split()[-1])
+
+
+def listens(server: ServerProcess) -> bool:
+    with socket.socket() as client:
+        return client.connect_ex(("127.0.0.1", urlsplit(server.url).port)) == 0
+
+
+def ended(process: int) -> bool:
+    """Wait for the end of the process; return False if it still runs after TIMEOUT seconds."""
+    end = time.monotonic() + TIMEOUT
+    while time.monotonic() < end:
+        try:
+            os.kill(process, 0)
+        except ProcessLookupError:
+            return True
+        time.sleep(0.05)
+    return False
+
+
+def test_streams_complete_despite_several_edits(server: ServerProcess, project: Path) -> None:
+    """Edit the agent three times during 20 streams: each worker hands its turns off to the next one."""
+    streams = [StreamingEdit(server, "wait") for _ in range(20)]
+    until(lambda: all(stream.task_id for stream in streams), server)
+    for _ in range(3):
+        before = reloads(server)
+        edit(project, 'VERSION = "', 'VERSION = "x')
+        until(lambda: reloads(server) > before, server)  # noqa: B023  # called in this round only
+    (project / "seen" / "go").touch()
+    for stream in streams:
+        stream.join()
+    assert [stream.error for stream in streams if stream.error] == [], "streams end, and are not cut"
+
+    def state(stream: StreamingEdit) -> Any:
+        return get(server, stream.task_id)["result"]["status"]["state"]
+
+    until(lambda: {state(stream) for stream in streams} == {"TASK_STATE_COMPLETED"}, server)
+    assert " cut" not in "".join(server.printed)
+
+
+def test_interrupted_turn_runs_again_after_old_worker_is_killed(project: Path) -> None:
+    block = '    if VERSION == "first":\n        import time\n        time.sleep(600)\n'
+    edit(project, "    while", f"{block}    while")
+    folder = {"AION_DATA_DIR": str(project / ".aion"), "AION_LEASE_SECONDS": "3"}
+    with serving(dev(project), **folder) as server:
+        stream = StreamingEdit(server, "hello")
+        until(lambda: "wait" in notes(project), server)
+        edit(project, '"first"\nHERE', '"second"\nHERE')
+        until(lambda: reloads(server), server)
+        told = "".join(server.printed)
+        assert told.index("Killed the process with the old code") < told.index("Reloaded"), "it might still accept"
+        until(lambda: notes(project).count("wait") >= 2, server)
+        stream.join()
+
+        until(partial(is_completed, server, stream), server)
+
+
+def test_dead_worker_is_replaced_after_a_failed_edit(server: ServerProcess, project: Path) -> None:
+    worker = worker_of(server)
+    whole = (project / "agent.py").read_text()
+    hang = "from pathlib import Path\nimport os, time\nPath(__file__).with_name('seen').joinpath('began').touch()\n"
+    hang += "while not Path(__file__).with_name('seen').joinpath('die').exists(): time.sleep(0.02)\nos._exit(3)\n"
+    write(project, hang)
+    until((project / "seen" / "began").exists, server)
+    os.kill(worker, signal.SIGKILL)
+    until(lambda: printed(server, "The agents' process has exited (signal 9)."), server)
+    (project / "seen" / "die").touch()
+    until(
+        lambda: printed(server, "has exited (exit code 3). No agent is available: the server tries again in 1 s"),
+        server,
+    )
+    until(lambda: printed(server, "the server tries again in 2 s"), server)
+    write(project, whole)
+    until(lambda: reloads(server), server)
+    assert worker_of(server) != worker
+
+
+@pytest.mark.deep
+def test_dev_server_logs_that_edited_code_loads_slowly(server: ServerProcess, project: Path) -> None:
+    """Log a line after ten seconds of loading; the old code continues to answer."""
+    loaded = project / "seen" / "loaded"
+    slow = f"import time\nfrom pathlib import Path\nwhile not Path({str(loaded)!r}).exists(): time.sleep(0.02)\n"
+    write(project, slow + AGENT)
+    until(lambda: printed(server, "agent.py is still being loaded (10 s); the old code serves."), server)
+    assert text_of(ask(server)).startswith("first ")
+    loaded.touch()
+    until(lambda: reloads(server), server)
+
+
+def test_forked_children_end_with_their_worker(server: ServerProcess, project: Path) -> None:
+    pool = (
+        "import multiprocessing, time\nfrom pathlib import Path\n"
+        "def idle(place):\n    Path(place).write_text(str(os.getpid()))\n    time.sleep(600)\n"
+        "child = multiprocessing.get_context('fork').Process(target=idle, args=[str(HERE / 'child')])\nchild.start()\n"
+    )
+    child = project / "seen" / "child"
+    edit(project, AGENT, AGENT + pool)
+    until(lambda: child.exists() and child.read_text(), server)
+    first = int(child.read_text())
+    until(lambda: reloads(server), server)
+    child.unlink()
+    edit(project, '"first"', '"second"')
+    until(lambda: child.exists() and child.read_text(), server)
+    assert ended(first)
+    until(lambda: reloads(server) >= 2, server)
+    descriptors = {os.readlink(each) for each in Path(f"/proc/{child.read_text()}/fd").iterdir() if each.is_symlink()}
+    listener = f"socket:[{inode_of(urlsplit(server.url).port or 0)}]"
+    assert listener not in descriptors, "a child must not hold the port"
+    assert server.stop() == 0
+    assert ended(int(child.read_text()))
+    assert not listens(server)
+
+
+def inode_of(port: int) -> str:
+    for line in Path("/proc/net/tcp").read_text().splitlines()[1:]:
+        fields = line.split()
+        if fields[3] == "0A" and fields[1].endswith(f":{port:04X}"):
+            return fields[9]
+    raise AssertionError(f"nothing listens on {port}")
+
+
+def test_removed_data_folder_is_created_again(server: ServerProcess, project: Path) -> None:
+    # Rename instead of deleting: the server may write into the folder during a deletion.
+    (project / ".aion").rename(project.parent / "removed")
+    edit(project, '"first"', '"second"')
+    until(lambda: reloads(server), server)
+    assert text_of(ask(server)).startswith("second ")
+    assert (project / ".aion" / "dev.json").is_file()
+    assert server.stop() == 0
+    assert "Traceback" not in "".join(server.printed)
+
+
+def test_data_folder_in_project_causes_no_reload(project: Path) -> None:
+    with serving(dev(project), AION_DATA_DIR=str(project / "data")) as server:
+        edit(project, '"first"', '"second"')
+        until(lambda: printed(server, "agent.py ("), server)
+        assert text_of(ask(server)).startswith("second ")
+        assert server.stop() == 0
+        assert not printed(server, "dev.json")
+
+
+def test_dev_server_survives_deletion_of_project(project: Path) -> None:
+    folder = project.parent / "state"
+    with serving(dev(project), AION_DATA_DIR=str(folder)) as server:
+        (project / "aion.yaml").unlink()
+        (project / "agent.py").unlink()
+        until(lambda: printed(server, "The server continues with the old code."), server)
+        shutil.rmtree(project)
+        assert httpx.get(f"{server.url}/.well-known/agent-card.json", timeout=TIMEOUT).status_code == 200
+        assert server.stop() == 0
+        assert "Traceback" not in "".join(server.printed)
+
+
+def test_agent_with_own_sigint_handler_ends_quietly(server: ServerProcess, project: Path) -> None:
+    edit(
+        project,
+        'VERSION = "first"',
+        'import signal\nsignal.signal(signal.SIGINT, signal.default_int_handler)\nVERSION = "second"',
+    )
+    until(lambda: reloads(server), server)
+    assert server.stop() == 0
+    told = "".join(server.printed)
+    assert "CRITICAL" not in told
+    assert "Traceback" not in told
+
+
+def test_dev_server_under_nohup_ignores_sighup(project: Path, tmp_path: Path) -> None:
+    command = ["nohup", *dev(project)]
+    with serving(command, AION_DATA_DIR=str(tmp_path / "state")) as server:
+        os.kill(server.process.pid, signal.SIGHUP)
+        assert text_of(ask(server)).startswith("first ")
+        edit(project, '"first"', '"second"')
+        until(lambda: reloads(server) >= 1, server)
+        assert text_of(ask(server)).startswith("second ")
+        assert server.stop() == 0
+
+
+def test_projects_in_unusually_named_folders_are_served(project: Path, tmp_path: Path) -> None:
+    """Serve although TMPDIR is too long for a socket's path, and `dev.json` is a folder instead of a file."""
+    long = tmp_path / ("x" * 130)
+    long.mkdir()
+    state = tmp_path / "state"
+    (state / "dev.json").mkdir(parents=True)
+    with serving(dev(project), AION_DATA_DIR=str(state), TMPDIR=str(long)) as server:
+        assert printed(server, "Cannot write to")
+        assert text_of(ask(server)).startswith("first ")
+        assert server.stop() == 0
+        assert "Traceback" not in "".join(server.printed)

@@ -1,0 +1,308 @@
+"""Wheel installed in a new environment with an empty home: `aion new`, `aion dev`, `aion build`, and the built functions.
+
+Nothing is imported from this checkout; the official client sends the requests.
+"""
+
+import asyncio
+import base64
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import zipfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from a2a.client import A2ACardResolver, ClientConfig, ClientFactory
+from a2a.types import Message, Part, Role, SendMessageRequest
+
+from aion_tools.stack.stack import LocalStack
+from scripts.sam_local import machine_architecture
+from tests.support.e2e.rest_api import ARN
+from tests.support.e2e.runtime_emulator import emulated, lambda_python
+from tests.support.installed import Installed, installed
+from tests.support.recorded import recorded_event
+
+pytestmark = [
+    pytest.mark.skipif(sys.platform != "linux", reason="the packages and the runtime emulator are for Linux"),
+    # Allow fifteen minutes, because the first test installs an environment, and the build several packages.
+    pytest.mark.timeout(900),
+]
+
+# Beginning of a private key, without the key's content.
+PLANTED_KEY = "-----BEGIN PRIVATE KEY-----\nMIIEvQIBADANBgkqhkiG9w0BAQEFAASCBKcw\n-----END PRIVATE KEY-----\n"
+PRIVATE_MODULE = "def mark(text):\n    return f'[{text}]'\n"
+ANSWERS = """
+import cowsay
+from langchain_core.messages import AIMessage
+from langgraph.graph import START, MessagesState, StateGraph
+
+from private.words import mark
+
+
+def answer(state: MessagesState) -> dict:
+    return {"messages": [AIMessage(mark(f"{cowsay.__name__} heard {state['messages'][-1].content}"))]}
+
+
+graph = StateGraph(MessagesState).add_node("answer", answer).add_edge(START, "answer").compile()
+"""
+
+
+@pytest.fixture(scope="module")
+def bare(tmp_path_factory: pytest.TempPathFactory) -> Installed:
+    return installed(tmp_path_factory.mktemp("bare"))
+
+
+@pytest.fixture(scope="module")
+def tools(tmp_path_factory: pytest.TempPathFactory) -> Installed:
+    """Install the wheel with the extra `local`, but without LangGraph and ADK."""
+    return installed(tmp_path_factory.mktemp("tools"), "local")
+
+
+@dataclass(frozen=True)
+class NewProject:
+    """Project created by `aion new`, with its virtual environment."""
+
+    folder: Path
+    printed: str
+
+    @property
+    def aion(self) -> str:
+        """Return the path of the project's `aion` command."""
+        return str(self.folder / ".venv" / "bin" / "aion")
+
+
+@pytest.fixture(scope="module")
+def new_project(tools: Installed, tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], NewProject]:
+    """Return a function that creates and installs the project of a framework, once for each framework."""
+
+    @cache
+    def made(framework: str) -> NewProject:
+        folder = tmp_path_factory.mktemp(framework)
+        printed = tools.run("aion", "new", "my-agent", "--framework", framework, cwd=folder)
+        tools.run("uv", "sync", "--quiet", cwd=folder / "my-agent")
+        return NewProject(folder / "my-agent", printed)
+
+    return made
+
+
+@pytest.fixture
+def project(new_project: Callable[[str], NewProject], tmp_path: Path) -> Iterator[NewProject]:
+    """Return the LangGraph project; restore its files after the test."""
+    made = new_project("langgraph")
+    environment = shutil.ignore_patterns(".venv")
+    shutil.copytree(made.folder, tmp_path / "before", ignore=environment)
+    yield made
+    for path in made.folder.iterdir():
+        if path.name != ".venv":
+            shutil.rmtree(path) if path.is_dir() else path.unlink()
+    shutil.copytree(tmp_path / "before", made.folder, dirs_exist_ok=True)
+
+
+@contextmanager
+def served(where: Installed, folder: Path, *command: str) -> Iterator[str]:
+    """Run `aion dev` in the folder until the block ends; yield its URL."""
+    process = subprocess.Popen(
+        [*command, "dev", "--port", "0"],
+        cwd=folder,
+        env=where.environ,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        start_new_session=True,
+    )
+    assert process.stdout is not None
+    printed = []
+    try:
+        for line in process.stdout:
+            printed.append(line)
+            if line.startswith("Press Ctrl-C"):
+                break
+        found = re.search(r"(http://127\.0\.0\.1:\d+)/", "".join(printed))
+        assert found, "".join(printed)
+        yield found[1]
+    finally:
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGINT)
+            process.wait(timeout=60)
+        process.stdout.close()
+
+
+async def ask(url: str, text: str) -> tuple[str, str]:
+    """Send the text with the official client; return the streamed text and the final message."""
+    async with httpx.AsyncClient(timeout=60) as http:
+        card = await A2ACardResolver(http, url).get_agent_card()
+        client = ClientFactory(ClientConfig(httpx_client=http, streaming=True)).create(card)
+        message = Message(message_id=f"m-{text}", role=Role.ROLE_USER, parts=[Part(text=text)])
+        streamed, answer = "", ""
+        async for event in client.send_message(SendMessageRequest(message=message)):
+            if event.HasField("artifact_update"):
+                streamed += "".join(part.text for part in event.artifact_update.artifact.parts)
+            if event.HasField("status_update") and event.status_update.status.HasField("message"):
+                answer = "".join(part.text for part in event.status_update.status.message.parts)
+    return streamed, answer
+
+
+def answered_by(function: Path, folder: Path, text: str) -> str:
+    """Run the built ApiFunction under the runtime emulator, and send the text; return the answer's text."""
+    code, scratch = folder / "code", folder / "runtime"
+    scratch.mkdir()
+    with zipfile.ZipFile(function) as archive:
+        archive.extractall(code)
+        for entry in archive.infolist():
+            (code / entry.filename).chmod(entry.external_attr >> 16 & 0o777)
+    with LocalStack.start() as stack:
+        environ = {**stack.environment("ApiFunction"), "AWS_SAM_LOCAL": "true"}
+        event = recorded_event("rest_api_v1", path="/message:send", isBase64Encoded=False)
+        message = {"messageId": "m-built", "role": "ROLE_USER", "parts": [{"text": text}]}
+        event["requestContext"]["identity"]["userArn"] = ARN  # API Gateway puts the signer's ARN here
+        event["body"] = json.dumps({"message": message})
+        with emulated(code, "handlers.api.handler", environ, scratch) as url:
+            answer = httpx.post(url, json=event, timeout=120).json()
+    assert answer["statusCode"] == 200, answer
+    body = base64.b64decode(answer["body"]) if answer["isBase64Encoded"] else answer["body"]
+    return str(json.loads(body)["task"]["status"]["message"]["parts"][0]["text"])
+
+
+# --- The command ---
+
+
+def test_installation_without_extras_has_help_and_version(bare: Installed, tmp_path: Path) -> None:
+    assert "For a project:" in bare.run("aion", "--help", cwd=tmp_path)
+    assert bare.run("aion", "--version", cwd=tmp_path).startswith("aion, version ")
+    for command in ("dev", "build", "new", "deploy"):
+        assert "Usage: aion" in bare.run("aion", command, "--help", cwd=tmp_path)
+
+
+OTHERS = (
+    "build",
+    "smoke https://example.com",
+    "key list",
+    "logs",
+    "data delete --owner somebody --yes",
+    "tasks list --expired",
+    "destroy",
+    "card verify https://example.com",
+)
+
+
+@pytest.mark.parametrize(
+    "command", ["dev", "deploy --yes", "doctor", *(pytest.param(each, marks=pytest.mark.deep) for each in OTHERS)]
+)
+def test_command_without_its_packages_names_extra_to_install(bare: Installed, tmp_path: Path, command: str) -> None:
+    (tmp_path / "agent.py").write_text("from langgraph.graph import StateGraph\ngraph = StateGraph(dict)\n")
+    (tmp_path / "aion.yaml").write_text("aion: {agents: {mine: {path: agent.py}}}")
+    (tmp_path / "template.yaml").touch()
+    said = bare.run("aion", *command.split(), cwd=tmp_path, fails=True, AION_STACK="aion-dev", AWS_REGION="us-east-1")
+    assert "is missing. Install aion-lambda[local]" in said
+    assert "Traceback" not in said
+
+
+def test_wheel_has_only_two_top_level_packages(tools: Installed) -> None:
+    with zipfile.ZipFile(tools.wheel) as archive:
+        tops = {name.split("/")[0] for name in archive.namelist()}
+    assert {name for name in tops if not name.endswith(".dist-info")} == {"aion", "aion_core"}
+
+
+# --- A folder with only agent.py ---
+
+
+@pytest.mark.deep
+def test_folder_without_aion_yaml_is_served(tools: Installed, project: NewProject, tmp_path: Path) -> None:
+    (tmp_path / "private").mkdir()
+    (tmp_path / "private" / "words.py").write_text(PRIVATE_MODULE)
+    (tmp_path / "agent.py").write_text(ANSWERS.replace("import cowsay", "import json as cowsay"))
+    with served(tools, tmp_path, project.aion) as url:
+        _, answer = asyncio.run(ask(url, "hello"))
+    assert answer == "[json heard hello]"
+
+
+# --- A new project ---
+
+
+def test_printed_commands_work_in_new_project(tools: Installed, project: NewProject) -> None:
+    """Run the commands that `aion new` prints, in an environment without frameworks."""
+    assert f"aion-lambda comes from {tools.wheel}" in project.printed
+    commands = [line.strip() for line in project.printed.partition("Next:\n")[2].splitlines()]
+    assert commands == ["cd my-agent", "uv run aion dev", "uv run pytest"]
+    assert (project.folder / "uv.lock").is_file()
+    assert "2 passed" in tools.run(*commands[-1].split(), cwd=project.folder)
+    assert "are up to date with aion-lambda" in tools.run(project.aion, "upgrade", "--check", cwd=project.folder)
+    with served(tools, project.folder, *commands[1].removesuffix(" dev").split()) as url:
+        streamed, answer = asyncio.run(ask(url, "hello"))
+        printed = tools.run(project.aion, "send", "How many words are these?", cwd=project.folder)
+    assert answer
+    assert streamed in ("", answer), "what was streamed is the answer"
+    assert "Your message has 5 words." in printed
+
+
+@pytest.mark.deep
+@pytest.mark.parametrize("framework", ["langgraph", "adk", "executor"])
+def test_new_project_is_tested_served_and_built(
+    tools: Installed, new_project: Callable[[str], NewProject], tmp_path: Path, framework: str
+) -> None:
+    made = new_project(framework)
+    assert " passed" in tools.run("uv", "run", "--quiet", "pytest", "-q", cwd=made.folder)
+    with served(tools, made.folder, made.aion) as url:
+        streamed, answer = asyncio.run(ask(url, "hello"))
+    assert answer
+    assert streamed in ("", answer), "what was streamed is the answer"
+    chosen = ["--architecture", machine_architecture(), "--python", lambda_python()[1]]
+    tools.run(made.aion, "build", "ApiFunction", "TaskFunction", *chosen, cwd=made.folder)
+    assert answered_by(made.folder / ".aion" / "build" / "ApiFunction.zip", tmp_path, "hello") == answer
+
+
+def test_build_packages_project_code_without_secret_or_ignored_files(
+    tools: Installed, project: NewProject, tmp_path: Path
+) -> None:
+    """Package a private module and an added dependency, but not .env, .git, .venv and ignored files."""
+    folder = project.folder
+    assert "added to pyproject.toml" in tools.run(project.aion, "add", "cowsay", cwd=folder)
+    tools.run("uv", "run", "--locked", "python", "-c", "import cowsay", cwd=folder)
+    written = {
+        "agent.py": ANSWERS,
+        "private/words.py": PRIVATE_MODULE,
+        ".env": "OPENAI_API_KEY=sk-planted",
+        ".git/config": "[core]\n",
+        "notes.secret": "planted",
+        "deploy.txt": PLANTED_KEY,
+    }
+    for name, text in written.items():
+        (folder / name).parent.mkdir(exist_ok=True)
+        (folder / name).write_text(text)
+    with (folder / ".gitignore").open("a") as ignored:
+        ignored.write("\n*.secret\n")
+    (folder / "aion.yaml").write_text("aion: {agents: {mine: {path: agent.py:graph}}}")
+    chosen = ["ApiFunction", "--architecture", machine_architecture(), "--python", lambda_python()[1]]
+    refused = tools.run(project.aion, "build", *chosen, cwd=folder, fails=True)
+    assert "deploy.txt looks like a private key" in refused
+    (folder / "deploy.txt").unlink()
+    said = tools.run(project.aion, "build", *chosen, cwd=folder)
+    assert re.search(r"ApiFunction: \d+ MB for .*; agents: mine \(agent\.py", said)
+    assert re.search(r"excluded: \.env; .*notes\.secret \(matched by \.gitignore\)", said)
+    package = folder / ".aion" / "build" / "ApiFunction.zip"
+    with zipfile.ZipFile(package) as archive:
+        names = archive.namelist()
+        assert {"agent.py", "private/words.py", "cowsay/__init__.py", "aion.yaml", "handlers/api.py"} <= set(names)
+        tops = {name.split("/")[0] for name in names}
+        assert not {".env", ".git", ".venv", ".aion", "tests", "notes.secret", "uv.lock", "moto"} & tops
+        assert not any(b"sk-planted" in archive.read(name) for name in names if name.endswith((".py", ".yaml", ".txt")))
+    assert answered_by(package, tmp_path, "hello") == "[cowsay heard hello]"
+
+
+def test_sam_build_packages_the_project(tools: Installed, project: NewProject, tmp_path: Path) -> None:
+    """Run the Makefile rule that `sam build` calls for a function."""
+    folder, artifacts = project.folder, tmp_path / "artifacts"
+    ask: dict[str, Any] = {"AION_ARCHITECTURE": machine_architecture(), "AION_PYTHON": lambda_python()[1]}
+    said = tools.run("make", "build-SweepFunction", f"ARTIFACTS_DIR={artifacts}", cwd=folder, **ask)
+    assert "SweepFunction: " in said
+    assert (artifacts / "handlers" / "sweep.py").is_file()

@@ -1,0 +1,272 @@
+"""Checks of this machine and project by `aion doctor`."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from aion_core import __version__
+from aion_tools.cli.checks import Status
+from aion_tools.cli.checks.local import _python as python_check
+from aion_tools.cli.checks.local import check_package, check_template
+from aion_tools.project import base
+from tests.support import operating
+from tests.support.operating import RunCommand
+from tests.tools.unit.cli.checks.doctor_command import AGENT, OPEN, run_doctor, written
+
+
+@pytest.fixture
+def run() -> RunCommand:
+    run = operating.runs({})
+    return lambda *arguments, **options: run("doctor", *arguments, **options)
+
+
+def test_doctor_loads_each_agent(run: RunCommand, tmp_path: Path) -> None:
+    config = written(tmp_path, OPEN.replace("agent.py", "fine_agent.py"), fine_agent=f"print('noise')\n{AGENT}")
+    with operating.taken_port() as taken:
+        code, results = run_doctor(run, "--config", config, "--no-template", "--port", taken)
+    assert code == 0
+    assert "is a LangGraph graph, loaded in" in results["agent helper"]["message"]
+    assert results["port"]["status"] == "warning"
+    assert "`aion dev --port 8001`" in results["port"]["next"]
+    ran = run("--config", config, "--no-template", "--port", 0)
+    assert ran.stdout.splitlines()[-1].endswith(", 0 FAILED.")
+    assert "noise" not in ran.stdout
+
+
+NOISE = """
+import atexit, os, subprocess
+os.write(1, b"written")
+subprocess.run(["echo", "echoed"])
+atexit.register(print, "printed at exit")
+"""
+
+
+def test_doctor_json_is_free_of_output_of_agents(tmp_path: Path) -> None:
+    config = written(tmp_path, OPEN.replace("agent.py", "loud_agent.py"), loud_agent=f"{NOISE}{AGENT}")
+    command = [sys.executable, "-m", "aion_tools.cli", "doctor", "--json", "--no-template", "--config", str(config)]
+    ran = subprocess.run(command, capture_output=True, text=True)
+    assert {each["status"] for each in json.loads(ran.stdout)} <= {"ok", "warning"}
+    assert [text for text in ("written", "echoed", "printed at exit") if text not in ran.stderr] == []
+
+
+def test_broken_agent_does_not_stop_other_doctor_checks(run: RunCommand, tmp_path: Path) -> None:
+    text = "aion: {agents: {bad: {path: bad_agent.py}, good: {path: good_agent.py}}}"
+    config = written(tmp_path, text, bad_agent="import no_such_module\n", good_agent=AGENT)
+    code, results = run_doctor(run, "--config", config, "--no-template")
+    assert code == 1
+    assert results["agent bad"]["status"] == "FAILED"
+    assert results["agent bad"]["message"] == (
+        "bad_agent.py cannot be imported: ModuleNotFoundError: No module named 'no_such_module' "
+        "(bad_agent.py, line 1: import no_such_module)."
+    )
+    assert results["agent bad"]["next"].startswith("Run `aion add no_such_module`.")
+    assert results["agent good"]["status"] == "ok"
+
+
+def test_doctor_reads_langgraph_json(run: RunCommand, tmp_path: Path) -> None:
+    written(tmp_path, OPEN, graph=f"from shared_of_doctor import VALUE\n{AGENT}")
+    (tmp_path / "libs").mkdir()
+    (tmp_path / "libs" / "shared_of_doctor.py").write_text("VALUE = 1\n")
+    config = tmp_path / "langgraph.json"
+    config.write_text('{"graphs": {"mine": "./graph.py:graph"}, "dependencies": ["./libs"]}')
+    code, results = run_doctor(run, "--config", config, "--no-template")
+    assert code == 0
+    assert results["agent mine"]["message"].startswith("graph.py:graph is a LangGraph graph")
+
+
+def test_doctor_names_invalid_key_of_langgraph_json(run: RunCommand, tmp_path: Path) -> None:
+    (tmp_path / "langgraph.json").write_text('{"graphs": {}}')
+    _, results = run_doctor(run, "--config", tmp_path, "--no-template")
+    assert "langgraph.json: graphs: it has to name a graph or more" in results["aion.yaml"]["message"]
+    assert results["aion.yaml"]["next"] == "Fix this line of the file."
+
+
+@pytest.mark.parametrize(
+    ("place", "agent"),
+    [
+        (".", "helper"),
+        ("aion.yaml", "helper"),
+        ("placed_agent.py", "placed_agent"),
+        ("placed_agent.py:graph", "placed_agent"),
+        ("langgraph.json", "mine"),
+    ],
+)
+def test_doctor_finds_agents_in_same_places_as_aion_dev(
+    run: RunCommand, tmp_path: Path, place: str, agent: str
+) -> None:
+    written(tmp_path, OPEN.replace("agent.py", "placed_agent.py"), placed_agent=AGENT)
+    (tmp_path / "langgraph.json").write_text('{"graphs": {"mine": "./placed_agent.py:graph"}, "dependencies": ["."]}')
+    code, results = run_doctor(run, tmp_path / place, "--no-template")
+    assert code == 0
+    assert [name for name in results if name.startswith("agent ")] == [f"agent {agent}"]
+    assert results["package"]["status"] == "ok"
+    assert results["aion.yaml"]["status"] == ("ok" if agent == "helper" else "warning")
+
+
+def test_doctor_names_each_mistake_in_aion_yaml(run: RunCommand, tmp_path: Path) -> None:
+    config = written(tmp_path, "aion: {agents: {a: {path: 7, nmae: x}, b: {}}}")
+    ran = run("--config", config, "--no-template")
+    assert ran.exit_code == 1
+    lines = [line for line in ran.stdout.splitlines() if line.startswith("FAILED")]
+    assert len(lines) == 3
+    for key in ("aion.agents.a.path", "aion.agents.a.nmae", "aion.agents.b.path is missing"):
+        assert any(key in line for line in lines), key
+
+
+def test_doctor_checks_variables_and_secrets_of_agents(
+    run: RunCommand, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("DOCTORS_KEY", "DOCTORS_TOKEN", "DOCTORS_MODEL"):
+        monkeypatch.delenv(name, raising=False)
+    text = """aion:
+  environment: {DOCTORS_MODEL: small}
+  secrets: {DOCTORS_KEY: openai-key, DOCTORS_TOKEN: "ssm:/token"}
+  agents: {helper: {path: fine_agent.py}}
+"""
+    config = written(tmp_path, text, fine_agent=f"import os\nos.environ['DOCTORS_MODEL']\n{AGENT}")
+    code, results = run_doctor(run, "--config", config, "--no-template")
+    assert code == 0, "what is not set here may be set there"
+    assert results["agent helper"]["status"] == "ok", "its code finds what aion.yaml and .env say"
+    assert results["environment"]["status"] == "warning"
+    assert "DOCTORS_TOKEN is not set: its secret (ssm:/token) is not read from AWS" in results["environment"]["message"]
+    (tmp_path / ".env").write_text("DOCTORS_KEY=k\nDOCTORS_TOKEN=t\n")
+    results = run_doctor(run, "--config", config, "--no-template")[1]
+    assert results["environment"]["status"] == "ok"
+    assert results["environment"]["message"] == (
+        "The agents get DOCTORS_MODEL from aion.yaml, and DOCTORS_KEY, DOCTORS_TOKEN from .env."
+    )
+    assert not {"DOCTORS_MODEL", "DOCTORS_KEY"} & os.environ.keys()
+
+
+def test_doctor_names_variables_set_only_in_dotenv(run: RunCommand, tmp_path: Path) -> None:
+    text = "aion: {environment: {MODEL: m}, secrets: {KNOWN_KEY: k}, agents: {helper: {path: fine_agent.py}}}"
+    config = written(tmp_path, text, fine_agent=AGENT)
+    (tmp_path / ".env").write_text("MODEL=n\nKNOWN_KEY=k\nMY_KEY=hunter2\nAWS_PROFILE=me\nOTHER=x\n")
+    results = run_doctor(run, "--config", config, "--no-template")[1]["environment"]
+    assert results["status"] == "warning"
+    assert results["message"] == "MY_KEY, OTHER are only in .env, and .env is never deployed."
+    assert results["next"].startswith("Name it under `secrets` in aion.yaml")
+
+
+def test_doctor_warns_of_project_module_named_like_installed_package(tmp_path: Path) -> None:
+    for name in ("a2a/__init__.py", "pydantic.py", "own/__init__.py", "tools/a2a.py"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text("mine = 1")
+    assert [check.message for check in check_package(tmp_path) if check.status == Status.WARNING] == [
+        "a2a/__init__.py has the name of the module 'a2a' of an installed package.",
+        "pydantic.py has the name of the module 'pydantic' of an installed package.",
+    ]
+
+
+def test_doctor_and_card_find_agent_without_aion_yaml(
+    run: RunCommand, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "found_of_doctor.py").write_text(AGENT)
+    (tmp_path / ".env").write_text("MY_KEY=k\n")
+    monkeypatch.chdir(tmp_path)
+    code, results = run_doctor(run, "--no-template")
+    assert code == 0
+    assert results["aion.yaml"]["message"] == f"{tmp_path} has no aion.yaml. Found there: found_of_doctor.py: graph."
+    assert results["aion.yaml"]["next"].startswith("Run `aion init` before you deploy")
+    assert results["environment"]["message"] == "MY_KEY is only in .env, and .env is never deployed."
+    assert results["agent found_of_doctor"]["status"] == "ok"
+    assert f"A package contains 1 file of {tmp_path}" in results["package"]["message"]
+    shown = operating.runs({})("card", "show")
+    assert json.loads(shown.stdout)["name"] == "found_of_doctor"
+
+
+def test_doctor_in_subfolder_names_project_folder(
+    run: RunCommand, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    written(tmp_path, OPEN)
+    (tmp_path / "notes").mkdir()
+    monkeypatch.chdir(tmp_path / "notes")
+    code, results = run_doctor(run, "--no-template")
+    assert code == 1
+    assert results["aion.yaml"]["message"] == (
+        f"{tmp_path / 'notes'} has no agent. aion.yaml is in {tmp_path}: run it there, or `aion dev ..`."
+    )
+    assert operating.refusal(operating.runs({})("build")) == f"aion.yaml is in {tmp_path}. Run `aion build` there."
+
+
+@pytest.mark.parametrize(("found", "status"), [("/usr/bin/python3.13", "ok"), (None, "warning")])
+def test_doctor_warns_if_lambdas_python_is_missing(found: str | None, status: str) -> None:
+    check = python_check((3, 11), found)
+    assert check.status == status
+    assert ("No Python 3.13 was found" in check.message) is (found is None)
+
+
+UNBUILDABLE = {
+    "poetry": (
+        {"pyproject.toml": b"[tool.poetry]\nname = 'x'\n"},
+        "pyproject.toml has its dependencies in [tool.poetry]",
+    ),
+    "no text": ({"requirements.txt": b"caf\xe9\n"}, "is not UTF-8"),
+    "no TOML": ({"pyproject.toml": b"[project\n"}, "is not valid TOML"),
+    "old lock": (
+        {
+            "pyproject.toml": b"[project]\nname = 'x'\nversion = '0'\ndependencies = ['httpx']\n",
+            "uv.lock": b'version = 1\nrequires-python = ">=3.11"\n[[package]]\nname = "x"\nversion = "0"\n'
+            b'source = { virtual = "." }\n',
+        },
+        "uv.lock lacks httpx of pyproject.toml: run `uv lock`",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", UNBUILDABLE)
+def test_doctor_fails_for_project_that_cannot_be_built(case: str, run: RunCommand, tmp_path: Path) -> None:
+    files, words = UNBUILDABLE[case]
+    config = written(tmp_path, OPEN.replace("agent.py", "fine_agent.py"), fine_agent=AGENT)
+    for name, content in files.items():
+        (tmp_path / name).write_bytes(content)
+    code, results = run_doctor(run, "--config", config, "--no-template")
+    assert code == 1
+    assert results["dependencies"]["status"] == "FAILED"
+    assert words in results["dependencies"]["message"]
+
+
+def test_doctor_does_not_call_factory_that_builds_agent_per_turn(run: RunCommand, tmp_path: Path) -> None:
+    factory = "def make(config):\n    raise ValueError('of a turn')\n"
+    config = written(tmp_path, OPEN.replace("agent.py", "factory_agent.py:make"), factory_agent=factory)
+    code, results = run_doctor(run, "--config", config, "--no-template")
+    assert code == 0
+    assert "is a factory, called for each turn and not called by this check" in results["agent helper"]["message"]
+
+
+def test_doctor_warns_of_secret_in_plain_environment(run: RunCommand, tmp_path: Path) -> None:
+    text = "aion: {environment: {OPENAI_API_KEY: of-all, MODEL: m}, agents: {helper: {path: fine_agent.py}}}"
+    config = written(tmp_path, text, fine_agent=AGENT)
+    results = run_doctor(run, "--config", config, "--no-template")[1]["environment"]
+    assert results["message"].startswith("OPENAI_API_KEY in aion.environment: readers of the package")
+    assert "of-all" not in json.dumps(results)
+
+
+def test_doctor_fails_unreadable_dotenv(run: RunCommand, tmp_path: Path) -> None:
+    config = written(tmp_path, OPEN.replace("agent.py", "fine_agent.py"), fine_agent=AGENT)
+    (tmp_path / ".env").write_bytes(b"KEY=\xff\n")
+    code, results = run_doctor(run, "--config", config, "--no-template")
+    assert code == 1
+    assert "cannot be read: it is not UTF-8" in results["environment"]["message"]
+
+
+@pytest.mark.parametrize(
+    ("recorded", "said"),
+    [
+        ("0.0.9", f"are from aion-lambda 0.0.9, not yet upgraded to {__version__}"),
+        ("99.0", "The project's files are from aion-lambda 99.0, but"),
+        ("", "doctor does not check its content"),
+    ],
+)
+def test_doctor_warns_if_template_is_from_another_aion_version(recorded: str, said: str, tmp_path: Path) -> None:
+    """Until `aion upgrade`, a deployment would combine the new code with the old permissions and parameters."""
+    base.put(tmp_path / "template.yaml", "old: 1\n")
+    if recorded:
+        base.write(tmp_path, {"template.yaml": "old: 1\n"}, recorded)
+    (found,) = check_template(tmp_path)
+    assert said in found.message
+    assert (found.status == "ok") is (not recorded)

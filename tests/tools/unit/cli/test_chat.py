@@ -1,0 +1,411 @@
+"""Answers of agents in the terminal: text, files, and file names; agents with a hostile card."""
+
+import io
+import json
+import os
+import re
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from threading import Thread
+from typing import Any
+
+import click
+import httpx
+import pytest
+from a2a.client import ClientConfig, ClientFactory
+from a2a.types import (
+    Artifact,
+    Message,
+    Part,
+    StreamResponse,
+    Task,
+    TaskArtifactUpdateEvent,
+    TaskState,
+    TaskStatus,
+    TaskStatusUpdateEvent,
+)
+from a2a.utils.errors import UnsupportedOperationError
+from click.testing import CliRunner
+from google.protobuf.json_format import ParseDict
+from rich.console import Console
+
+from aion_core.protocol.types import STREAM_DELTA_ID
+from aion_tools.cli.chat import PlainPrinter, chat, described, document, markdown_of, parts_of, saved_files, send
+from aion_tools.cli.chat_content import Answer, choices_of, data_part, fields_of, file_part
+from aion_tools.cli.chat_session import ChatSession, printable
+from tests.support.agents.scripted import AskingAgent, GatedAgent
+from tests.support.service import parts
+
+
+def chunk(text: str, *, append: bool = True) -> StreamResponse:
+    artifact = Artifact(artifact_id=STREAM_DELTA_ID, parts=[Part(text=text)])
+    return StreamResponse(artifact_update=TaskArtifactUpdateEvent(artifact=artifact, append=append))
+
+
+def status(state: TaskState, text: str = "") -> StreamResponse:
+    message = Message(message_id=f"m-{text}", parts=[Part(text=text)]) if text else None
+    return StreamResponse(status_update=TaskStatusUpdateEvent(status=TaskStatus(state=state, message=message)))
+
+
+def answer_of(*events: StreamResponse) -> Answer:
+    answer = Answer()
+    for event in events:
+        answer.add(event)
+    return answer
+
+
+def test_chat_replaces_streamed_text_by_whole_message() -> None:
+    answer = answer_of(chunk("one ", append=False), chunk("two"))
+    assert answer.shown == "one two"
+    answer.add(status(TaskState.TASK_STATE_COMPLETED, "one two."))
+    assert (answer.shown, answer.state, answer.is_over) == ("one two.", "completed", True)
+
+
+def test_chat_replaces_shown_text_when_agent_starts_text_again() -> None:
+    assert answer_of(chunk("lost", append=False), chunk("one ", append=False), chunk("two")).shown == "one two"
+
+
+def artifact(text: str, *, append: bool = False) -> StreamResponse:
+    update = TaskArtifactUpdateEvent(artifact=Artifact(artifact_id="a", parts=[Part(text=text)]), append=append)
+    return StreamResponse(artifact_update=update)
+
+
+def test_chat_prints_text_of_artifact() -> None:
+    answer = answer_of(artifact("one "), artifact("two", append=True), status(TaskState.TASK_STATE_COMPLETED))
+    assert answer.shown == "one two"
+    assert answer_of(artifact("one"), status(TaskState.TASK_STATE_COMPLETED, "Done.")).shown == "one\n\nDone."
+
+
+def test_chat_prints_progress_message_then_artifact_text_once(capsys: pytest.CaptureFixture[str]) -> None:
+    """An executor reports progress in a message, then answers in an artifact: each text is printed once."""
+    answer, show = Answer(), PlainPrinter()
+    for event in (
+        status(TaskState.TASK_STATE_WORKING, "Reading."),
+        artifact("one\n"),
+        artifact("two\n", append=True),
+        status(TaskState.TASK_STATE_COMPLETED),
+    ):
+        answer.add(event)
+        show(answer)
+    assert capsys.readouterr().out == "Reading.\n\none\ntwo\n"
+
+
+def test_chat_shows_text_of_artifact_and_equal_message_once() -> None:
+    both = answer_of(chunk("one", append=False), artifact("one"), status(TaskState.TASK_STATE_COMPLETED, "one"))
+    assert both.shown == "one"
+    assert answer_of(chunk("one", append=False), artifact("one")).shown == "one"
+
+
+def test_chat_without_terminal_prints_each_text_once(capsys: pytest.CaptureFixture[str]) -> None:
+    answer, show = Answer(), PlainPrinter()
+    for event in (
+        chunk("one ", append=False),
+        chunk("two"),
+        chunk("one ", append=False),
+        chunk("three"),
+        status(TaskState.TASK_STATE_COMPLETED, "one three"),
+    ):
+        answer.add(event)
+        show(answer)
+    assert capsys.readouterr().out == "one two\none three\n"
+
+
+def test_chat_shows_artifact_received_twice_only_once() -> None:
+    artifact = Artifact(artifact_id="a", parts=[Part(raw=b"1", filename="a.txt", media_type="text/plain")])
+    update = StreamResponse(artifact_update=TaskArtifactUpdateEvent(artifact=artifact))
+    task = StreamResponse(task=Task(id="t", context_id="c", artifacts=[artifact]))
+    answer = answer_of(update, task)
+    assert len(answer.parts) == 1
+    assert document(answer)["task"] == "t"
+
+
+def test_chat_joins_chunks_of_file_in_artifact() -> None:
+    """Receive a file in chunks, from a stream and in a task, and two files of one name in a message."""
+    files = [Part(raw=content, filename="a.csv", media_type="text/csv") for content in (b"", b"one,", b"two")]
+    events = [
+        TaskArtifactUpdateEvent(artifact=Artifact(artifact_id="a", parts=[file]), append=place > 0)
+        for place, file in enumerate(files)
+    ]
+    streamed = [StreamResponse(artifact_update=event) for event in events]
+    task = StreamResponse(task=Task(id="t", artifacts=[Artifact(artifact_id="a", parts=files)]))
+    for answer in answer_of(*streamed), answer_of(task), answer_of(*streamed, task):
+        assert [part.raw for part in answer.parts] == [b"one,two"]
+    separate = answer_of(StreamResponse(message=Message(message_id="m", parts=files)))
+    assert len(separate.parts) == 3
+
+
+@pytest.mark.parametrize(
+    ("name", "saved"),
+    [
+        ("a.txt", "a.txt"),
+        ("../../a.txt", "a.txt"),
+        ("..", "file"),
+        ("", "file"),
+        ("c:\\x\\b.txt", "b.txt"),
+        ("\x1b]0;\0a\u202e\n.txt", "_]0;_a__.txt"),
+        ("ü" * 500 + ".txt", "ü" * 100 + ".txt"),
+        ("a." + "x" * 500, "a." + "x" * 39),
+    ],
+)
+def test_chat_saves_agents_file_only_within_folder(tmp_path: Path, name: str, saved: str) -> None:
+    answer = Answer(contents={"1": [Part(raw=b"x", filename=name)]})
+    folder = tmp_path / "saved"
+    assert saved_files(answer, folder) == [folder / saved]
+    assert [path.name for path in tmp_path.iterdir()] == ["saved"]
+    (second,) = saved_files(answer, folder)
+    assert second.name == f"{Path(saved).stem}-1{Path(saved).suffix}"
+
+
+def test_file_name_and_text_may_be_no_unicode_text(tmp_path: Path) -> None:
+    (file := tmp_path / os.fsdecode(b"caf\xe9.txt")).write_bytes(b"x")
+    assert file_part(file).filename == "caf?.txt"
+    assert parts_of(file.stem, []) == [Part(text="caf?")]
+
+
+def test_compressed_file_is_sent_as_file_of_unknown_type(tmp_path: Path) -> None:
+    (file := tmp_path / "a.csv.gz").write_bytes(b"\x1f\x8b")
+    assert file_part(file).media_type == "application/octet-stream"
+
+
+def test_text_artifact_with_file_name_is_saved(tmp_path: Path) -> None:
+    """Receive the artifact that an ADK agent saves as a text."""
+    note = Artifact(artifact_id="a", name="note.txt", parts=[Part(text="grün", filename="note.txt")])
+    answer = answer_of(StreamResponse(artifact_update=TaskArtifactUpdateEvent(artifact=note)))
+    assert [described(part) for part in answer.parts] == ["[note.txt, 5 bytes; /save FOLDER]"]
+    assert [path.read_text("utf-8") for path in saved_files(answer, tmp_path)] == ["grün"]
+
+
+def test_chat_prints_descriptions_of_file_and_data() -> None:
+    assert described(Part(raw=b"123", filename="a.bin", media_type="x/y")) == "[a.bin, x/y, 3 bytes; /save FOLDER]"
+    assert described(Part(url="https://e.com/a", media_type="x/y")) == "[file, x/y: https://e.com/a]"
+    assert described(Part(raw=b"", filename="a.bin")) == "[a.bin, 0 bytes; /save FOLDER]"
+
+
+def test_whole_numbers_in_data_are_printed_as_integers() -> None:
+    part = ParseDict({"data": {"n": 3}}, Part())
+    assert described(part) == '{\n  "n": 3\n}'
+    assert document(Answer(contents={"a.0": [part]}))["parts"] == [{"data": {"n": 3}}]
+
+
+def test_control_characters_and_html_of_agent_are_not_interpreted() -> None:
+    console = Console(width=60, file=io.StringIO(), force_terminal=True, color_system=None)
+    console.print(markdown_of("<b onclick=x> \x1b]0;owned\x07 **bold** \x9b2J"))
+    assert isinstance(console.file, io.StringIO)
+    printed = console.file.getvalue()
+    assert "<b onclick=x>" in printed
+    assert "\x1b]" not in printed
+    assert "\x9b" not in printed
+    assert printable("a\tb\n\x1b[2J") == "a\tb\n\N{REPLACEMENT CHARACTER}[2J"
+    assert "\x1b" not in described(Part(raw=b"1", filename="\x1b[2Ja.bin"))
+
+
+@pytest.mark.parametrize(
+    ("data", "choices"),
+    [
+        ({"options": ["Monday", "Tuesday"]}, ["Monday", "Tuesday"]),
+        ({"schema": {"enum": ["yes", "no"]}}, ["yes", "no"]),
+        ({"options": "none"}, []),
+        ({}, []),
+    ],
+)
+def test_chat_reads_answer_choices_from_data_of_agents_question(data: dict[str, object], choices: list[str]) -> None:
+    part = ParseDict({"data": data}, Part())
+    assert choices_of(Answer(question=True, contents={"1": [part]})) == choices
+    assert choices_of(Answer(contents={"1": [part]})) == []
+
+
+def test_answer_to_question_with_object_schema_is_sent_as_data() -> None:
+    schema = {"properties": {"note": {}, "seats": {}}, "required": ["seats"]}
+    message = ParseDict(
+        {"parts": [{"text": "?"}], "metadata": {"interrupts": [{"id": "1", "schema": schema}]}}, Message()
+    )
+    asked = TaskStatus(state=TaskState.TASK_STATE_INPUT_REQUIRED, message=message)
+    answer = answer_of(StreamResponse(status_update=TaskStatusUpdateEvent(status=asked)))
+    assert fields_of(answer.interrupts[0]) == ["seats", "note"]
+    named = {"interruptId": "1"}
+    sent = parts_of('{"seats": 2}', [], answer.interrupts)
+    assert sent == [ParseDict({"data": {"seats": 2}, "metadata": named}, Part())]
+    assert parts_of("two", [], answer.interrupts) == [ParseDict({"text": "two", "metadata": named}, Part())]
+    assert parts_of('{"seats": 2}', [], []) == [Part(text='{"seats": 2}')]
+
+
+@pytest.mark.parametrize(
+    ("line", "reason"),
+    [
+        ("{seats: 2}", "is not JSON"),
+        ('{"seats": NaN}', "NaN is no JSON number"),
+        ('{"seats": 1e999}', "has a number too large"),
+        ('{"seats": 9007199254740993}', "has an integer above 2^53: send it as a string"),
+        ('{"seats": "\udcff"}', "is not UTF-8"),
+        ('{"seats": ' * 100_000, "has more than 5000 values"),
+        ("[" * 50 + "]" * 50, "is nested more than 32 levels deep"),
+    ],
+)
+def test_data_that_a2a_cannot_carry_is_refused(line: str, reason: str) -> None:
+    with pytest.raises(click.ClickException, match=re.escape(reason)):
+        data_part(line)
+
+
+@pytest.mark.parametrize(
+    "interrupts", [None, "x", [1], [{"schema": 1}], [{"id": "i", "schema": {"properties": []}}], [{}, {}]]
+)
+def test_malformed_schema_of_question_has_no_fields(interrupts: object) -> None:
+    message = ParseDict({"parts": [{"text": "?"}], "metadata": {"interrupts": interrupts}}, Message())
+    asked = TaskStatus(state=TaskState.TASK_STATE_INPUT_REQUIRED, message=message)
+    answer = answer_of(StreamResponse(status_update=TaskStatusUpdateEvent(status=asked)))
+    assert [field for interrupt in answer.interrupts for field in fields_of(interrupt)] == []
+
+
+def test_parts_of_question_are_separate_paragraphs() -> None:
+    message = Message(parts=[Part(text="This is no number."), Part(text="How many?")])
+    status = TaskStatus(state=TaskState.TASK_STATE_INPUT_REQUIRED, message=message)
+    answer = answer_of(StreamResponse(status_update=TaskStatusUpdateEvent(status=status)))
+    assert answer.shown == "This is no number.\n\nHow many?"
+    status.state = TaskState.TASK_STATE_COMPLETED
+    answer = answer_of(StreamResponse(status_update=TaskStatusUpdateEvent(status=status)))
+    assert answer.shown == "This is no number.How many?"
+
+
+class LossyTransport(httpx.ASGITransport):
+    """Transport that loses the response of the first request."""
+
+    requests = 0
+
+    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+        self.requests += 1
+        response = await super().handle_async_request(request)
+        if self.requests == 1:
+            raise httpx.ReadError("The connection is broken.")
+        return response
+
+
+async def test_message_with_lost_response_is_sent_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Lose the connection before the task's id arrives: the agent runs once, and its answer arrives."""
+    monkeypatch.setattr("aion_tools.cli.chat_session.RECONNECT_SECONDS", 0)
+    agent = GatedAgent()
+    agent.go.set()
+    made = parts(agent)
+    async with httpx.AsyncClient(transport=LossyTransport(made.app())) as client:
+        session = ChatSession(ClientFactory(ClientConfig(httpx_client=client)).create(made.card), made.card)
+        answers = [answer async for answer in session.say([Part(text="hi")])]
+    assert answers[-1].shown == "answer to hi"
+    assert agent.asked == ["hi"]
+
+
+async def test_answer_to_task_answered_elsewhere_ends_question() -> None:
+    made = parts(AskingAgent())
+    async with httpx.AsyncClient(transport=httpx.ASGITransport(made.app())) as client:
+        session = ChatSession(ClientFactory(ClientConfig(httpx_client=client)).create(made.card), made.card)
+        (*_, question) = [answer async for answer in session.say([Part(text="book")])]
+        assert (question.question, session.task_id) == (True, question.task_id)
+        other = ChatSession(session._client, made.card, task_id=question.task_id)
+        (*_, answer) = [answer async for answer in other.say([Part(text="yes")])]
+        assert (answer.shown, answer.context_id) == ("yes it is", session.context_id)
+        with pytest.raises(UnsupportedOperationError, match="takes no more messages"):
+            [answer async for answer in session.say([Part(text="no")])]
+        (*_, question) = [answer async for answer in session.say([Part(text="and now?")])]
+    assert question.question, "the next line begins a new task of the conversation"
+
+
+# ── Hostile agents ────────────────────────────────────────────────────────────────────────────────────────────────────
+
+HOSTILE = "\x1b]0;owned\x07\x9b2J"
+
+
+def hostile_task(text: str) -> dict[str, Any]:
+    # The answer's text is harmless, because a pipe gets it unchanged.
+    parts = [{"text": "?"}, {"data": {"options": [text]}}, {"raw": "", "filename": text}]
+    status = {"state": "TASK_STATE_INPUT_REQUIRED", "message": {"messageId": "m", "role": "ROLE_AGENT", "parts": parts}}
+    return {"result": {"task": {"id": text, "contextId": text, "status": status}}}
+
+
+def refused(text: str) -> dict[str, Any]:
+    return {"error": {"code": -32602, "message": text}}
+
+
+@contextmanager
+def agent(
+    answer: dict[str, Any], binding: str = "JSONRPC", elsewhere: str = ""
+) -> Iterator[tuple[str, list[str | None]]]:
+    """Serve an agent with one answer. Yield its URL and the Authorization headers of the messages that it gets."""
+    credentials: list[str | None] = []
+
+    class AgentHandler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            interface = {"url": elsewhere or url, "protocolBinding": binding, "protocolVersion": "1.0"}
+            card = {"name": HOSTILE, "description": HOSTILE, "version": HOSTILE, "supportedInterfaces": [interface]}
+            self.reply(card)
+
+        def do_POST(self) -> None:
+            credentials.append(self.headers["Authorization"])
+            request = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+            self.reply({"jsonrpc": "2.0", "id": request["id"], **answer})
+
+        def reply(self, document: dict[str, Any]) -> None:
+            body = json.dumps(document).encode()
+            self.send_response(200)
+            self.send_header("Content-Type", "application/json")
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *_: object) -> None: ...
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), AgentHandler) as server:
+        url = f"http://127.0.0.1:{server.server_port}"
+        thread = Thread(target=server.serve_forever, args=(0.05,))
+        thread.start()
+        try:
+            yield url, credentials
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+@pytest.fixture(autouse=True)
+def _without_credentials(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("TOKEN", "API_KEY", "BASIC"):
+        monkeypatch.delenv(name, raising=False)
+
+
+@pytest.mark.parametrize("answer", [hostile_task, refused])
+def test_hostile_agent_cannot_control_terminal(answer: Callable[[str], dict[str, Any]], tmp_path: Path) -> None:
+    with agent(answer(HOSTILE)) as (url, _):
+        chatted = CliRunner().invoke(chat, [url, "--context", "c"], input="hello\n")
+        sent = CliRunner().invoke(send, ["--url", url, "hello", "--save", str(tmp_path)])
+    assert "]0;owned" in chatted.output
+    assert "]0;owned" in sent.output
+    for output in (chatted.output, sent.output):
+        assert "\x1b" not in output
+        assert "\x9b" not in output
+
+
+def test_send_json_escapes_control_characters_as_json() -> None:
+    with agent(hostile_task(HOSTILE)) as (url, _):
+        sent = CliRunner().invoke(send, ["--url", url, "hello", "--json"])
+    assert json.loads(sent.stdout)["task"] == HOSTILE
+
+
+@pytest.mark.parametrize("elsewhere", ["http://other.example/", "http://127.0.0.1.example/", "/", "http://[::2]:1/"])
+def test_credentials_are_sent_only_to_host_of_given_url(elsewhere: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TOKEN", "secret-token")
+    with agent(hostile_task("?"), elsewhere=elsewhere) as (url, credentials):
+        sent = CliRunner().invoke(send, ["--url", url, "hello"])
+    assert sent.exit_code == 1
+    assert f"sends requests to {elsewhere}. Your credentials go to the host of your URL only" in sent.stderr
+    assert credentials == []
+
+
+def test_localhost_and_its_address_are_one_host(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TOKEN", "secret-token")
+    with agent(hostile_task("?")) as (url, credentials):
+        CliRunner().invoke(send, ["--url", url.replace("127.0.0.1", "localhost"), "hello"])
+    assert credentials == ["Bearer secret-token"]
+
+
+def test_card_without_usable_interface_is_reported() -> None:
+    with agent(hostile_task("?"), binding="GRPC") as (url, _):
+        sent = CliRunner().invoke(send, ["--url", url, "hello"])
+    assert (sent.exit_code, sent.stderr) == (1, f"Error: The card of {url} has no interface for JSON-RPC.\n")

@@ -1,0 +1,260 @@
+"""`aion data delete` on the command line: owners, output, and deletion."""
+
+import asyncio
+import json
+import re
+from collections.abc import Iterator
+from io import BytesIO
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import boto3
+import pytest
+
+from aion_core.auth.credentials import RequestCredentials
+from aion_core.auth.principal import API_KEY_ISSUER, BASIC_ISSUER, IAM_ISSUER, Principal, owner_in
+from aion_core.auth.schemes.api_key import make_key
+from aion_core.auth.schemes.aws_iam import AwsIamScheme, IamVerifier
+from aion_core.errors import ConfigurationError
+from aion_core.ports import ContextKey, SystemClock, schema
+from aion_core.ports.table import Put
+from aion_core.settings import Settings
+from aion_core.stores import keys
+from aion_tools.cli.data import OWN_ISSUERS, Progress, declared_in, owners_of
+from aion_tools.erasure import owned
+from aion_tools.operator.services import build_keys
+from aion_tools.stack.stack import LocalStack
+from tests.support import operating
+from tests.support.clock import ManualClock
+from tests.support.conversation import StoreConversation
+from tests.support.operating import RunCommand
+from tests.support.server import ROOT
+from tests.support.stores import dynamodb_store, dynamodb_table
+
+AION_YAML = ROOT / "tests" / "support" / "agents" / "remembering.yaml"
+ISSUER = "https://login.example.com"
+
+ALICE = "alice@example.com"
+
+
+pytestmark = pytest.mark.usefixtures("empty_table")
+
+
+@pytest.fixture
+def run(stack: LocalStack, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> RunCommand:
+    environ = stack.environment("ApiFunction")
+    for name, value in environ.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.chdir(tmp_path)
+    return operating.runs(environ)
+
+
+@pytest.fixture
+def owner(stack: LocalStack, run: RunCommand) -> Iterator[str]:
+    """Owner who has a task and an API key."""
+    owner = Principal(API_KEY_ISSUER, ALICE).owner
+    asyncio.run(uses(stack, owner))
+    yield owner
+    assert run("data", "delete", "--subject", ALICE, "--yes").exit_code == 0
+
+
+async def uses(stack: LocalStack, owner: str) -> None:
+    clock = ManualClock()
+    chat = StoreConversation(dynamodb_store(stack, clock), clock, ContextKey(owner, "echo", "c-1"))
+    begun = await chat.starts(text="x" * 40_000)
+    await chat.ends(begun)
+    settings = Settings.from_environ(stack.environment("ApiFunction"))
+    await build_keys(settings).add(make_key(ALICE, now=SystemClock().now()).record)
+
+
+class Terminal(BytesIO):
+    """Standard input that claims to be a terminal."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+def stores(report: str) -> dict[str, tuple[int, int]]:
+    """Return each store's numbers of items and of versions from the printed table."""
+    lines = [re.split(r" {2,}", line) for line in report.splitlines()[1:]]
+    return {store: (int(items), int(versions)) for store, items, versions, _ in lines}
+
+
+def test_data_delete_dry_run_lists_stores_and_deletes_nothing(run: RunCommand, owner: str) -> None:
+    first = run("data", "delete", "--owner", owner)
+    assert first.exit_code == 0, first.exception
+    assert first.stdout.startswith("STORE ")
+    assert stores(first.stdout) == {
+        "task events": (3, 0),
+        "tasks": (1, 0),
+        "contexts": (1, 0),
+        "message ids": (1, 0),
+        "API keys": (1, 0),
+        "task payloads": (0, 1),
+    }
+    assert first.stderr.endswith("Nothing was deleted (dry run). --yes deletes.\n")
+    assert run("data", "delete", "--owner", owner, "--dry-run").stdout == first.stdout
+
+
+def test_data_delete_with_yes_may_be_repeated(run: RunCommand, owner: str) -> None:
+    done = run("data", "delete", "--subject", ALICE, "--yes")
+    assert done.exit_code == 0, done.exception
+    assert "Everything was deleted" in done.stderr
+    again = run("data", "delete", "--subject", ALICE, "--yes", "--json")
+    document = json.loads(again.stdout)
+    assert (document["stores"], document["left"], document["deleted"]) == ([], 0, True)
+    assert "\t" + ALICE not in run("key", "list").stdout
+
+
+def test_data_delete_warns_that_running_turn_may_store_more_files(
+    stack: LocalStack, run: RunCommand, owner: str
+) -> None:
+    clock = ManualClock()
+    asyncio.run(StoreConversation(dynamodb_store(stack, clock), clock, ContextKey(owner, "echo", "c-2")).starts())
+    done = run("data", "delete", "--subject", ALICE, "--yes")
+    assert (
+        "The turn of a task is running, but can no longer write to the table. Run the command again in a minute to "
+        "delete files stored in the meantime."
+    ) in done.stderr
+
+
+def test_data_delete_keeps_api_keys_on_request(run: RunCommand, owner: str) -> None:
+    assert run("data", "delete", "--owner", owner, "--keep-keys", "--yes").exit_code == 0
+    assert stores(run("data", "delete", "--owner", owner).stdout) == {"API keys": (1, 0)}
+
+
+@pytest.mark.parametrize(("typed", "deletes"), [(ALICE, True), ("yes", False), ("", False)])
+def test_data_delete_prompt_accepts_only_owners_name(run: RunCommand, owner: str, typed: str, *, deletes: bool) -> None:
+    asked = run("data", "delete", "--subject", ALICE, input=Terminal(f"{typed}\n".encode()))
+    assert asked.exit_code == (0 if deletes else 1), asked.exception
+    assert f"Type {ALICE} to delete all of it" in asked.stderr
+    assert (run("data", "delete", "--owner", owner).stdout == "") is deletes
+
+
+def test_data_delete_json_output_names_owners_and_stores(run: RunCommand, owner: str) -> None:
+    document = json.loads(run("data", "delete", "--subject", ALICE, "--json").stdout)
+    assert document["owners"][0] == {
+        "owner": owner, "subject": ALICE, "issuer": API_KEY_ISSUER, "tenant": "", "found": 8,
+    }  # fmt: skip
+    assert {
+        name: value
+        for store in document["stores"]
+        if store["store"] == "task events"
+        for name, value in store.items()
+        if name != "bytes"
+    } == {"store": "task events", "items": 3, "versions": 0}
+    assert (document["deleted"], document["left"]) == (False, 8)
+
+
+def test_data_delete_finds_table_and_bucket_by_stack(moto: LocalStack, owner: str) -> None:
+    stack = operating.registered(moto, "aion-data")
+    run = operating.runs(operating.environ_of(moto))
+    assert "tasks " in run("data", "delete", "--owner", owner, "--stack", stack).stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error_text"),
+    [
+        ([], "Give either --owner or --subject."),
+        (["--owner", "a", "--subject", "b"], "Give either --owner or --subject."),
+        (["--owner", "a", "--issuer", "i"], "--issuer and --tenant require a --subject."),
+        (["--owner", "a", "--tenant", "t"], "--issuer and --tenant require a --subject."),
+        (["--owner", "a", "--yes", "--dry-run"], "either --yes or --dry-run"),
+    ],
+)
+def test_contradicting_data_delete_options_are_refused(run: RunCommand, arguments: list[str], error_text: str) -> None:
+    failed = run("data", "delete", *arguments)
+    assert failed.exit_code == 2
+    assert error_text in failed.stderr
+
+
+def test_data_delete_with_unknown_bucket_names_missing_variable(stack: LocalStack) -> None:
+    environ = {name: value for name, value in stack.environment("ApiFunction").items() if name != "AION_BUCKET"}
+    failed = operating.runs(environ)("data", "delete", "--owner", "a")
+    assert failed.exit_code == 2
+    assert "set AION_BUCKET" in failed.stderr
+
+
+def test_data_delete_reports_owner_that_still_writes(
+    run: RunCommand, owner: str, stack: LocalStack, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table, whole = dynamodb_table(stack), boto3.session.Session.client
+
+    def is_written_to(*arguments: Any, **options: Any) -> Any:
+        """Return a client that, after each deletion, writes a request count of the same owner."""
+        client = whole(*arguments, **options)
+        request = Put(keys.requests_key(owner), {"full_at": 1})
+        client.meta.events.register("after-call.dynamodb.BatchWriteItem", lambda **_: table.write_blocking(request))
+        return client
+
+    with monkeypatch.context() as patched:
+        patched.setattr(boto3.session.Session, "client", is_written_to)
+        failed = run("data", "delete", "--owner", owner, "--yes")
+    assert operating.refusal(failed).startswith("1 item or version is there again: the owner still writes.")
+    assert stores(run("data", "delete", "--owner", owner).stdout) == {"rate limits": (1, 0)}
+
+
+def test_data_delete_progress_is_printed_once_a_second(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    times = iter([0.0, 0.5, 1.0, 1.5, 2.5])
+    # Replace the clock of this module only, because other threads of the process read the time too.
+    monkeypatch.setattr("aion_tools.cli.data.time", SimpleNamespace(monotonic=lambda: next(times)))
+    progress = Progress()
+    for count in (10, 2000, 3000, 4000):
+        progress("items read", count)
+    assert capsys.readouterr().err == "2,000 items read\n4,000 items read\n"
+
+
+# ── Owners of a subject ───────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_one_subject_has_owner_id_for_each_issuer_and_tenant() -> None:
+    found = owners_of("alice", [*OWN_ISSUERS, ISSUER], ["acme", ""])
+    assert [(each.issuer, each.tenant) for each in found] == [
+        (issuer, tenant) for issuer in (API_KEY_ISSUER, BASIC_ISSUER, IAM_ISSUER, ISSUER) for tenant in ("", "acme")
+    ]
+    assert [each.owner for each in found[:2]] == [
+        Principal(API_KEY_ISSUER, "alice").owner,
+        owner_in(Principal(API_KEY_ISSUER, "alice").owner, "acme"),
+    ]
+    assert len({each.owner for each in found}) == 8
+
+
+async def test_iam_role_arn_selects_owner_ids_of_the_roles_sessions() -> None:
+    """In a signed request AWS names a role's session by an ARN that lacks the role's path."""
+    event: dict[str, Any] = {
+        "requestContext": {"identity": {"userArn": "arn:aws:sts::123456789012:assumed-role/caller/session-1"}}
+    }
+    principal = await IamVerifier(AwsIamScheme()).verify(RequestCredentials.from_request([], event))
+    assert isinstance(principal, Principal)
+    found = owners_of("arn:aws:iam::123456789012:role/team/caller", [IAM_ISSUER], [])
+    assert principal.owner in {each.owner for each in found}
+
+
+def test_data_delete_reads_agents_and_issuers_from_aion_yaml(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    declared = declared_in(AION_YAML)
+    assert (declared.agents, declared.issuers) == (frozenset({"graph", "adk"}), (ISSUER,))
+    monkeypatch.chdir(tmp_path)
+    assert declared_in(Path("aion.yaml")).agents == frozenset()
+    with pytest.raises(ConfigurationError, match="cannot be read"):
+        declared_in(tmp_path / "named.yaml")
+
+
+# ── List of stores to delete from ─────────────────────────────────────────────────────────────────────────────────────
+
+SORTS = {"EVENT#", "ASKED#", "PUSH#", "CHECKPOINT#", "STATE#"}
+INDEXED = {"DUE#", "API-KEYS#", "SESSIONS#"}
+
+
+def test_data_delete_covers_every_table_partition() -> None:
+    """Each partition of keys.py must be in STORES: otherwise its items survive the deletion of their owner's data."""
+    text = Path(keys.__file__).read_text(encoding="utf-8")
+    prefixes = set(re.findall(r'["#]([A-Z][A-Z-]+#)', text))
+    assert prefixes - SORTS - INDEXED == {each.prefix for each in owned.PARTITIONS}
+
+
+def test_data_delete_covers_every_bucket_folder() -> None:
+    known = {each.prefix.partition("/")[0] for each in owned.FOLDERS}
+    assert known == {*schema.RETENTIONS, schema.PERMANENT_FOLDER}

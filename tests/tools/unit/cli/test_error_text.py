@@ -1,0 +1,68 @@
+"""Messages for the operator about AWS's errors."""
+
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import pytest
+from botocore.exceptions import ClientError, ReadTimeoutError
+
+from aion_core.errors import StoreError
+from aion_tools.cli.error_text import error_text
+from aion_tools.deploy.errors import AwsRefused
+from aion_tools.stack.stack import SETTINGS
+from tests.support import operating
+
+
+@pytest.mark.parametrize(
+    ("message", "action"),
+    [
+        (
+            "User: arn:aws:iam::1:user/op is not authorized to perform: kms:Decrypt on resource: arn:aws:kms:x",
+            "kms:Decrypt",
+        ),
+        ("Access Denied", "Scan"),
+        (None, "Scan"),  # botocore's value for an empty element of XML
+    ],
+)
+def test_text_of_forbidden_call_names_iam_action(message: str | None, action: str) -> None:
+    error = StoreError("Scan: AccessDeniedException")
+    error.__cause__ = ClientError({"Error": {"Code": "AccessDeniedException", "Message": message}}, "Scan")  # type: ignore[typeddict-item]
+    assert error_text(error) == f"Your AWS credentials lack a permission ({action})."
+
+
+def test_text_of_timed_out_call_names_network() -> None:
+    error = StoreError("Scan: ReadTimeoutError")
+    error.__cause__ = ReadTimeoutError(endpoint_url="https://aws")
+    assert error_text(error).startswith("AWS does not respond. Check the network")
+
+
+class _Proxy(BaseHTTPRequestHandler):
+    """Proxy that answers each request with a page for people."""
+
+    def do_POST(self) -> None:
+        self.rfile.read(int(self.headers.get("Content-Length", 0)))
+        self.send_response(502)
+        self.end_headers()
+        self.wfile.write(b"<!doctype html><html lang=en><p>Bad gateway</html>")
+
+    def log_message(self, *_: object) -> None: ...
+
+
+@pytest.mark.parametrize("command", [("tasks", "list", "--scan"), ("destroy",)], ids=["tasks", "destroy"])
+def test_text_of_html_response_names_proxy(command: tuple[str, ...]) -> None:
+    with ThreadingHTTPServer(("127.0.0.1", 0), _Proxy) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        environ = {**SETTINGS, "AWS_ENDPOINT_URL": f"http://127.0.0.1:{server.server_port}"}
+        failed = operating.runs(environ)(*command, "--stack", "aion-prod")
+        server.shutdown()
+    assert operating.refusal(failed).startswith("The response is not from AWS, but perhaps from a proxy.")
+
+
+def test_text_of_deleted_change_set_names_other_deployment() -> None:
+    error = AwsRefused("DescribeChangeSet", "ChangeSetNotFound", "ChangeSet [arn:…] does not exist")
+    assert error_text(error) == "Another deployment has changed the stack in the meantime. Run `aion deploy` again."
+
+
+@pytest.mark.parametrize("code", ["DisabledException", "KMSInvalidStateException", "KMS.DisabledException"])
+def test_text_of_disabled_key_names_commands(code: str) -> None:
+    assert "aws kms enable-key --key-id KEY" in error_text(StoreError(f"GetObject: {code}"))

@@ -1,0 +1,69 @@
+"""Story of a task, printed by `aion why`: order of events that have no time, quotes, and durations."""
+
+import json
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from a2a.types import Artifact, Part, TaskStatus
+
+from aion_core.ports import Numbered
+from aion_core.protocol.types import Message, Task, TaskArtifactUpdateEvent, TaskState, TaskStatusUpdateEvent
+from aion_tools.cli.story import story_of
+from aion_tools.deploy.logs import LogLine
+
+BEGAN = datetime(2026, 11, 23, 12, tzinfo=UTC)
+
+
+def after(seconds: int) -> datetime:
+    return BEGAN + timedelta(seconds=seconds)
+
+
+def event(number: int, event: Task | TaskStatusUpdateEvent | TaskArtifactUpdateEvent, seconds: int = -1) -> Numbered:
+    if seconds >= 0 and not isinstance(event, TaskArtifactUpdateEvent):
+        event.status.timestamp.FromDatetime(after(seconds))
+    return Numbered(number, event)
+
+
+ARTIFACT = TaskArtifactUpdateEvent(artifact=Artifact(artifact_id="answer"))
+TURN = LogLine(int(after(2).timestamp() * 1000), "dev", json.dumps({"message": "A turn begins."}), "1")
+
+
+@pytest.mark.parametrize("is_ended", [True, False])
+def test_why_command_lists_artifact_after_start_of_turn(is_ended: bool) -> None:
+    said = Message(parts=[Part(text="It is done.")])
+    done = TaskStatusUpdateEvent(status=TaskStatus(state=TaskState.TASK_STATE_COMPLETED, message=said))
+    events = [event(1, Task(id="t-1"), 0), event(2, ARTIFACT), *([event(3, done, 4)] if is_ended else [])]
+    story = story_of(events, [TURN], caller="A client", agent="helper", content=True)
+    assert [(each.at, each.text) for each in story] == [
+        (after(0), "A client sent the message without an id to the agent helper."),
+        (after(2), "A worker of `aion dev` began the turn."),
+        (after(4) if is_ended else None, "The agent wrote the artifact answer (event 2)."),
+        *([(after(4), "The agent completed the task: “It is done”.")] if is_ended else []),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("milliseconds", "chunks", "text"),
+    [
+        (15.4, 0, "15 ms"),
+        (8_800, 1, "8.8 s and 1 streamed chunk"),
+        (2_400_000, 48, "40 min and 48 streamed chunks"),
+    ],
+)
+def test_why_command_prints_duration_and_chunks_of_ended_turn(milliseconds: float, chunks: int, text: str) -> None:
+    fields = {"message": "A turn has ended.", "state": "input_required", "duration_ms": milliseconds, "chunks": chunks}
+    [ended] = story_of(
+        [], [LogLine(0, "dev", json.dumps(fields), "1")], caller="A client", agent="helper", content=True
+    )
+    assert ended.text == f"The turn ended as input-required after {text}."
+
+
+def test_why_command_omits_exception_notes_of_failure() -> None:
+    exception = (
+        "Traceback (most recent call last):\n  x\nmine.OrderError: no stock\nDuring task with name 'n' and id '1'"
+    )
+    fields = {"level": "ERROR", "message": "The agent failed.", "exception": exception, "exception_name": "OrderError"}
+    [failed] = story_of(
+        [], [LogLine(0, "task", json.dumps(fields), "1")], caller="A client", agent="helper", content=True
+    )
+    assert failed.text == "The task function logged: The agent failed. mine.OrderError: no stock"

@@ -1,0 +1,272 @@
+"""`aion tasks` on the command line, with an emulated table."""
+
+import asyncio
+import json
+from collections.abc import Callable
+
+import pytest
+from a2a.types import Artifact, Part, TaskArtifactUpdateEvent, TaskState
+
+from aion_core.agents.questions import Question, question_message
+from aion_core.auth.principal import API_KEY_ISSUER, Principal, owner_in
+from aion_core.ports import ContextKey
+from aion_core.stores import keys
+from aion_tools.stack.stack import LocalStack
+from tests.support import operating, pushes
+from tests.support.clock import ManualClock
+from tests.support.conversation import StoreConversation
+from tests.support.operating import RunCommand, refusal
+from tests.support.pushes import a_config
+from tests.support.stores import dynamodb_table
+
+pytestmark = pytest.mark.usefixtures("empty_table")
+
+COMMAND = ("tasks",)
+
+
+def test_task_list_shows_tasks_of_owner_newest_first(run: RunCommand, chat: StoreConversation) -> None:
+    async def two() -> None:
+        await chat.ends(await chat.starts("m-1"))
+        chat.clock.move(1)
+        await chat.starts("m-2")
+
+    asyncio.run(two())
+    owner = ("--owner", chat.context.owner, "--agent", "echo")
+    listed = run("list", *owner)
+    assert [line.split("\t")[:2] for line in listed.stdout.splitlines()] == [
+        ["t-m-2", "working"],
+        ["t-m-1", "completed"],
+    ]
+    assert [each["task"] for each in json.loads(run("list", *owner, "--state", "working", "--json").stdout)] == [
+        "t-m-2"
+    ]
+    assert len(run("list", *owner, "--context", "c-1").stdout.splitlines()) == 2
+    assert run("list", *owner, "--context", "c-2").stdout == ""
+
+
+def test_task_list_reads_tasks_by_concurrent_requests(
+    run: RunCommand, chat: StoreConversation, hold_request: Callable[[str, int], None]
+) -> None:
+    # Start the turns an hour ago, because the command uses the machine's clock.
+    chat.clock.move(-3600)
+    other = StoreConversation(chat.store, chat.clock, ContextKey(chat.context.owner, "echo", "c-2"))
+    asyncio.run(chat.starts("m-1"))
+    asyncio.run(other.starts("m-2"))
+    for options in (("--owner", chat.context.owner, "--agent", "echo"), ("--expired",)):
+        hold_request("dynamodb.GetItem", 1)
+        assert {line.split("\t")[0] for line in run("list", *options).stdout.splitlines()} == {"t-m-1", "t-m-2"}
+
+
+def test_task_list_accepts_subject_instead_of_owner_id(run: RunCommand, chat: StoreConversation) -> None:
+    owner = owner_in(Principal(API_KEY_ISSUER, "alice@example.com").owner, "red")
+    hers = StoreConversation(chat.store, chat.clock, ContextKey(owner, "echo", "c-1"))
+    asyncio.run(hers.starts("m-1", task_id="t-hers"))
+    subject = ("--subject", "alice@example.com", "--tenant", "red")
+    assert run("list", *subject, "--agent", "echo").stdout.startswith("t-hers\t")
+    assert owner in run("show", "t-hers", *subject).stdout
+    assert "no task t-hers of this owner" in refusal(run("show", "t-hers", "--subject", "alice@example.com"))
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("list",),
+        ("list", "--owner", "o"),
+        ("list", "--owner", "o", "--scan"),
+        ("list", "--expired", "--context", "c"),
+        ("list", "--owner", "o", "--subject", "s", "--agent", "a"),
+        ("list", "--tenant", "t", "--scan"),
+        ("show", "t-1"),
+        ("show", "t-1", "--owner", "o", "--scan"),
+        ("cancel", "t-1", "--yes"),
+    ],
+)
+def test_task_commands_refuse_missing_or_contradictory_options(run: RunCommand, arguments: tuple[str, ...]) -> None:
+    failed = run(*arguments)
+    assert failed.exit_code == 2
+    assert failed.stderr.startswith("Usage: ")
+
+
+def test_task_scan_finds_task_of_any_owner(run: RunCommand, chat: StoreConversation) -> None:
+    task_id = f"t-{chat.context.owner}"
+    asyncio.run(chat.starts("m-1", task_id=task_id))
+    assert f"owner       {chat.context.owner}" in run("show", task_id, "--scan").stdout
+    listed = run("list", "--scan", "--state", "working", "--limit", "1000").stdout.splitlines()
+    assert [line.split("\t")[0] for line in listed if chat.context.owner == line.split("\t")[3]] == [task_id]
+    assert "no task t-never;" in refusal(run("show", "t-never", "--scan"))
+
+
+def test_task_list_of_development_server_needs_no_owner(chat: StoreConversation, run_in_project: RunCommand) -> None:
+    task_id, run = f"t-{chat.context.owner}", run_in_project
+    asyncio.run(chat.starts("m-1", task_id=task_id))
+    assert task_id in run("tasks", "list", "--limit", "1000").stdout
+    assert f"owner       {chat.context.owner}" in run("tasks", "show", task_id).stdout
+    assert f"Task {task_id} is canceled." in run("tasks", "cancel", task_id, "--yes").stdout
+
+
+def test_scanned_tasks_are_listed_newest_first(run: RunCommand, chat: StoreConversation) -> None:
+    async def several() -> None:
+        for number in range(5):
+            await chat.ends(await chat.starts(f"m-{number}"))
+            chat.clock.move(1)
+
+    asyncio.run(several())
+    times = [each["since"] for each in json.loads(run("list", "--scan", "--json").stdout)]
+    assert times == sorted(times, reverse=True)
+    assert [each["since"] for each in json.loads(run("list", "--scan", "--json", "--limit", "3").stdout)] == times[:3]
+
+
+def test_task_list_beyond_limit_prints_total_number_of_tasks(run: RunCommand, chat: StoreConversation) -> None:
+    async def three() -> None:
+        for number in range(3):
+            await chat.ends(await chat.starts(f"m-{number}"))
+            chat.clock.move(1)
+
+    asyncio.run(three())
+    owner = ("--owner", chat.context.owner, "--agent", "echo")
+    assert run("list", *owner, "--limit", "2").stderr == "2 of 3 tasks printed; --limit prints more.\n"
+    assert run("list", *owner, "--limit", "3").stderr == ""
+    assert run("list", *owner, "--state", "failed").stderr == "No tasks.\n"
+    scanned = run("list", "--scan", "--limit", "1")
+    assert len(scanned.stdout.splitlines()) == 1
+    assert scanned.stderr.startswith("1 of ")
+
+
+def test_task_show_prints_events_lease_and_waiting_messages(run: RunCommand, chat: StoreConversation) -> None:
+    async def busy() -> None:
+        begun = await chat.starts("m-1", text="a private word")
+        await chat.store.append(begun.lease, begun.head, chat.says(begun.head, text="a private answer"))
+        await chat.waits("m-2")
+        await chat.waits("m-3")
+
+    asyncio.run(busy())
+    owner = ("--owner", chat.context.owner)
+    shown = run("show", "t-m-1", *owner).stdout
+    assert "state       working since " in shown
+    assert "events      3, written under fence 1" in shown
+    assert "Task t-m-1 is running and its lease is valid" in shown
+    assert "lease       of holder-1, until " in shown
+    assert "running     turn turn-m-1 of task t-m-1: 1 attempts" in shown
+    assert "waiting     turn turn-m-2 of task t-m-2: 0 attempts" in shown
+    assert "waiting 2   turn turn-m-3 of task t-m-3: 0 attempts" in shown
+    assert [line.split()[0] for line in shown.split("log:\n")[1].splitlines()] == ["1", "2", "3"]
+    assert "private" not in shown
+    whole = run("show", "t-m-1", *owner, "--content").stdout
+    assert "a private word" in whole
+    assert "a private answer" in whole
+    (document,) = json.loads(run("show", "t-m-1", *owner, "--json").stdout)
+    assert document["contextState"]["holder"] == "holder-1"
+    assert [turn["task"] for turn in document["contextState"]["waiting"]] == ["t-m-2", "t-m-3"]
+    assert "private" not in json.dumps(document)
+
+
+@pytest.mark.parametrize(
+    ("state", "ids", "line"),
+    [
+        (TaskState.TASK_STATE_INPUT_REQUIRED, ["i-1", "i-2"], "an answer of its client, to interrupt i-1, i-2"),
+        (TaskState.TASK_STATE_INPUT_REQUIRED, [], "an answer of its client"),
+        (TaskState.TASK_STATE_AUTH_REQUIRED, ["i-1"], "a credential of its client, to interrupt i-1"),
+    ],
+)
+def test_task_show_prints_what_task_waits_for(
+    run: RunCommand, chat: StoreConversation, state: TaskState, ids: list[str], line: str
+) -> None:
+    async def asks() -> None:
+        begun = await chat.starts("m-1")
+        question = chat.says(begun.head, state, "which?")
+        if ids:
+            question.status.message.MergeFrom(question_message([Question(each, "which?") for each in ids]))
+        await chat.store.finish(begun.lease, begun.head, question, run_next=False)
+
+    asyncio.run(asks())
+    owner = ("--owner", chat.context.owner)
+    assert f"waits for   {line}\n" in run("show", "t-m-1", *owner).stdout
+    (document,) = json.loads(run("show", "t-m-1", *owner, "--json").stdout)
+    assert document["interrupts"] == ids
+
+
+def test_task_show_escapes_control_characters_of_artifact(run: RunCommand, chat: StoreConversation) -> None:
+    async def write() -> None:
+        begun = await chat.starts("m-1")
+        artifact = Artifact(artifact_id="a\x1b]0;owned\x07", parts=[Part(text="x")])
+        update = TaskArtifactUpdateEvent(task_id=begun.head.key.task_id, artifact=artifact)
+        await chat.store.append(begun.lease, begun.head, update)
+
+    asyncio.run(write())
+    assert r"artifact a\x1b]0;owned\x07, 1 parts" in run("show", "t-m-1", "--owner", chat.context.owner).stdout
+
+
+def test_task_list_and_show_report_expired_lease(run: RunCommand, chat: StoreConversation) -> None:
+    # Start the turn an hour ago, because the command uses the machine's clock.
+    chat.clock.move(-3600)
+    asyncio.run(chat.starts("m-1"))
+    listed = [line.split("\t") for line in run("list", "--expired", "--limit", "1000").stdout.splitlines()]
+    assert [line[0] for line in listed if line[3] == chat.context.owner] == ["t-m-1"]
+    shown = run("show", "t-m-1", "--owner", chat.context.owner).stdout
+    assert "The worker of task t-m-1 lost its lease (attempt 1)" in shown
+    assert ", expired " in shown
+    assert "(expired)" in shown
+
+
+def test_list_of_expired_leases_filters_by_agent_and_state(run: RunCommand, chat: StoreConversation) -> None:
+    chat.clock.move(-3600)
+    asyncio.run(chat.starts("m-1"))
+
+    def is_listed(*options: str) -> bool:
+        return chat.context.owner in run("list", "--expired", *options, "--limit", "1000").stdout
+
+    assert is_listed("--agent", "echo", "--state", "working")
+    assert not is_listed("--agent", "another")
+    assert not is_listed("--state", "completed")
+
+
+def test_task_show_prints_webhooks_without_secrets(run: RunCommand, moto: LocalStack) -> None:
+    push = pushes.on_table(moto, ManualClock())
+    task_id = f"t-{push.chat.context.owner}"
+
+    async def told() -> None:
+        new = push.chat.message("m-1", task_id=task_id)
+        begun = await push.chat.store.create(new, holder="holder-1")
+        await push.configs.put(new.key, a_config("mine"))
+        head = await push.chat.head(task_id)
+        await push.chat.store.append(begun.lease, head, push.chat.says(head))  # type: ignore[union-attr]
+
+    asyncio.run(told())
+    shown = run("show", task_id, "--owner", push.chat.context.owner).stdout
+    assert "webhook mine:\n" in shown
+    assert "undelivered events: 3" in shown
+    assert "hidden" not in shown
+
+
+def test_confirmed_cancel_of_task_enqueues_next_turn_of_its_context(
+    run: RunCommand, chat: StoreConversation, moto: LocalStack
+) -> None:
+    async def busy() -> None:
+        await chat.starts("m-1")
+        await chat.waits("m-2")
+
+    asyncio.run(busy())
+    owner = ("--owner", chat.context.owner)
+    refused = run("cancel", "t-m-1", *owner, input="n\n")
+    assert refused.exit_code == 1
+    assert asyncio.run(chat.state("t-m-1")) == "working"
+    assert run("cancel", "t-m-1", *owner, input="y\n").stdout == "Task t-m-1 is canceled.\n"
+    assert asyncio.run(chat.state("t-m-1")) == "canceled"
+    asked = {"QueueUrl": moto.physical_id("TaskQueue"), "MaxNumberOfMessages": 10}
+    bodies = []
+    # Read all messages, because the queue may also contain messages of other tests.
+    while messages := moto.client("sqs").receive_message(**asked).get("Messages"):
+        bodies += [message["Body"] for message in messages]
+    assert any(chat.context.owner in body for body in bodies), "a wake-up message is enqueued for the queued turn"
+    assert "can no longer be canceled" in refusal(run("cancel", "t-m-1", *owner, "--yes"))
+
+
+def test_cancel_by_operator_uses_retention_time_of_stack(chat: StoreConversation, moto: LocalStack) -> None:
+    asyncio.run(chat.starts("m-1"))
+    name = operating.registered(moto, "aion-kept", RetentionDays="365")
+    run = operating.runs(operating.environ_of(moto))
+    assert run("tasks", "cancel", "t-m-1", "--owner", chat.context.owner, "--yes", "--stack", name).exit_code == 0
+    item = dynamodb_table(moto).get_blocking(keys.event_key(chat.key("t-m-1"), 3))
+    assert item is not None
+    days = (item["expires"] - chat.clock.now().timestamp()) / 86400
+    assert 364 < days < 366

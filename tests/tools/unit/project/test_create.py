@@ -1,0 +1,186 @@
+"""Creation of projects in a new folder, and in a folder with existing files."""
+
+import os
+import subprocess
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from aion_tools.project import ProjectError, base
+from aion_tools.project.create import complete, create, lock
+from aion_tools.project.files import Project, block_of, build_rule, rendered
+from aion_tools.project.origin import Origin
+from aion_tools.project.upgrade import plan
+
+PROJECT = Project("my-agent", "langgraph", Origin())
+AGENTS = "aion: {agents: {helper: {path: helper.py}}}\n"
+
+
+def texts(folder: Path) -> dict[str, str]:
+    return {file.relative_to(folder).as_posix(): file.read_text() for file in folder.rglob("*") if file.is_file()}
+
+
+def test_create_writes_every_file(tmp_path: Path) -> None:
+    made = create(tmp_path / "new" / "my-agent", PROJECT)
+    there = texts(tmp_path / "new" / "my-agent")
+    assert {path: there[path] for path in made.written} == rendered(PROJECT)
+    assert all(path in made.written or path.startswith(f"{base.FOLDER}/") for path in there)
+
+
+def test_newly_created_project_needs_no_upgrade(tmp_path: Path) -> None:
+    create(tmp_path, PROJECT)
+    assert not plan(tmp_path).is_needed
+
+
+def test_create_overwrites_nothing(tmp_path: Path) -> None:
+    (tmp_path / "agent.py").write_text("mine\n")
+    (tmp_path / "notes.txt").write_text("mine\n")
+    with pytest.raises(ProjectError, match=r"has agent\.py already\. Nothing was written\. .*--force") as refused:
+        create(tmp_path, PROJECT)
+    assert "notes.txt" not in str(refused.value)
+    assert texts(tmp_path) == {"agent.py": "mine\n", "notes.txt": "mine\n"}
+
+
+def test_create_with_force_overwrites(tmp_path: Path) -> None:
+    (tmp_path / "agent.py").write_text("mine\n")
+    (tmp_path / "notes.txt").write_text("mine\n")
+    create(tmp_path, PROJECT, force=True)
+    assert (tmp_path / "agent.py").read_text() == rendered(PROJECT)["agent.py"]
+    assert (tmp_path / "notes.txt").read_text() == "mine\n"
+
+
+def test_create_refuses_file_in_place_of_folder(tmp_path: Path) -> None:
+    (tmp_path / "my-agent").touch()
+    with pytest.raises(ProjectError, match="is a file"):
+        create(tmp_path / "my-agent", PROJECT)
+
+
+def test_init_keeps_existing_project_files(tmp_path: Path) -> None:
+    mine = {
+        "helper.py": "graph = 1\n",
+        "README.md": "# Mine\n",
+        ".gitignore": ".env\n",
+        "samconfig.toml": "version = 0.1\n",
+    }
+    for path, text in mine.items():
+        (tmp_path / path).write_text(text)
+    made = complete(tmp_path, PROJECT, agents_yaml=AGENTS)
+    there = texts(tmp_path)
+    assert {path: there[path] for path in mine} == mine
+    assert there["aion.yaml"] == AGENTS
+    assert set(made.kept) == {".gitignore", "samconfig.toml"}
+    assert not (tmp_path / "agent.py").exists()
+    assert not (tmp_path / "tests").exists()
+    assert {"aion.yaml", "pyproject.toml", "template.yaml", "infra/state.yaml", "Makefile", ".aionignore"} <= set(
+        made.written
+    )
+
+
+def test_second_init_writes_no_files(tmp_path: Path) -> None:
+    complete(tmp_path, PROJECT, agents_yaml=AGENTS)
+    before = texts(tmp_path)
+    assert complete(tmp_path, PROJECT, agents_yaml=None).written == []
+    assert texts(tmp_path) == before
+
+
+def test_init_adds_example_agent_to_empty_folder(tmp_path: Path) -> None:
+    complete(tmp_path, PROJECT, agents_yaml=None)
+    assert texts(tmp_path).keys() >= rendered(PROJECT).keys()
+
+
+def test_init_appends_build_rule_to_makefile(tmp_path: Path) -> None:
+    (tmp_path / "Makefile").write_text("all:\n\techo all")
+    made = complete(tmp_path, PROJECT, agents_yaml=AGENTS)
+    text = (tmp_path / "Makefile").read_text()
+    assert text == f"all:\n\techo all\n\n{build_rule()}"
+    assert any(note.startswith("Makefile: the rule") for note in made.notes)
+    assert not plan(tmp_path).is_needed
+
+
+def test_init_keeps_authors_makefile_build_rule(tmp_path: Path) -> None:
+    own = "build-%:\n\tcp -r . $(ARTIFACTS_DIR)\n"
+    (tmp_path / "Makefile").write_text(own)
+    made = complete(tmp_path, PROJECT, agents_yaml=AGENTS)
+    assert (tmp_path / "Makefile").read_text() == own
+    assert any("$(AION) build" in note for note in made.notes)
+
+
+def test_init_refuses_template_of_another_application(tmp_path: Path) -> None:
+    (tmp_path / "template.yaml").write_text("Resources: {}\n")
+    with pytest.raises(ProjectError, match=r"template\.yaml in this folder is not an aion template"):
+        complete(tmp_path, PROJECT, agents_yaml=AGENTS)
+    assert texts(tmp_path) == {"template.yaml": "Resources: {}\n"}
+
+
+@pytest.mark.parametrize(
+    ("file", "text", "note"),
+    [
+        ("pyproject.toml", "[project]\nname = 'mine'\n", "uv add 'aion-lambda[langgraph]>="),
+        ("requirements.txt", "langgraph\n", "Add it: echo 'aion-lambda[langgraph]>="),
+    ],
+)
+def test_init_reports_missing_dependency(tmp_path: Path, file: str, text: str, note: str) -> None:
+    (tmp_path / file).write_text(text)
+    made = complete(tmp_path, PROJECT, agents_yaml=AGENTS)
+    assert "pyproject.toml" not in made.written
+    assert any(note in said for said in made.notes)
+    (tmp_path / file).write_text(f"{text}# aion-lambda\n")
+    assert not complete(tmp_path, PROJECT, agents_yaml=AGENTS).notes
+
+
+def test_init_prints_missing_project_table_first(tmp_path: Path) -> None:
+    """`uv add` refuses a pyproject.toml without this table."""
+    (tmp_path / "pyproject.toml").write_text("[tool.ruff]\n")
+    table, command = complete(tmp_path, PROJECT, agents_yaml=AGENTS).notes
+    _, _, lines = table.partition("Add these lines:\n")
+    assert tomllib.loads(lines)["project"]["name"] == PROJECT.name
+    assert "uv add 'aion-lambda[langgraph]" in command
+
+
+@pytest.mark.parametrize("file", ["pyproject.toml", "requirements.txt", "Makefile"])
+def test_init_names_file_that_is_not_utf_8(tmp_path: Path, file: str) -> None:
+    (tmp_path / file).write_bytes(b"# \xe9\n")
+    with pytest.raises(ProjectError, match=rf"{file} is not UTF-8"):
+        complete(tmp_path, PROJECT, agents_yaml=AGENTS)
+    assert (tmp_path / file).read_bytes() == b"# \xe9\n"
+    assert [path.name for path in tmp_path.iterdir()] == [file]
+
+
+def test_note_about_missing_aion_dependency_names_local_wheel(tmp_path: Path) -> None:
+    (tmp_path / "requirements.txt").write_text("langgraph\n")
+    project = Project("my-agent", "langgraph", Origin("{}", "/dist/aion.whl", "@ file:///dist/aion.whl"))
+    [note] = complete(tmp_path, project, agents_yaml=AGENTS).notes
+    assert note.endswith("Add it: echo 'aion-lambda[langgraph] @ file:///dist/aion.whl' >> requirements.txt")
+
+
+def test_lock_file_of_new_project_without_network_returns_uv_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("UV_OFFLINE", "1")
+    monkeypatch.setenv("UV_CACHE_DIR", str(tmp_path / "cache"))
+    create(tmp_path / "my-agent", PROJECT)
+    assert "aion-lambda" in lock(tmp_path / "my-agent")
+    assert not (tmp_path / "my-agent" / "uv.lock").exists()
+
+
+@pytest.mark.parametrize("in_environment", [True, False], ids=["environment", "path"])
+def test_projects_makefile_finds_aion_command(tmp_path: Path, in_environment: bool) -> None:
+    """The Makefile prefers the `aion` of the project's environment to the `aion` on PATH."""
+    create(tmp_path, PROJECT)
+    program = tmp_path / (".venv/bin/aion" if in_environment else "bin/aion")
+    program.parent.mkdir(parents=True)
+    program.write_text('#!/bin/sh\necho "$0 $*"\n')
+    program.chmod(0o755)
+    environ = {**os.environ, "PATH": f"{tmp_path / 'bin'}:/usr/bin:/bin"}
+    command = ["make", "--no-print-directory", "build-ApiFunction", "ARTIFACTS_DIR=/tmp/to here"]
+    ran = subprocess.run(command, cwd=tmp_path, env=environ, capture_output=True, text=True, check=True)
+    name = ".venv/bin/aion" if in_environment else str(program)
+    assert ran.stdout == f"{name} build ApiFunction --to /tmp/to here\n"
+
+
+def test_makefile_of_project_lists_its_targets(tmp_path: Path) -> None:
+    create(tmp_path, PROJECT)
+    ran = subprocess.run(["make", "--no-print-directory"], cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert [line.split()[0] for line in ran.stdout.splitlines()] == ["help", "dev", "test", "build", "deploy"]
+    assert block_of((tmp_path / "Makefile").read_text()) == build_rule()

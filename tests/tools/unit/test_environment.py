@@ -1,0 +1,207 @@
+"""Environment variables of agents: in aion.yaml, on a developer's machine, and as template parameters."""
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from aion_core.agents.config import DeploymentConfig
+from aion_core.agents.config_sections import SecretSource
+from aion_core.agents.deployment import read_deployment_config
+from aion_core.errors import ConfigurationError
+from aion_tools.environment import bedrock_models, local_environment, template_parameters
+from aion_tools.package.plan import BUILD_PLACE
+from aion_tools.template.reader import Template
+from tests.support.server import ROOT
+
+
+def written(folder: Path, **aion: Any) -> Path:
+    file = folder / "aion.yaml"
+    file.write_text(json.dumps({"aion": {**aion, "agents": {"a": {"path": "a.py"}}}}))
+    return file
+
+
+SOURCES = {
+    "openai-key": SecretSource("secretsmanager", "openai-key"),
+    "prod/db#password": SecretSource("secretsmanager", "prod/db", "password"),
+    "prod/db#a key: with #": SecretSource("secretsmanager", "prod/db", "a key: with #"),
+    "ssm:/my-agent/tavily": SecretSource("ssm", "/my-agent/tavily"),
+    "ssm:plain": SecretSource("ssm", "plain"),
+    "ssm:/a:3": SecretSource("ssm", "/a:3"),
+    "ssm:/a#b": SecretSource("ssm", "/a", "b"),
+    "arn:aws:secretsmanager:eu-west-1:123456789012:secret:a/b-AbCdEf": SecretSource(
+        "secretsmanager", "arn:aws:secretsmanager:eu-west-1:123456789012:secret:a/b-AbCdEf"
+    ),
+    "arn:aws-us-gov:ssm:us-gov-west-1:123456789012:parameter/a/b#c": SecretSource(
+        "ssm", "arn:aws-us-gov:ssm:us-gov-west-1:123456789012:parameter/a/b", "c"
+    ),
+    "sk-team": SecretSource("secretsmanager", "sk-team"),
+}
+
+
+@pytest.mark.parametrize("said", SOURCES)
+def test_each_notation_of_secret_in_aion_yaml_is_read(said: str, tmp_path: Path) -> None:
+    assert read_deployment_config(written(tmp_path, secrets={"KEY": said})).secrets == {"KEY": SOURCES[said]}
+
+
+REFUSED: list[tuple[dict[str, Any], str]] = [
+    ({"environment": {"A": 5}}, "aion.environment.A is 5, which YAML does not read as text: put it in quotes."),
+    ({"environment": {"A": True}}, "aion.environment.A is True, which YAML does not read as text: put it in quotes."),
+    ({"environment": {"A": None}}, "aion.environment.A is None, which YAML does not read as text: put it in quotes."),
+    ({"environment": {"A": "a\0b"}}, "aion.environment.A: an environment variable cannot hold a NUL character."),
+    ({"environment": ["A=5"]}, "aion.environment is a list: it has keys of its own, `key: value`."),
+    ({"secrets": {"A": 5}}, "aion.secrets.A: YAML does not read this as text: put it in quotes."),
+    ({"secrets": {"A": "k"}, "environment": {"A": "v"}}, "aion: A is in both environment and secrets; remove one of"),
+    ({"secrets": {"A": "k"}, "environment": {"B-C": "v"}}, "aion.environment.B-C: a variable's name has letters, digits"),
+    ({"secrets": {"1A": "k"}}, "aion.secrets.1A: a variable's name has letters, digits and _, and does not begin"),
+    ({"secret": {"A": "k"}}, "aion.secret is not a key that aion knows. Did you mean 'secrets'?"),
+]  # fmt: skip
+REFUSED += [
+    ({kind: {name: "text"}}, f"aion.{kind}.{name}: {said}")
+    for kind in ("environment", "secrets")
+    for name, said in {
+        "AION_TABLE": "names that begin with AION_ are aion's own: the template's parameters set them.",
+        "AWS_REGION": "Lambda sets this variable and reserves its name.",
+        "AWS_SECRET_ACCESS_KEY": "Lambda sets this variable and reserves its name.",
+        "LAMBDA_TASK_ROOT": "Lambda sets this variable and reserves its name.",
+        "_HANDLER": "Lambda sets this variable and reserves its name.",
+        "_X_AMZN_TRACE_ID": "Lambda sets this variable and reserves its name.",
+        "PYTHONPATH": "this variable is read when the process starts, before aion.yaml is: it would change nothing.",
+        "LD_PRELOAD": "this variable is read when the process starts, before aion.yaml is: it would change nothing.",
+    }.items()
+]
+
+
+@pytest.mark.parametrize(("aion", "said"), REFUSED, ids=lambda value: str(value)[:60])
+def test_unusable_environment_variable_is_named_in_error(aion: dict[str, Any], said: str, tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match=re.escape(said)):
+        read_deployment_config(written(tmp_path, **aion))
+
+
+@pytest.mark.parametrize(
+    "said",
+    ["", "a b", "ssm:", "ssm:/a b", "a#", "#a", "a:b", "arn:aws:s3:::bucket/key", "arn:aws:ssm:eu:1:document/x", "x" * 513],
+)  # fmt: skip
+def test_unknown_secret_source_is_refused(said: str, tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match=r"aion\.secrets\.KEY: this is neither the name or ARN"):
+        read_deployment_config(written(tmp_path, secrets={"KEY": said}))
+
+
+@pytest.mark.parametrize(
+    "key",
+    ["sk-proj-0123456789abcdef", "AIzaSyA0123456789abcdefgh", "ghp_0123456789abcdefgh", "-----BEGIN PRIVATE KEY-----"],
+)
+def test_error_hides_api_key_given_as_secret_name(key: str, tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError) as raised:
+        read_deployment_config(written(tmp_path, secrets={"KEY": key}))
+    assert "aion.secrets.KEY: this looks like the key itself. Put the key into Secrets Manager" in str(raised.value)
+    assert key not in str(raised.value)
+
+
+def test_process_environment_precedes_dotenv_and_aion_yaml(tmp_path: Path) -> None:
+    said = {"BY_YAML": "yaml", "BY_DOTENV": "yaml", "BY_PROCESS": "yaml", "EMPTY": "yaml"}
+    file = written(tmp_path, environment=said, secrets={"KEY": "k"})
+    (tmp_path / ".env").write_text(
+        "BY_DOTENV=dotenv\nBY_PROCESS=dotenv\nMORE='with spaces'\nKEY=value # a remark\nNAME_ONLY\n"
+    )
+    environ = {"BY_PROCESS": "process", "EMPTY": ""}
+    assert local_environment(file, environ) == (
+        {"BY_YAML": "yaml", "BY_DOTENV": "dotenv", "MORE": "with spaces", "KEY": "value"},
+        [],
+    )
+
+
+def test_unset_secret_causes_warning(tmp_path: Path) -> None:
+    file = written(tmp_path, secrets={"SET": "a", "UNSET": "prod/b#c", "EMPTY": "ssm:/d"})
+    (tmp_path / ".env").write_text("EMPTY=\n")
+    variables, warnings = local_environment(file, {"SET": "value"})
+    assert variables == {"EMPTY": ""}
+    assert warnings == [
+        f"UNSET is not set: its secret (prod/b) is not read from AWS on this machine. "
+        f"Write UNSET=… into {tmp_path / '.env'}, or export UNSET.",
+        f"EMPTY is not set: its secret (ssm:/d) is not read from AWS on this machine. "
+        f"Write EMPTY=… into {tmp_path / '.env'}, or export EMPTY.",
+    ]
+
+
+def test_dotenv_is_read_without_aion_yaml(tmp_path: Path) -> None:
+    (tmp_path / ".env").write_text("KEY=value\n")
+    assert local_environment(tmp_path / "aion.yaml", {}) == ({"KEY": "value"}, [])
+    assert local_environment(tmp_path / "sub" / "aion.yaml", {}) == ({}, [])
+
+
+def test_unreadable_dotenv_is_named_without_content(tmp_path: Path) -> None:
+    (tmp_path / ".env").write_bytes(b"KEY=hunter2\xff\n")
+    with pytest.raises(ConfigurationError, match=r"\.env cannot be read: it is not UTF-8\.") as raised:
+        local_environment(tmp_path / "aion.yaml", {})
+    assert "hunter2" not in str(raised.getrepr(chain=True, style="short"))
+
+
+def test_template_parameters_contain_arns_of_secrets(tmp_path: Path) -> None:
+    secrets = {
+        "A": "openai-key",
+        "B": "prod/db#user",
+        "C": "prod/db#password",
+        "D": "ssm:/my-agent/tavily:3",
+        "E": "ssm:plain",
+        "F": "arn:aws:secretsmanager:eu-west-1:210987654321:secret:theirs-AbCdEf",
+        "G": "arn:aws:secretsmanager:eu-west-1:210987654321:secret:without",
+        "H": "arn:aws:ssm:eu-west-1:123456789012:parameter/a/b:label#key",
+    }
+    found = template_parameters(read_deployment_config(written(tmp_path, secrets=secrets)), "eu-west-1", "123456789012")
+    assert found["AgentSecrets"].split(",") == [
+        "arn:aws:secretsmanager:eu-west-1:123456789012:secret:openai-key-??????",
+        "arn:aws:secretsmanager:eu-west-1:123456789012:secret:prod/db-??????",
+        "arn:aws:ssm:eu-west-1:123456789012:parameter/my-agent/tavily",
+        "arn:aws:ssm:eu-west-1:123456789012:parameter/plain",
+        "arn:aws:secretsmanager:eu-west-1:210987654321:secret:theirs-AbCdEf",
+        "arn:aws:secretsmanager:eu-west-1:210987654321:secret:without-??????",
+        "arn:aws:ssm:eu-west-1:123456789012:parameter/a/b",
+    ]
+    assert re.fullmatch(pattern_of("AgentSecrets"), found["AgentSecrets"])
+
+
+@pytest.mark.parametrize(
+    ("region", "partition"), [("eu-west-1", "aws"), ("cn-north-1", "aws-cn"), ("us-gov-west-1", "aws-us-gov")]
+)
+def test_secret_arn_contains_aws_partition_of_region(region: str, partition: str, tmp_path: Path) -> None:
+    found = template_parameters(read_deployment_config(written(tmp_path, secrets={"A": "k"})), region, "123456789012")
+    assert found["AgentSecrets"] == f"arn:{partition}:secretsmanager:{region}:123456789012:secret:k-??????"
+    assert re.fullmatch(pattern_of("AgentSecrets"), found["AgentSecrets"])
+
+
+def test_template_parameters_without_secrets_are_empty() -> None:
+    assert template_parameters(DeploymentConfig({}, None, Path.cwd()), "eu-west-1", "123456789012") == {
+        "AgentSecrets": ""
+    }
+    assert re.fullmatch(pattern_of("AgentSecrets"), "")
+
+
+def test_too_many_secrets_are_refused(tmp_path: Path) -> None:
+    file = written(tmp_path, secrets={f"K{n}": f"{n:0100}" for n in range(30)})
+    with pytest.raises(ConfigurationError, match="the template parameter AgentSecrets takes 4096"):
+        template_parameters(read_deployment_config(file), "eu-west-1", "123456789012")
+
+
+def test_bedrock_model_ids_are_converted_to_arns() -> None:
+    models = [
+        "anthropic.claude-3-haiku-20240307-v1:0",
+        "eu.anthropic.claude-sonnet-4-20250514-v1:0",
+        "global.amazon.nova-2-lite-v1:0",
+        "arn:aws:bedrock:eu-west-1:123456789012:application-inference-profile/abc123",
+    ]
+    found = bedrock_models([*models, models[0]], "eu-west-1", "123456789012")
+    assert found.split(",") == [
+        "arn:aws:bedrock:eu-west-1::foundation-model/anthropic.claude-3-haiku-20240307-v1:0",
+        "arn:aws:bedrock:eu-west-1:123456789012:inference-profile/eu.anthropic.claude-sonnet-4-20250514-v1:0",
+        "arn:aws:bedrock:eu-west-1:123456789012:inference-profile/global.amazon.nova-2-lite-v1:0",
+        models[3],
+    ]
+    assert re.fullmatch(pattern_of("BedrockModels"), found)
+
+
+def pattern_of(parameter: str) -> str:
+    pattern: str = Template(ROOT / "template.yaml", BUILD_PLACE).document["Parameters"][parameter]["AllowedPattern"]
+    return pattern

@@ -1,0 +1,180 @@
+"""`aion_tools.testing`, as used in the tests of a project."""
+
+import os
+from pathlib import Path
+
+import pytest
+from a2a.types import GetTaskRequest, ListTasksRequest, Part
+from a2a.utils.errors import InvalidParamsError
+
+from aion_core.errors import ConfigurationError
+from aion_tools.testing import serve
+
+AGENTS = """
+from langchain_core.language_models.fake_chat_models import GenericFakeChatModel
+from langchain_core.messages import AIMessage
+from langgraph.graph import START, MessagesState, StateGraph
+from langgraph.types import interrupt
+
+
+def one(node):
+    return StateGraph(MessagesState).add_node("node", node).add_edge(START, "node")
+
+
+def counts(state):
+    said = [message.text for message in state["messages"] if message.type == "human"]
+    return {"messages": [AIMessage(f"{len(said)}: {said[-1]}")]}
+
+
+def fails(state):
+    raise ValueError("the tide is out")
+
+
+async def streams(state):
+    model = GenericFakeChatModel(messages=iter([AIMessage("one two three")]))
+    return {"messages": [await model.ainvoke(state["messages"])]}
+
+
+def books(state):
+    return {"messages": [AIMessage("Booked for " + interrupt("Which day?") + ".")]}
+
+
+counter, broken, speaker, asker = one(counts), one(fails), one(streams), one(books)
+"""
+YAML = """
+aion:
+  agents:
+    counter: {path: "agents.py:counter"}
+    broken: {path: "agents.py:broken"}
+    speaker: {path: "agents.py:speaker"}
+    asker: {path: "agents.py:asker"}
+    brief: {path: "agents.py:counter", reply: message}
+    both: {path: "agents.py:speaker", answer: both}
+    unmade: {path: "unmade.py"}
+    strict: {path: "agents.py:counter", capabilities: {extensions: [{uri: "https://x.y/z", required: true}]}}
+"""
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> Path:
+    (tmp_path / "agents.py").write_text(AGENTS)
+    (tmp_path / "unmade.py").write_text("import no_such_module\n")
+    (tmp_path / "aion.yaml").write_text(YAML)
+    return tmp_path / "aion.yaml"
+
+
+async def test_ask_returns_reply_with_text_and_state(config: Path) -> None:
+    async with serve(config) as client:
+        reply = await client.ask("hello")
+    assert (reply.state, reply.text) == ("completed", "1: hello")
+    assert client.card.name == "counter"
+
+
+async def test_context_id_continues_conversation(config: Path) -> None:
+    async with serve(config) as client:
+        first = await client.ask("hello")
+        second = await client.ask("again", context_id=first.context_id)
+        other = await client.ask("new")
+    assert (second.text, other.text) == ("2: again", "1: new")
+
+
+async def test_separately_served_test_agents_share_no_state(config: Path) -> None:
+    async with serve(config) as client:
+        first = await client.ask("hello")
+    async with serve(config) as client:
+        assert (await client.ask("again", context_id=first.context_id)).text == "1: again"
+        assert len((await client.a2a.list_tasks(ListTasksRequest())).tasks) == 1
+
+
+async def test_reply_of_failed_turn_has_reason(config: Path) -> None:
+    async with serve(config, agent="broken") as client:
+        reply = await client.ask("hello")
+    assert reply.state == "failed"
+    assert "the tide is out" in reply.text
+
+
+async def test_serve_of_unknown_agent_names_known_agents(config: Path) -> None:
+    with pytest.raises(ConfigurationError, match=r"no agent 'counters'\. Its agents are asker, both, "):
+        async with serve(config, agent="counters"):
+            pass
+
+
+async def test_ask_names_required_extensions_of_card(config: Path) -> None:
+    async with serve(config, agent="strict") as client:
+        assert (await client.ask("hello")).text == "1: hello"
+
+
+async def test_agent_with_import_error_fails_its_task(config: Path) -> None:
+    async with serve(config, agent="unmade") as client:
+        reply = await client.ask("hello")
+    assert reply.state == "failed"
+    assert "no_such_module" in reply.text
+
+
+@pytest.mark.parametrize("agent", ["speaker", "both"])
+async def test_test_client_returns_streamed_chunks_of_reply(config: Path, agent: str) -> None:
+    async with serve(config, agent=agent) as client:
+        reply = await client.ask("speak")
+    assert reply.text == "one two three"
+    assert "".join(reply.chunks) == reply.text
+    assert len(reply.chunks) == 5
+
+
+async def test_ask_with_task_id_answers_interrupt(config: Path) -> None:
+    async with serve(config, agent="asker") as client:
+        question = await client.ask("Book a table")
+        assert question.task is not None
+        assert (question.state, question.text) == ("input-required", "Which day?")
+        answer = await client.ask("Tuesday", task_id=question.task.id, context_id=question.context_id)
+    assert (answer.state, answer.text) == ("completed", "Booked for Tuesday.")
+
+
+async def test_ask_returns_reply_if_agent_answers_without_task(config: Path) -> None:
+    async with serve(config, agent="brief") as client:
+        reply = await client.ask("hello")
+    assert (reply.state, reply.text, reply.task) == ("completed", "1: hello", None)
+    assert reply.context_id
+
+
+async def test_ask_sends_parts_after_its_text(config: Path) -> None:
+    async with serve(config) as client:
+        reply = await client.ask("see", parts=[Part(text=" this")])
+        with pytest.raises(InvalidParamsError, match="parts is empty"):
+            await client.ask()
+    assert reply.text == "1: see this"
+
+
+async def test_official_client_reads_task_of_served_agent(config: Path) -> None:
+    async with serve(config) as client:
+        reply = await client.ask("hello")
+        assert reply.task is not None
+        assert await client.a2a.get_task(GetTaskRequest(id=reply.task.id)) == reply.task
+        assert (await client.http.get("/.well-known/agent-card.json")).json()["name"] == "counter"
+
+
+async def test_served_test_agent_ignores_process_environment(config: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AION_STORE", "dynamodb")
+    monkeypatch.setenv("AION_CONFIG", "/nonexistent.yaml")
+    async with serve(config) as client:
+        assert (await client.ask("hello")).text == "1: hello"
+
+
+async def test_environment_variables_of_aion_yaml_are_set_only_while_serving(
+    config: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`serve` sets the variables of aion.yaml, but reads none of its secrets from AWS."""
+    monkeypatch.delenv("MODEL", raising=False)
+    declared = "aion:\n  environment: {MODEL: scripted}\n  secrets: {MODEL_KEY: no-such-secret}\n"
+    config.write_text(YAML.replace("aion:\n", declared))
+    says = "f\"{os.environ['MODEL']}: {os.environ.get('MODEL_KEY')}\""
+    agents = AGENTS.replace('f"{len(said)}: {said[-1]}"', says)
+    (config.parent / "agents.py").write_text(f"import os\n{agents}")
+    async with serve(config) as client:
+        assert (await client.ask("hello")).text == "scripted: None"
+    assert "MODEL" not in os.environ
+
+
+async def test_serve_error_names_unusable_config(tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match=r"missing\.yaml"):
+        async with serve(tmp_path / "missing.yaml"):
+            raise AssertionError("served")
