@@ -19,7 +19,7 @@ from opentelemetry.trace import Link, Status, StatusCode
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 from opentelemetry.util.types import Attributes
 
-from aion_core.ports import SpanKind
+from aion_core.telemetry import SpanKind
 
 EXPORT_SECONDS = 2.0
 """Timeout of an export of spans with its retries. A Lambda invocation waits for the export."""
@@ -69,7 +69,7 @@ class OTelTraces:
         tracestate: str = "",
         attributes: Mapping[str, str | int] | None = None,
     ) -> "Iterator[OTelSpan]":
-        """Start a span for the `with` block and yield it: see `ports.Traces.span`."""
+        """Start a span for the `with` block and yield it: see `Traces.span`."""
         within, links = _parent(traceparent, tracestate)
         with self._tracer.start_as_current_span(
             name,
@@ -89,12 +89,12 @@ class OTelTraces:
                 raise
 
     def flush(self) -> None:
-        """See `ports.Traces.flush`. The exporter has a time limit."""
+        """See `Traces.flush`. The exporter has a time limit."""
         self._provider.force_flush()
 
 
 class OTelSpan:
-    """OpenTelemetry span with the methods of `ports.Span`."""
+    """OpenTelemetry span with the methods of `Span`."""
 
     def __init__(self, span: trace.Span) -> None:
         self._span = span

@@ -7,10 +7,10 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
-from aion_core.agents.config import DeploymentConfig
-from aion_core.agents.config_sections import SECRETS_MANAGER, SecretSource
-from aion_core.agents.deployment import read_deployment_config
 from aion_core.errors import ConfigurationError
+from aion_core.loading.config import DeploymentConfig
+from aion_core.loading.config_sections import SECRETS_MANAGER, SecretSource
+from aion_core.loading.deployment import read_deployment_config
 
 DOTENV = ".env"
 """Name of the file with a developer's environment variables, beside aion.yaml. The file is never packaged."""

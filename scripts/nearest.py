@@ -1,6 +1,6 @@
 """Names of the test files nearest to the changes of the working tree: `make quick` runs them.
 
-The nearest test of `aion_core/tasks/runner.py` is `tests/runtime/unit/tasks/test_runner.py`. A module without such a file has
+The nearest test of `aion_core/tasks/runner.py` is `tests/runtime/unit/engine/runner/test_runner.py`. A module without such a file has
 the tests that import it, and otherwise those of its package.
 """
 

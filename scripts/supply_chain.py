@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from aion_core.agents.frameworks import extras
+from aion_core.loading.frameworks import extras
 from aion_tools.package.programs import UvMissing, find_uv
 
 ROOT = Path(__file__).resolve().parents[1]

@@ -7,8 +7,9 @@ from typing import Any, TypeVar
 from aion_core.authoring.context import AgentIdentity, AionContext, Event, ReplySink, Thread, User
 from aion_core.authoring.context import Message as ThreadMessage
 from aion_core.authoring.types import A2AInbox
+from aion_core.engine.agent import TurnRequest
+from aion_core.engine.resume_input import INTERRUPTS
 from aion_core.errors import InvalidMessage
-from aion_core.ports import TurnRequest
 from aion_core.protocol.aion.extensions import Inbound, InboundEvent, answer_to, read
 from aion_core.protocol.message_rules import (
     ALLOWED_SKILLS,
@@ -19,7 +20,6 @@ from aion_core.protocol.message_rules import (
     without_reserved_keys,
 )
 from aion_core.protocol.types import Message, Part, Role, to_json, with_integers
-from aion_core.tasks.resume_input import INTERRUPTS
 
 logger = logging.getLogger(__name__)
 

@@ -12,7 +12,8 @@ from msgspec.structs import replace
 
 from aion_core.agents.inbound import inbound_of
 from aion_core.authoring.types import A2AOutbox
-from aion_core.ports import AgentArtifact, AgentMessage, Chunk, Emission, Reply, TurnRequest
+from aion_core.engine.agent import AgentArtifact, AgentMessage, Chunk, Emission, Reply, TurnRequest
+from aion_core.engine.task import states
 from aion_core.protocol.aion.extensions import react
 from aion_core.protocol.message_rules import is_reserved, without_reserved_metadata
 from aion_core.protocol.types import (
@@ -26,7 +27,6 @@ from aion_core.protocol.types import (
     TaskStatusUpdateEvent,
     to_json,
 )
-from aion_core.tasks import lifecycle
 
 logger = logging.getLogger(__name__)
 
@@ -355,7 +355,7 @@ def _patch(task: Task, buffered: Message | None) -> list[Emission]:
     ]
 
 
-_FINAL_STATES = lifecycle.TERMINAL_OR_INTERRUPTED
+_FINAL_STATES = states.TERMINAL_OR_INTERRUPTED
 """Final states that an author's outbox Task may set. Any other state becomes COMPLETED."""
 
 

@@ -5,9 +5,9 @@ from typing import Any
 
 from msgspec import Struct
 
+from aion_core.engine.resume_input import INTERRUPTS
 from aion_core.protocol.message_rules import INTERRUPT_ID
 from aion_core.protocol.types import Message, Part, Role, utf8
-from aion_core.tasks.resume_input import INTERRUPTS
 
 
 class Question(Struct, frozen=True):

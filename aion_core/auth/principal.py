@@ -6,6 +6,10 @@ import re
 
 from msgspec import Struct
 
+ANONYMOUS = "anonymous"
+"""Owner of all calls to an agent without an auth scheme; deployed agents must have a scheme."""
+
+
 API_KEY_ISSUER = "urn:aion:api-key"
 BASIC_ISSUER = "urn:aion:basic"
 IAM_ISSUER = "urn:aws:iam"

@@ -14,9 +14,10 @@ from a2a.types import a2a_pb2 as pb
 from msgspec import Struct
 from pydantic import AfterValidator, BaseModel, ConfigDict
 
+from aion_core.auth.api_keys import ApiKeys
 from aion_core.auth.credentials import RequestCredentials
 from aion_core.auth.principal import Principal
-from aion_core.ports import ApiKeys, Clock
+from aion_core.clock import Clock
 from aion_core.protocol.types import SecurityScheme
 
 REALM = "aion"

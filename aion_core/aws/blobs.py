@@ -6,24 +6,24 @@ from typing import Any
 
 from aion_core.aws.client import AwsClient, NoSuchObject
 from aion_core.errors import StoreError, StoreUnavailable
-from aion_core.ports.payloads import ObjectVersion, VersionPage
-from aion_core.ports.table import WriteRefused
+from aion_core.table.blobs import ObjectVersion, VersionPage
+from aion_core.table.refusals import WriteRefused
 
 _MEDIA_TYPE = re.compile(r"[\w.+-]+/[\w.+-]+(; ?[\w.+-]+=[\w.+-]+)*", re.ASCII)
 
 
 class S3Blobs:
-    """Store of large payloads in one S3 bucket (`ports.Blobs`)."""
+    """Store of large payloads in one S3 bucket (`Blobs`)."""
 
     def __init__(self, s3: AwsClient, *, bucket: str) -> None:
         self._s3, self._bucket = s3, bucket
 
     async def put(self, name: str, content: bytes) -> None:
-        """Store the bytes as an S3 object of this name. See `ports.Blobs.put`."""
+        """Store the bytes as an S3 object of this name. See `Blobs.put`."""
         await self._s3("put_object", Bucket=self._bucket, Key=name, Body=content)
 
     async def put_new(self, name: str, content: bytes, metadata: Mapping[str, str], *, media_type: str = "") -> bool:
-        """Store the bytes and metadata unless the S3 object exists. See `ports.Blobs.put_new`."""
+        """Store the bytes and metadata unless the S3 object exists. See `Blobs.put_new`."""
         try:
             await self._s3(
                 "put_object",
@@ -41,14 +41,14 @@ class S3Blobs:
         return True
 
     async def get(self, name: str) -> bytes | None:
-        """Return the content of the S3 object, or None. See `ports.Blobs.get`."""
+        """Return the content of the S3 object, or None. See `Blobs.get`."""
         try:
             return await self._s3.read("get_object", "Body", Bucket=self._bucket, Key=name)
         except NoSuchObject:
             return None
 
     async def metadata(self, name: str) -> Mapping[str, str] | None:
-        """Return the metadata of the S3 object, or None. See `ports.Blobs.metadata`."""
+        """Return the metadata of the S3 object, or None. See `Blobs.metadata`."""
         try:
             found = await self._s3("head_object", Bucket=self._bucket, Key=name)
         except NoSuchObject:
@@ -57,7 +57,7 @@ class S3Blobs:
         return metadata
 
     async def names(self, prefix: str) -> Sequence[str]:
-        """Return the names of all S3 objects with this prefix. See `ports.Blobs.names`."""
+        """Return the names of all S3 objects with this prefix. See `Blobs.names`."""
         names: list[str] = []
         start: dict[str, str] = {}
         while True:
@@ -68,7 +68,7 @@ class S3Blobs:
             start = {"ContinuationToken": page["NextContinuationToken"]}
 
     async def delete(self, name: str) -> None:
-        """Delete the S3 object of this name. See `ports.Blobs.delete`."""
+        """Delete the S3 object of this name. See `Blobs.delete`."""
         await self._s3("delete_object", Bucket=self._bucket, Key=name)
 
 

@@ -14,8 +14,8 @@ from weakref import WeakValueDictionary
 from msgspec import Struct
 
 from aion_core.aws.client import AwsClient
+from aion_core.clock import Clock
 from aion_core.errors import StoreCorrupt
-from aion_core.ports import Clock
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.ciphers.aead import AESGCM
@@ -48,7 +48,7 @@ def _aes(made: Mapping[str, Any]) -> "AESGCM":
 
 
 class KMSCipher:
-    """Cipher whose data keys are encrypted by one KMS key (`ports.Cipher`)."""
+    """Cipher whose data keys are encrypted by one KMS key (`Cipher`)."""
 
     def __init__(self, kms: AwsClient, clock: Clock, *, key: str) -> None:
         """Encrypt data keys by the KMS key with this ARN, id or alias."""
@@ -59,14 +59,14 @@ class KMSCipher:
         """Locks by event loop and data key. Concurrent decryptions with one data key make one KMS request."""
 
     async def encrypt(self, content: bytes, *, about: str) -> bytes:
-        """Encrypt the content with the current data key. See `ports.Cipher.encrypt`."""
+        """Encrypt the content with the current data key. See `Cipher.encrypt`."""
         current = await self._data_key()
         nonce = os.urandom(_NONCE)
         head = _VERSION + len(current.wrapped).to_bytes(2, "big") + current.wrapped
         return head + nonce + current.key.encrypt(nonce, content, about.encode())
 
     async def decrypt(self, encrypted: bytes, *, about: str) -> bytes:
-        """Decrypt the content with the data key that it contains. See `ports.Cipher.decrypt`."""
+        """Decrypt the content with the data key that it contains. See `Cipher.decrypt`."""
         from cryptography.exceptions import InvalidTag
 
         if encrypted[:1] != _VERSION:

@@ -13,7 +13,7 @@ from botocore.exceptions import BotoCoreError, ClientError, ParamValidationError
 from botocore.parsers import ResponseParserError
 
 from aion_core.errors import StoreCorrupt, StoreError, StoreUnavailable, TableMissing
-from aion_core.ports.table import CONDITION_FAILED, CONFLICT, FINE, TokenReused, WriteRefused, canceled
+from aion_core.table.refusals import CONDITION_FAILED, CONFLICT, FINE, TokenReused, WriteRefused, canceled
 
 WORKERS = 16
 """Default number of concurrent calls to AWS."""

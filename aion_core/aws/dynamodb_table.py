@@ -5,33 +5,23 @@ from typing import Any
 
 from aion_core.aws.client import AwsClient
 from aion_core.errors import StoreCorrupt
-from aion_core.ports.schema import ITEMS, TTL_ATTRIBUTE
-from aion_core.ports.table import (
-    PARTITION,
-    SORT,
+from aion_core.table.conditions import (
     Absent,
     AtMost,
     Both,
-    Change,
     Condition,
-    ConditionCheck,
-    Delete,
     Either,
     Equals,
     Exists,
-    Index,
-    Item,
-    Key,
     MoreThan,
     NotEmpty,
     OneOf,
-    Page,
-    Put,
     ShorterThan,
-    SingleWrite,
-    Update,
-    Write,
 )
+from aion_core.table.item import PARTITION, SORT, Index, Item, Key
+from aion_core.table.port import Page
+from aion_core.table.schema import ITEMS, TTL_ATTRIBUTE
+from aion_core.table.writes import Change, ConditionCheck, Delete, Put, SingleWrite, Update, Write
 
 # ── Request parameters ────────────────────────────────────────────────────────────────────────────────────────────────
 

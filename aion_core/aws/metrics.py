@@ -5,7 +5,7 @@ from collections import defaultdict
 
 from aws_lambda_powertools.metrics import EphemeralMetrics, MetricUnit
 
-from aion_core.ports import Metric
+from aion_core.telemetry import Metric
 
 logger = logging.getLogger(__name__)
 
@@ -13,7 +13,7 @@ NAMESPACE = "aion"
 
 
 class EMFMetrics:
-    """Metrics port for CloudWatch (`ports.Metrics`). At the end of an invocation it writes one log line per agent.
+    """Metrics port for CloudWatch (`Metrics`). At the end of an invocation it writes one log line per agent.
 
     The only dimension of the metrics is the service. The agent is a field of the line but no dimension: logs can be
     queried by agent, and CloudWatch bills no separate metrics per agent.
@@ -24,11 +24,11 @@ class EMFMetrics:
         self._counted: dict[str, dict[Metric, list[float]]] = {}
 
     def count(self, metric: Metric, value: float = 1.0, *, agent: str = "") -> None:
-        """Record a value of a metric in memory. See `ports.Metrics.count`."""
+        """Record a value of a metric in memory. See `Metrics.count`."""
         self._counted.setdefault(agent, defaultdict(list))[metric].append(value)
 
     def flush(self) -> None:
-        """Write the recorded values as one log line per agent. See `ports.Metrics.flush`."""
+        """Write the recorded values as one log line per agent. See `Metrics.flush`."""
         counted, self._counted = self._counted, {}
         for agent, metrics in counted.items():
             try:

@@ -13,25 +13,25 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
+from aion_core.engine.queues import DeadLetter, PushWakeUp, WakeUp, body_of, limited, push_body_of
 from aion_core.errors import ConfigurationError
-from aion_core.ports.queues import DeadLetter, PushWakeUp, WakeUp, body_of, limited, push_body_of
 
 if TYPE_CHECKING:
     from aion_core.aws.client import AwsClient
 
 
 class SQSWorkQueue:
-    """Queue of wake-up messages for turns, in one standard SQS queue (`ports.WorkQueue`)."""
+    """Queue of wake-up messages for turns, in one standard SQS queue (`WorkQueue`)."""
 
     def __init__(self, sqs: "AwsClient", *, queue_url: str) -> None:
         self._sqs, self._queue_url = sqs, queue_url
 
     async def enqueue(self, wake_up: WakeUp, *, delay: float = 0.0) -> None:
-        """Send a wake-up message for a context to the SQS queue. See `ports.WorkQueue.enqueue`."""
+        """Send a wake-up message for a context to the SQS queue. See `WorkQueue.enqueue`."""
         await self._sqs("send_message", **self._message(wake_up, delay))
 
     def enqueue_from_thread(self, wake_up: WakeUp, *, delay: float = 0.0) -> None:
-        """Send a wake-up message to the SQS queue in the calling thread. See `ports.WorkQueue.enqueue_from_thread`."""
+        """Send a wake-up message to the SQS queue in the calling thread. See `WorkQueue.enqueue_from_thread`."""
         self._sqs.blocking("send_message", **self._message(wake_up, delay))
 
     def _message(self, wake_up: WakeUp, delay: float) -> dict[str, Any]:
@@ -39,13 +39,13 @@ class SQSWorkQueue:
 
 
 class SQSPushQueue:
-    """Queue of wake-up messages for push deliveries, in one standard SQS queue (`ports.PushQueue`)."""
+    """Queue of wake-up messages for push deliveries, in one standard SQS queue (`PushQueue`)."""
 
     def __init__(self, sqs: "AwsClient", *, queue_url: str) -> None:
         self._sqs, self._queue_url = sqs, queue_url
 
     async def enqueue(self, wake_up: PushWakeUp, *, delay: float = 0.0) -> None:
-        """Send a wake-up message for a push delivery to the SQS queue. See `ports.PushQueue.enqueue`."""
+        """Send a wake-up message for a push delivery to the SQS queue. See `PushQueue.enqueue`."""
         message = _message(self._queue_url, push_body_of(wake_up), wake_up.task.owner, delay)
         await self._sqs("send_message", **message)
 
@@ -88,7 +88,7 @@ class QueueState(Struct, frozen=True):
 
 
 class SQSDeadLetters:
-    """Dead letters of one SQS queue (`ports.DeadLetters`). They are in the queue's dead letter queue."""
+    """Dead letters of one SQS queue (`DeadLetters`). They are in the queue's dead letter queue."""
 
     def __init__(self, sqs: "AwsClient", *, queue_url: str) -> None:
         self._sqs, self._queue_url = sqs, queue_url
@@ -107,7 +107,7 @@ class SQSDeadLetters:
         return arn
 
     async def read(self, limit: int) -> list[DeadLetter]:
-        """Receive up to `limit` dead letters, without duplicates. See `ports.DeadLetters.read`."""
+        """Receive up to `limit` dead letters, without duplicates. See `DeadLetters.read`."""
         url, found, requests = await self.url(), dict[str, DeadLetter](), 1
         while limit > len(found):
             left = limit - len(found)
@@ -135,7 +135,7 @@ class SQSDeadLetters:
         return [_letter(message) for message in response.get("Messages", [])]
 
     async def give_back(self, letters: Sequence[DeadLetter]) -> int:
-        """Make received dead letters visible to other readers again. See `ports.DeadLetters.give_back`."""
+        """Make received dead letters visible to other readers again. See `DeadLetters.give_back`."""
         batches = [letters[start : start + _BATCH] for start in range(0, len(letters), _BATCH)]
         return sum(await asyncio.gather(*map(self._release, batches)))
 
@@ -163,7 +163,7 @@ class SQSDeadLetters:
         await self._sqs("start_message_move_task", SourceArn=dead_letters, DestinationArn=queue)
 
     async def drop(self, letter: DeadLetter) -> None:
-        """Delete a dead letter from its queue. See `ports.DeadLetters.drop`."""
+        """Delete a dead letter from its queue. See `DeadLetters.drop`."""
         await self._sqs("delete_message", QueueUrl=await self.url(), ReceiptHandle=letter.receipt)
 
     async def _arns(self) -> tuple[str, str]:

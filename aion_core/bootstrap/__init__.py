@@ -10,17 +10,17 @@ from aion_core import log
 from aion_core.bootstrap.telemetry import Telemetry
 from aion_core.bootstrap.telemetry import build_telemetry as _build_telemetry
 from aion_core.bootstrap.telemetry import missing_table_logged as missing_table_logged
+from aion_core.engine.queues import push_wake_up_of as push_wake_up_of
+from aion_core.engine.queues import wake_up_of as wake_up_of
+from aion_core.engine.sweep import Sweep
 from aion_core.garbage import no_garbage_collection
-from aion_core.ports.queues import push_wake_up_of as push_wake_up_of
-from aion_core.ports.queues import wake_up_of as wake_up_of
 from aion_core.settings import Settings
-from aion_core.tasks.sweep import Sweep
 
 if TYPE_CHECKING:
     from fastapi import FastAPI
 
+    from aion_core.engine.runner.worker import Worker
     from aion_core.push.delivery import PushDelivery
-    from aion_core.tasks.runner import Worker
 
 # Disable the A2A SDK's trace spans, because they slow every request. The SDK reads this variable at its first import.
 os.environ.setdefault("OTEL_INSTRUMENTATION_A2A_SDK_ENABLED", "false")
@@ -62,7 +62,7 @@ def build_worker(settings: Settings | None = None, telemetry: Telemetry | None =
 
     engine = build_engine(settings, telemetry)
     if settings.on_lambda:
-        from aion_core.agents.loading import load_in_init
+        from aion_core.loading.loading import load_in_init
 
         load_in_init(engine.agents, fails=False)
     return engine.worker
@@ -74,7 +74,7 @@ def build_sweep(settings: Settings | None = None, telemetry: Telemetry | None = 
     settings = settings or Settings.from_environ()
     telemetry = telemetry or build_telemetry(settings)
     from aion_core.bootstrap.stores import build_stores
-    from aion_core.ports import SystemClock
+    from aion_core.clock import SystemClock
 
     stores = build_stores(settings, SystemClock())
     push = (stores.push.configs, stores.push.queue) if stores.push else ()

@@ -12,10 +12,10 @@ from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 
 from aion_core import log
-from aion_core.agents.config import DeploymentConfig
-from aion_core.agents.config_sections import SecretSource
+from aion_core.clock import Clock
 from aion_core.errors import ConfigurationError
-from aion_core.ports import Clock
+from aion_core.loading.config import DeploymentConfig
+from aion_core.loading.config_sections import SecretSource
 from aion_core.settings import Settings
 
 logger = logging.getLogger(__name__)

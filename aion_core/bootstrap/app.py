@@ -7,23 +7,23 @@ from typing import Any
 from fastapi import FastAPI
 from uuid_utils import reseed_rng
 
-from aion_core.agents.cards import extended_card, public_card
-from aion_core.agents.config import default_agent
-from aion_core.agents.loader import AgentReplies
-from aion_core.agents.loading import load_in_init
 from aion_core.bootstrap.auth import build_auth_policies, build_authenticators
 from aion_core.bootstrap.cors import build_cors_policies
 from aion_core.bootstrap.engine import Engine, build_engine
 from aion_core.bootstrap.secrets import card_key, card_signer
 from aion_core.bootstrap.telemetry import Telemetry
 from aion_core.bootstrap.webhooks import webhook_policy
-from aion_core.ports import Limits
+from aion_core.engine.admission.quotas import OpenTasks
+from aion_core.engine.limits.limits import Limits
+from aion_core.engine.listing.conversations import Conversations
+from aion_core.engine.listing.listing import TaskLister
+from aion_core.engine.service import TaskService
+from aion_core.loading.cards import extended_card, public_card
+from aion_core.loading.config import default_agent
+from aion_core.loading.loader import AgentReplies
+from aion_core.loading.loading import load_in_init
 from aion_core.push.configs import PushRegistry
 from aion_core.settings import DEFAULT_BASE_URL, Settings
-from aion_core.tasks.conversations import Conversations
-from aion_core.tasks.listing import TaskLister
-from aion_core.tasks.quotas import OpenTasks
-from aion_core.tasks.service import TaskService
 from aion_core.web.app import CallerLimits, ServedAgent
 from aion_core.web.app import build_app as build_web_app
 from aion_core.web.cards import CardPublisher

@@ -2,16 +2,17 @@
 
 from collections.abc import Callable, Mapping
 
-from aion_core.agents.config import AgentConfig
-from aion_core.agents.security import read_auth_policies
 from aion_core.auth import authenticator
+from aion_core.auth.api_keys import ApiKeys
 from aion_core.auth.authenticator import Authenticator
 from aion_core.auth.policy import AuthPolicy, policies_at_entrypoints
 from aion_core.auth.scheme import VerifierResources
 from aion_core.auth.schemes.basic import parse_users
 from aion_core.bootstrap.secrets import secret_or_file
+from aion_core.clock import Clock
 from aion_core.errors import ConfigurationError
-from aion_core.ports import ApiKeys, Clock
+from aion_core.loading.config import AgentConfig
+from aion_core.loading.security import read_auth_policies
 from aion_core.settings import Settings
 
 

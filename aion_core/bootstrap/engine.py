@@ -12,19 +12,23 @@ from uuid import uuid4
 from msgspec import Struct
 
 from aion_core import log
-from aion_core.agents.config import AgentConfig
-from aion_core.agents.deployment import read_deployment_config
-from aion_core.agents.frameworks import AgentDependencies
-from aion_core.agents.loader import AgentReplies, LazyAgent
 from aion_core.bootstrap.agent_environment import agent_environment
 from aion_core.bootstrap.stores import Stores, build_stores
 from aion_core.bootstrap.telemetry import Telemetry
-from aion_core.ports import Agent, Clock, Limits, PushWakeUp, SystemClock, WakeUp
+from aion_core.clock import Clock, SystemClock
+from aion_core.engine.agent import Agent
+from aion_core.engine.limits.limits import Limits
+from aion_core.engine.listing.conversations import Conversations
+from aion_core.engine.process.deadline import Deadline
+from aion_core.engine.queues import PushWakeUp, WakeUp
+from aion_core.engine.runner.runner import TaskRunner
+from aion_core.engine.runner.worker import Worker
+from aion_core.engine.sweep import Sweep
+from aion_core.loading.config import AgentConfig
+from aion_core.loading.deployment import read_deployment_config
+from aion_core.loading.frameworks import AgentDependencies
+from aion_core.loading.loader import AgentReplies, LazyAgent
 from aion_core.settings import Settings
-from aion_core.tasks.conversations import Conversations
-from aion_core.tasks.process import Deadline
-from aion_core.tasks.runner import TaskRunner, Worker
-from aion_core.tasks.sweep import Sweep
 
 if TYPE_CHECKING:
     from aion_core.push.delivery import PushDelivery

@@ -5,8 +5,9 @@ from collections.abc import Callable
 from aion_core.bootstrap.stores import PushResources, build_stores
 from aion_core.bootstrap.telemetry import Telemetry
 from aion_core.bootstrap.webhooks import webhook_policy
+from aion_core.clock import Clock, SystemClock
+from aion_core.engine.stored_tasks import StoredTasks
 from aion_core.errors import ConfigurationError
-from aion_core.ports import Clock, SystemClock, TaskStore
 from aion_core.push.client import PinnedWebhookClient
 from aion_core.push.delivery import PushDelivery
 from aion_core.push.payload import render
@@ -25,7 +26,7 @@ def build_push(settings: Settings, telemetry: Telemetry) -> PushDelivery:
 
 def push_delivery(
     settings: Settings,
-    tasks: TaskStore,
+    tasks: StoredTasks,
     push: PushResources,
     clock: Clock,
     telemetry: Telemetry,

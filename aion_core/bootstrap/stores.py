@@ -10,26 +10,20 @@ from uuid import uuid4
 
 from msgspec import Struct
 
-from aion_core.agents.frameworks import AgentDependencies
+from aion_core.auth.api_keys import ApiKeys
+from aion_core.clock import Clock
+from aion_core.engine.delivery.push_configs import PushConfigs
+from aion_core.engine.limits.rate_limits import RateLimits
+from aion_core.engine.listing.task_list import TaskList
+from aion_core.engine.queues import PushQueue, WorkQueue
+from aion_core.engine.task_store import TaskStore
+from aion_core.engine.wake_ups import CommitNotifier
 from aion_core.errors import ConfigurationError
-from aion_core.ports import (
-    ApiKeys,
-    Blobs,
-    Cipher,
-    Clock,
-    PushConfigs,
-    PushQueue,
-    RateLimits,
-    TaskList,
-    TaskStore,
-    WorkQueue,
-)
-from aion_core.ports.table import Table
+from aion_core.loading.frameworks import AgentDependencies
 from aion_core.settings import Settings
-from aion_core.stores.push_configs import TablePushConfigs
-from aion_core.stores.task_list import TableTaskList
-from aion_core.stores.task_store import TableTaskStore
-from aion_core.tasks.broadcast import CommitNotifier
+from aion_core.table.blobs import Blobs
+from aion_core.table.cipher import Cipher
+from aion_core.table.port import Table
 
 TABLE_FILE, BLOBS_FILE, QUEUES_FILE, KEY_FILE = "table.db", "blobs.db", "queues.db", "key"
 """Files of the `sqlite` store. The key encrypts ADK sessions and push configs."""
@@ -79,9 +73,9 @@ def build_stores(settings: Settings, clock: Clock) -> Stores:
     lease_seconds, retention = settings.lease_seconds, timedelta(days=settings.retention_days)
     push = None
     if push_queue is not None:
-        configs = TablePushConfigs(table, cipher, clock, lease_seconds=lease_seconds, retention=retention)
+        configs = PushConfigs(table, cipher, clock, lease_seconds=lease_seconds, retention=retention)
         push = PushResources(configs, push_queue, opens=cipher is not None)
-    tasks = TableTaskStore(
+    tasks = TaskStore(
         table,
         blobs,
         clock,
@@ -92,16 +86,16 @@ def build_stores(settings: Settings, clock: Clock) -> Stores:
     )
 
     def api_keys() -> ApiKeys:
-        from aion_core.stores.api_keys import TableApiKeys
+        from aion_core.auth.api_keys import ApiKeys
 
-        return TableApiKeys(table, clock)
+        return ApiKeys(table, clock)
 
     def rate_limits() -> RateLimits:
-        from aion_core.stores.limits import TableRateLimits
+        from aion_core.engine.limits.rate_limits import RateLimits
 
-        return TableRateLimits(table, clock, retention=retention)
+        return RateLimits(table, clock, retention=retention)
 
-    task_list = TableTaskList(table, clock)
+    task_list = TaskList(table, clock)
     agents = AgentDependencies(tasks, table, blobs, cipher, clock, retention)
     return Stores(resources, tasks, resources.work_queue, task_list, agents, api_keys, rate_limits, push)
 
@@ -134,10 +128,10 @@ def _on_aws(settings: Settings, clock: Clock) -> Resources:
 
 
 def _in_files(settings: Settings, clock: Clock) -> Resources:
-    from aion_core.memory.services import MemoryCipher
-    from aion_core.sqlite.blobs import SQLiteBlobs
-    from aion_core.sqlite.queues import SQLitePushQueue, SQLiteQueue, SQLiteWorkQueue, open_queues
-    from aion_core.sqlite.table import SQLiteTable
+    from aion_core.local.memory.cipher import MemoryCipher
+    from aion_core.local.sqlite.blobs import SQLiteBlobs
+    from aion_core.local.sqlite.queues import SQLitePushQueue, SQLiteQueue, SQLiteWorkQueue, open_queues
+    from aion_core.local.sqlite.table import SQLiteTable
 
     folder = settings.sqlite_folder
     queues = open_queues(folder / QUEUES_FILE)
@@ -174,8 +168,9 @@ def local_key(file: Path) -> bytes:
 
 
 def _in_memory(settings: Settings, clock: Clock) -> Resources:
-    from aion_core.memory.queues import MemoryPushQueue, MemoryWorkQueue
-    from aion_core.memory.services import MemoryBlobs, MemoryCipher
-    from aion_core.memory.table import MemoryTable
+    from aion_core.local.memory.blobs import MemoryBlobs
+    from aion_core.local.memory.cipher import MemoryCipher
+    from aion_core.local.memory.queues import MemoryPushQueue, MemoryWorkQueue
+    from aion_core.local.memory.table import MemoryTable
 
     return Resources(MemoryTable(clock), MemoryBlobs(), MemoryWorkQueue(clock), MemoryPushQueue(clock), MemoryCipher())

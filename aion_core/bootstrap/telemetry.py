@@ -9,8 +9,8 @@ from uuid import uuid4
 
 from aion_core import log
 from aion_core.errors import ConfigurationError, TableMissing
-from aion_core.ports import Metrics, NoopTraces, NullMetrics, Traces
 from aion_core.settings import Settings
+from aion_core.telemetry import Metrics, NoopTraces, NullMetrics, Traces
 
 logger = logging.getLogger(__name__)
 

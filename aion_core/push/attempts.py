@@ -3,28 +3,19 @@
 import logging
 from urllib.parse import quote
 
+from aion_core.clock import Clock
+from aion_core.engine.delivery.records import Claim
+from aion_core.engine.push_config import PushVersion
+from aion_core.engine.records import Log, Numbered
+from aion_core.engine.stored_tasks import StoredTasks
+from aion_core.engine.task import projection
 from aion_core.errors import StoreUnavailable
 from aion_core.log import label
-from aion_core.ports import (
-    Claim,
-    Clock,
-    Delivered,
-    Log,
-    Notification,
-    Numbered,
-    PostOutcome,
-    PushVersion,
-    Render,
-    SpanKind,
-    TaskKey,
-    TaskStore,
-    Traces,
-    Unreachable,
-    WebhookClient,
-)
 from aion_core.protocol.types import Task
 from aion_core.push.circuit_breaker import CircuitBreaker
-from aion_core.tasks import lifecycle
+from aion_core.push.webhook import Delivered, Notification, PostOutcome, Render, Unreachable, WebhookClient
+from aion_core.table.keys import TaskKey
+from aion_core.telemetry import SpanKind, Traces
 
 logger = logging.getLogger(__name__)
 
@@ -35,7 +26,9 @@ SKIPPED = "not tried: the same owner's earlier posts to its host were not answer
 class DeliveryAttempts:
     """Sender of single notifications. All attempts of a process share one circuit breaker."""
 
-    def __init__(self, tasks: TaskStore, webhooks: WebhookClient, render: Render, clock: Clock, traces: Traces) -> None:
+    def __init__(
+        self, tasks: StoredTasks, webhooks: WebhookClient, render: Render, clock: Clock, traces: Traces
+    ) -> None:
         self._tasks, self._webhooks, self._render = tasks, webhooks, render
         self._clock, self._traces = clock, traces
         self._breaker = CircuitBreaker()
@@ -94,7 +87,7 @@ class DeliveryAttempts:
             return None
         self._log = log if entry.generation < log.head.generation else None
         upto = [each for each in log.events if each.generation <= entry.generation]
-        return lifecycle.fold(upto or log.events[:1])
+        return projection.fold(upto or log.events[:1])
 
 
 def notification_id(task: TaskKey, generation: int, config_id: str) -> str:

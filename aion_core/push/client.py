@@ -8,19 +8,11 @@ from datetime import UTC, datetime
 
 import httpx
 
+from aion_core.clock import Clock
 from aion_core.errors import WebhookBlocked
-from aion_core.ports import (
-    POST_SECONDS,
-    Blocked,
-    Clock,
-    Delivered,
-    PostOutcome,
-    PostRefused,
-    Unreachable,
-    WebhookGone,
-)
 from aion_core.push.pinned_transport import PinnedTransport, Resolver, look_up
 from aion_core.push.ssrf import WebhookPolicy, check_url
+from aion_core.push.webhook import POST_SECONDS, Blocked, Delivered, PostOutcome, PostRefused, Unreachable, WebhookGone
 
 MAX_BODY_BYTES = 4096
 """Number of bytes to read from a response's body. The content is ignored, but a receiver can finish sending it."""
@@ -41,7 +33,7 @@ _REASONS: tuple[tuple[type[Exception], str], ...] = (
 
 
 class PinnedWebhookClient:
-    """Implementation of `ports.WebhookClient` with `PinnedTransport`.
+    """Implementation of `WebhookClient` with `PinnedTransport`.
 
     httpx's own client is not used, because it stores cookies between posts.
     """
@@ -62,7 +54,7 @@ class PinnedWebhookClient:
         self._transport = PinnedTransport(policy, resolve, tls)
 
     async def post(self, url: str, headers: Mapping[str, str], body: bytes) -> PostOutcome:
-        """Check the address and post once; see `ports.WebhookClient.post`."""
+        """Check the address and post once; see `WebhookClient.post`."""
         try:
             async with asyncio.timeout(self._seconds):
                 return await self._post(url, headers, body)

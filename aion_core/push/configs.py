@@ -7,26 +7,22 @@ from a2a.types import a2a_pb2 as pb
 from msgspec.structs import replace
 from uuid_utils import uuid7
 
+from aion_core.clock import Clock
+from aion_core.engine.call import CallContext
+from aion_core.engine.delivery.push_configs import PushConfigs
+from aion_core.engine.isolation import head_of
+from aion_core.engine.listing import page_tokens
+from aion_core.engine.listing.task_list import TaskList
+from aion_core.engine.push_config import MAX_PUSH_CONFIGS, PushConfig, PushVersion
+from aion_core.engine.queues import PushQueue, PushWakeUp
+from aion_core.engine.records import PushEvents
+from aion_core.engine.stored_tasks import StoredTasks
+from aion_core.engine.wake_ups import wake_delivery
 from aion_core.errors import InvalidMessage, PushConfigNotFound, StoreCorrupt, TaskNotFound
-from aion_core.ports import (
-    MAX_PUSH_CONFIGS,
-    Clock,
-    PushConfig,
-    PushConfigs,
-    PushEvents,
-    PushQueue,
-    PushVersion,
-    PushWakeUp,
-    TaskKey,
-    TaskList,
-    TaskStore,
-)
 from aion_core.protocol.message_rules import is_id
 from aion_core.push.registration import check_config, client_config, stored_config
 from aion_core.push.ssrf import WebhookPolicy
-from aion_core.tasks import page_tokens
-from aion_core.tasks.broadcast import wake_delivery
-from aion_core.tasks.call import CallContext
+from aion_core.table.keys import TaskKey
 
 logger = logging.getLogger(__name__)
 
@@ -45,7 +41,7 @@ class PushRegistry:
         self,
         configs: PushConfigs,
         queue: PushQueue,
-        tasks: TaskStore,
+        tasks: StoredTasks,
         task_list: TaskList,
         policy: WebhookPolicy,
         clock: Clock,
@@ -136,12 +132,9 @@ class PushRegistry:
             raise InvalidMessage(
                 "taskId is missing: the id of the task, from the answer to the message.", field="taskId"
             )
-        key = TaskKey(call.owner, task_id)
-        head = await self._tasks.head(key) if is_id(task_id) else None
-        # Report another agent's task as not found, because it must look like a missing task.
-        if head is None or head.context.agent != call.agent:
+        if not is_id(task_id):
             raise TaskNotFound(task_id)
-        return key
+        return (await head_of(self._tasks, task_id, call)).key
 
     async def _stored(
         self, call: CallContext, config: pb.TaskPushNotificationConfig, key: TaskKey, version: PushVersion

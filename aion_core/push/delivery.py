@@ -11,40 +11,33 @@ import random
 from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
 
+from aion_core.clock import Clock
+from aion_core.engine.delivery import schedule
+from aion_core.engine.delivery.push_configs import PushConfigs
+from aion_core.engine.delivery.records import Claim, Delivery
+from aion_core.engine.queues import LONGEST_DELAY, PushQueue, PushWakeUp
+from aion_core.engine.records import Log, Numbered
+from aion_core.engine.stored_tasks import StoredTasks
+from aion_core.engine.task import subscribers
+from aion_core.engine.task.timestamps import milliseconds, time_of
+from aion_core.engine.wake_ups import wake_delivery
 from aion_core.errors import ClaimLost, StoreError, StoreUnavailable
 from aion_core.log import note
-from aion_core.ports import (
+from aion_core.push import retry_delay
+from aion_core.push.attempts import DeliveryAttempts
+from aion_core.push.webhook import (
     POST_SECONDS,
     Blocked,
-    Claim,
-    Clock,
     Delivered,
-    Delivery,
-    Log,
-    Metric,
-    Metrics,
-    NoopTraces,
-    NullMetrics,
-    Numbered,
     PostOutcome,
     PostRefused,
-    PushConfigs,
-    PushQueue,
-    PushWakeUp,
     Render,
-    TaskKey,
-    TaskStore,
-    Traces,
     Unreachable,
     WebhookClient,
     WebhookGone,
 )
-from aion_core.ports.queues import LONGEST_DELAY
-from aion_core.push import schedule
-from aion_core.push.attempts import DeliveryAttempts
-from aion_core.tasks import lifecycle
-from aion_core.tasks.broadcast import wake_delivery
-from aion_core.tasks.lifecycle import milliseconds, time_of
+from aion_core.table.keys import TaskKey
+from aion_core.telemetry import Metric, Metrics, NoopTraces, NullMetrics, Traces
 
 logger = logging.getLogger(__name__)
 
@@ -72,7 +65,7 @@ class PushDelivery:
 
     def __init__(
         self,
-        tasks: TaskStore,
+        tasks: StoredTasks,
         configs: PushConfigs,
         queue: PushQueue,
         webhooks: WebhookClient,
@@ -80,7 +73,7 @@ class PushDelivery:
         clock: Clock,
         *,
         chance: Callable[[], float] = random.random,
-        retry_seconds: Sequence[float] = schedule.RETRY_SECONDS,
+        retry_seconds: Sequence[float] = retry_delay.RETRY_SECONDS,
         metrics: Metrics | None = None,
         traces: Traces | None = None,
         stops: Callable[[], bool] = lambda: False,
@@ -212,9 +205,9 @@ class PushDelivery:
         for entry in log.events:
             if entry.generation <= cursor:
                 continue
-            if lifecycle.has_subscriber_for(log.head, entry.event):
+            if subscribers.has_subscriber_for(log.head, entry.event):
                 passed.add(entry.generation)
-            if wanted is None or not lifecycle.wants(wanted, entry.event):
+            if wanted is None or not subscribers.wants(wanted, entry.event):
                 cursor = entry.generation
                 continue
             if delivered or self._ends_soon(claim):
@@ -251,7 +244,7 @@ class PushDelivery:
         """Store a failed post and schedule a retry. After the last retry, give the event up and return the claim."""
         reason, labels = _reason(outcome), _labels(claim.delivery, generation)
         tries, retry_seconds = claim.delivery.tries, self._retry_seconds
-        wait = schedule.delay(tries, outcome, self._chance(), retry_seconds=retry_seconds)
+        wait = retry_delay.delay(tries, outcome, self._chance(), retry_seconds=retry_seconds)
         if wait is None:
             self._metrics.count(Metric.PUSH_GIVEN_UP)
             logger.error("A notification is given up: %s", reason, extra=labels)

@@ -7,10 +7,11 @@ from datetime import datetime
 
 from a2a.utils.proto_utils import to_stream_response
 
-from aion_core.ports import Notification, PushConfig, PushVersion, WebhookRequest
+from aion_core.engine.push_config import PushConfig, PushVersion
 from aion_core.protocol.types import to_json, v03_json
 from aion_core.push import signing
 from aion_core.push.registration import api_key_header
+from aion_core.push.webhook import Notification, WebhookRequest
 
 _MEDIA_TYPES = {PushVersion.V1: "application/a2a+json", PushVersion.V03: "application/json"}
 
@@ -18,7 +19,7 @@ TOKEN_HEADER = "X-A2A-Notification-Token"  # noqa: S105  # a header's name, no p
 
 
 def render(config: PushConfig, notification: Notification, *, at: datetime) -> WebhookRequest:
-    """Return the HTTP request to post the notification at this time; see `ports.Render`."""
+    """Return the HTTP request to post the notification at this time; see `Render`."""
     body = _body(config.version, notification)
     headers = {
         "Content-Type": _MEDIA_TYPES[config.version],

@@ -12,8 +12,8 @@ from secrets import token_bytes
 
 from standardwebhooks import Webhook
 
+from aion_core.engine.push_config import PushConfig
 from aion_core.errors import InvalidMessage
-from aion_core.ports import PushConfig
 
 PREFIX = "whsec_"
 """Prefix of a token that is only a signing key: it is never sent to the webhook."""

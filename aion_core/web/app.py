@@ -15,13 +15,17 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from aion_core.auth.authenticator import Authenticator
+from aion_core.clock import Clock
+from aion_core.engine.agent import Agent
+from aion_core.engine.limits.limits import Limits
+from aion_core.engine.limits.rate_limits import RateLimits
+from aion_core.engine.listing.conversations import Conversations
+from aion_core.engine.listing.listing import TaskLister
+from aion_core.engine.service import TaskService
 from aion_core.errors import ConfigurationError
-from aion_core.ports import Agent, Clock, Limits, Metrics, NoopTraces, NullMetrics, RateLimits, Traces
 from aion_core.protocol.types import AgentCard
 from aion_core.push.configs import PushRegistry
-from aion_core.tasks.conversations import Conversations
-from aion_core.tasks.listing import TaskLister
-from aion_core.tasks.service import TaskService
+from aion_core.telemetry import Metrics, NoopTraces, NullMetrics, Traces
 from aion_core.web.cards import (
     CardPublisher,
     ExtendedCardPublisher,

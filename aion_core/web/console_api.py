@@ -16,22 +16,18 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
+from aion_core.engine.agent import Agent, InspectableAgent
+from aion_core.engine.call import CallContext
+from aion_core.engine.delivery.push_configs import PushConfigs
+from aion_core.engine.delivery.records import Delivery
+from aion_core.engine.isolation import head_of
+from aion_core.engine.push_config import PushConfig
+from aion_core.engine.queues import PushQueue, PushWakeUp
+from aion_core.engine.stored_tasks import StoredTasks
+from aion_core.engine.wake_ups import wake_delivery
 from aion_core.errors import AionError, ConfigurationError, InvalidMessage, PushConfigNotFound
-from aion_core.ports import (
-    Agent,
-    ContextKey,
-    Delivery,
-    InspectableAgent,
-    PushConfig,
-    PushConfigs,
-    PushQueue,
-    PushWakeUp,
-    TaskKey,
-    TaskStore,
-)
 from aion_core.protocol.message_rules import ID_RULE, is_id
-from aion_core.tasks.broadcast import wake_delivery
-from aion_core.tasks.call import CallContext, head_of
+from aion_core.table.keys import ContextKey, TaskKey
 from aion_core.web.console_receiver import STATUSES, WebhookReceiver
 from aion_core.web.errors import rest_error
 from aion_core.web.request_body import BodyRefused, StrictRequest
@@ -48,7 +44,7 @@ class DevelopmentConsole(Struct, frozen=True):
     """Services that the console uses in `aion dev`."""
 
     receiver: WebhookReceiver
-    tasks: TaskStore
+    tasks: StoredTasks
     configs: PushConfigs
     queue: PushQueue
     kill: Callable[[], None]

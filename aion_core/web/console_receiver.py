@@ -12,7 +12,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from aion_core.ports import PushConfig
+from aion_core.engine.push_config import PushConfig
 from aion_core.push.signing import is_signed
 
 MAX_POSTS, MAX_BYTES = 100, 256 * 1024

@@ -10,10 +10,12 @@ from uuid import uuid4
 from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from aion_core.clock import Clock
+from aion_core.engine.call import CallContext
+from aion_core.engine.limits.limits import Limits, OpenStream
+from aion_core.engine.limits.rate_limits import RateLimits
 from aion_core.errors import AionError, StoreError, TooManyRequests
-from aion_core.ports import Clock, Limits, OpenStream, RateLimits
 from aion_core.protocol.errors import to_wire
-from aion_core.tasks.call import CallContext
 from aion_core.web.middleware import route_path
 from aion_core.web.request_context import CALLER, owner_of
 

@@ -17,10 +17,11 @@ from aion_core import log
 from aion_core.auth.authenticator import Authenticator, www_authenticate
 from aion_core.auth.credentials import RequestCredentials
 from aion_core.auth.policy import AccessDenied, AccessGranted
+from aion_core.engine.process.background import BackgroundTurns
+from aion_core.engine.process.deadline import Deadline
 from aion_core.errors import StoreUnavailable
-from aion_core.ports import Metric, Metrics, NoopTraces, SpanKind, Traces
 from aion_core.protocol.errors import RETRY_AFTER
-from aion_core.tasks.process import BackgroundTurns, Deadline
+from aion_core.telemetry import Metric, Metrics, NoopTraces, SpanKind, Traces
 from aion_core.web.cors import CorsPolicy, cors_middleware
 from aion_core.web.errors import RETRY_AFTER_SECONDS
 from aion_core.web.request_context import BACKGROUND, CALLER, DEADLINE, Caller

@@ -12,12 +12,12 @@ from starlette.requests import Request
 from starlette.types import Scope
 
 from aion_core.auth.credentials import event_text
-from aion_core.auth.principal import TENANT_RULE, Principal, is_tenant, owner_in
-from aion_core.ports import ANONYMOUS, PushVersion
+from aion_core.auth.principal import ANONYMOUS, TENANT_RULE, Principal, is_tenant, owner_in
+from aion_core.engine.call import CallContext
+from aion_core.engine.push_config import PushVersion
 from aion_core.protocol.errors import invalid_params
 from aion_core.protocol.message_rules import ALLOWED_SKILLS
 from aion_core.protocol.types import AgentCard
-from aion_core.tasks.call import CallContext
 
 # ── Version ───────────────────────────────────────────────────────────────────────────────────────────────────────────
 

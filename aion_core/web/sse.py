@@ -16,7 +16,8 @@ from msgspec.structs import replace
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from aion_core.ports import Delta
+from aion_core.engine.records import Delta
+from aion_core.engine.stream.broadcast import Resumed, StreamItem
 from aion_core.protocol.types import (
     Event,
     Task,
@@ -25,7 +26,6 @@ from aion_core.protocol.types import (
     stream_response,
     to_json,
 )
-from aion_core.tasks.broadcast import Resumed, StreamItem
 from aion_core.web.errors import (
     error_body,
     protocol_error,

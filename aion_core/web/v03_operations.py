@@ -17,9 +17,9 @@ from msgspec import Struct
 from pydantic import BaseModel
 from starlette.responses import JSONResponse, Response
 
+from aion_core.engine.listing.conversations import Conversation
 from aion_core.protocol.card_v03 import card_v03
 from aion_core.protocol.types import AgentCard, ListTasksRequest, Message, Task, to_json
-from aion_core.tasks.conversations import Conversation
 from aion_core.web.operations.operation import AgentServices, Json, Operation, write_json
 from aion_core.web.request_body import StrictRequest, read_params, read_query
 from aion_core.web.request_context import CallContextBuilder, tenant_of

@@ -6,6 +6,7 @@ from a2a.compat.v0_3 import conversions
 from a2a.compat.v0_3 import types as v03
 from a2a.compat.v0_3.proto_utils import ToProto
 
+from aion_core.engine.task import states
 from aion_core.protocol.types import (
     Event,
     TaskStatusUpdateEvent,
@@ -14,7 +15,6 @@ from aion_core.protocol.types import (
     v03_json,
     without_marker,
 )
-from aion_core.tasks import lifecycle
 from aion_core.web.errors import error_body, v03_rest_error_body
 from aion_core.web.sse import RequestId, StreamFormat, json_text
 from aion_core.web.v03_proto import to_proto, with_files_encoded_once
@@ -58,6 +58,6 @@ def v03_event(event: Event, is_last: bool = True) -> EventV03:
     response = conversions.to_compat_stream_response(stream_response(event))
     if isinstance(response.result, v03.TaskStatusUpdateEvent):
         # Set `final` for an interrupted state too: it ends the stream, but the SDK marks only terminal states.
-        ends = lifecycle.TERMINAL_OR_INTERRUPTED if is_last else lifecycle.TERMINAL
+        ends = states.TERMINAL_OR_INTERRUPTED if is_last else states.TERMINAL
         response.result.final = isinstance(event, TaskStatusUpdateEvent) and event.status.state in ends
     return without_marker(response.result)

@@ -115,7 +115,7 @@ class Answer:
         return "\n\n".join(filter(None, texts))
 
     def _status(self, status: Any) -> None:
-        from aion_core.tasks.lifecycle import INTERRUPTED, state_name
+        from aion_core.engine.task.states import INTERRUPTED, state_name
 
         self.state, self.question = state_name(status.state), status.state in INTERRUPTED
         self.interrupts = _interrupts(status.message) if self.question else []
@@ -160,9 +160,9 @@ def _joined(parts: Iterable["Part"]) -> list["Part"]:
 
 
 def _interrupts(question: Any) -> list[dict[str, Any]]:
+    from aion_core.engine.resume_input import INTERRUPTS
     from aion_core.protocol.message_rules import INTERRUPT_ID
     from aion_core.protocol.types import to_json
-    from aion_core.tasks.resume_input import INTERRUPTS
 
     metadata = to_json(question.metadata)
     listed = metadata.get(INTERRUPTS) or [{"id": metadata.get(INTERRUPT_ID)}]

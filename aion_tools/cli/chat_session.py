@@ -116,7 +116,7 @@ class ChatSession:
         """Return the id of the context's newest task that has not ended, or "" if all tasks have ended."""
         from a2a.types import ListTasksRequest
 
-        from aion_core.tasks.lifecycle import TERMINAL
+        from aion_core.engine.task.states import TERMINAL
 
         found = await self._client.list_tasks(ListTasksRequest(context_id=self.context_id, page_size=10))
         return next((task.id for task in found.tasks if task.status.state not in TERMINAL), "")
@@ -130,7 +130,7 @@ class ChatSession:
         """Yield the further events of a running task, or only the current state of an ended or interrupted task."""
         from a2a.types import GetTaskRequest, StreamResponse, SubscribeToTaskRequest
 
-        from aion_core.tasks.lifecycle import TERMINAL_OR_INTERRUPTED
+        from aion_core.engine.task.states import TERMINAL_OR_INTERRUPTED
 
         task = await self._client.get_task(GetTaskRequest(id=task_id))
         if task.status.state in TERMINAL_OR_INTERRUPTED:
@@ -194,7 +194,7 @@ async def _missing_agent(http: "httpx.AsyncClient", url: str, agent: str) -> str
     """Return a sentence about an unknown agent that suggests a known one, or "" if the server does not list agents."""
     import httpx
 
-    from aion_core.agents.load_errors import did_you_mean
+    from aion_core.loading.load_errors import did_you_mean
 
     try:
         known = list((await http.get(f"{url}/.well-known/manifest.json")).raise_for_status().json()["endpoints"])

@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from aion_core.clock import SystemClock
 from aion_core.errors import ConfigurationError
-from aion_core.ports import SystemClock
 from aion_tools.cli import options
 from aion_tools.cli.hints import HintingGroup
 from aion_tools.cli.options import Deployment
 from aion_tools.cli.steps import result_of
 
 if TYPE_CHECKING:
-    from aion_core.ports import ApiKeys, KeyRecord
+    from aion_core.auth.api_keys import ApiKeys, KeyRecord
 
 MAX_NAME = 256
 

@@ -303,8 +303,8 @@ def declared_in(config: Path) -> DeclaredIssuers:
 
     Raises ConfigurationError for an invalid file.
     """
-    from aion_core.agents.deployment import read_agent_configs
     from aion_core.auth.schemes.bearer import JwtScheme
+    from aion_core.loading.deployment import read_agent_configs
 
     if config == options.DEFAULT_CONFIG and not config.is_file():
         return DeclaredIssuers()

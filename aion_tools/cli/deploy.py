@@ -18,7 +18,7 @@ from aion_tools.cli.smoke import stack_url
 from aion_tools.cli.steps import INDENT, step
 
 if TYPE_CHECKING:
-    from aion_core.agents.config import DeploymentConfig
+    from aion_core.loading.config import DeploymentConfig
     from aion_tools.deploy.cloudformation import CloudFormationStack
     from aion_tools.deploy.sam import Sam
     from aion_tools.deploy.samconfig import SamConfig
@@ -107,7 +107,7 @@ def deploy(environment: str, stack: str | None, given: dict[str, str], *, yes: b
 
 def _run_doctor(project: Path) -> "DeploymentConfig":
     """Run the checks of `aion doctor`. Return the configuration of aion.yaml or, without one, of discovered agents."""
-    from aion_core.agents.deployment import read_deployment_config
+    from aion_core.loading.deployment import read_deployment_config
     from aion_tools.cli.checks import local
     from aion_tools.cli.doctor import of_project
 
@@ -127,14 +127,14 @@ def _run_doctor(project: Path) -> "DeploymentConfig":
 
 def _schemes(declared: "DeploymentConfig") -> list[str]:
     """Return the names of the authentication schemes required by the agents in aion.yaml."""
-    from aion_core.agents.security import read_auth_policies
+    from aion_core.loading.security import read_auth_policies
 
     return sorted({name for policy in read_auth_policies(declared.agents).values() for name in policy.required_schemes})
 
 
 def _check_names(given: Mapping[str, str]) -> None:
     """Raise ConfigurationError for a parameter that template.yaml does not declare, because SAM would ignore it."""
-    from aion_core.agents.load_errors import did_you_mean
+    from aion_core.loading.load_errors import did_you_mean
 
     known = _defaults(Path("template.yaml"))
     for name in given:

@@ -17,7 +17,7 @@ from aion_tools.cli import options
 from aion_tools.shipped import shipped
 
 if TYPE_CHECKING:
-    from aion_core.agents.discovery import Discovered
+    from aion_core.loading.discovery import Discovered
     from aion_tools.dev.backends import Backend
     from aion_tools.dev.messages import AgentsLoaded
 
@@ -119,7 +119,7 @@ def dev(
     An edit of the agents' code or configuration reloads them; running turns resume in the new code. The next start reads
     the stored tasks of the data directory.
     """
-    from aion_core.agents.discovery import discover, project_above
+    from aion_core.loading.discovery import discover, project_above
 
     if path is None:
         is_given = context.get_parameter_source("config") is not ParameterSource.DEFAULT
@@ -225,7 +225,7 @@ def _greeter(
     config: Path, base_url: str, store: str, folder: Path, template: Path | None, *, opens_browser: bool
 ) -> "Callable[[AgentsLoaded, str], str]":
     """Return a function that renders the server's start message and, on request, opens a browser."""
-    from aion_core.agents.deployment import read_agent_configs
+    from aion_core.loading.deployment import read_agent_configs
     from aion_tools.dev.data_folder import STORE
     from aion_tools.dev.greeting import greeting
 

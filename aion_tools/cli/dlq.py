@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from aion_core.bootstrap import push_wake_up_of, wake_up_of
+from aion_core.engine.queues import PushWakeUp, WakeUp
 from aion_core.errors import AionError, ConfigurationError, StoreError, UnreadableWakeUp
 from aion_core.log import one_line
-from aion_core.ports import PushWakeUp, WakeUp
 from aion_tools.cli import options
 from aion_tools.cli.error_text import error_text
 from aion_tools.cli.hints import HintingGroup
@@ -21,7 +21,7 @@ from aion_tools.cli.render import describe_context
 from aion_tools.cli.steps import result_of
 
 if TYPE_CHECKING:
-    from aion_core.ports.queues import DeadLetter, DeadLetters
+    from aion_core.engine.queues import DeadLetter, DeadLetters
     from aion_tools.operator.services import Operator
 
 READING = "Reading the dead letter queues"
@@ -356,7 +356,7 @@ async def _turn_meaning(wake_up: WakeUp, ids: dict[str, object], operator: "Oper
 
 
 async def _push_meaning(wake_up: PushWakeUp, ids: dict[str, object], operator: "Operator") -> WakeUpMeaning:
-    from aion_core.push.schedule import is_ready
+    from aion_core.engine.delivery.schedule import is_ready
 
     task = wake_up.task
     head = await operator.tasks.head(task)

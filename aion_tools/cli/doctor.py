@@ -21,7 +21,7 @@ from aion_tools.cli.steps import waiting
 from aion_tools.shipped import shipped
 
 if TYPE_CHECKING:
-    from aion_core.agents.config import AgentConfig
+    from aion_core.loading.config import AgentConfig
 
 _COLOURS = {Status.OK: "green", Status.WARNING: "yellow", Status.FAILED: "red"}
 
@@ -144,7 +144,7 @@ def of_project(config: Path) -> Iterator[CheckResult]:
 async def _deployed(
     url: str, deployment: Deployment, config: Path, agents: Mapping[str, "AgentConfig"]
 ) -> AsyncIterator[CheckResult]:
-    from aion_core.agents.deployment import read_deployment_config
+    from aion_core.loading.deployment import read_deployment_config
     from aion_tools.cli.checks import endpoint
     from aion_tools.cli.checks.resources import AGAIN, check_agent_secrets, check_resources, check_stack
     from aion_tools.cli.checks.triggers import check_triggers

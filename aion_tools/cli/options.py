@@ -17,7 +17,7 @@ from aion_core.settings import WEB_ADDRESS, Settings
 from aion_tools.dev.data_folder import SQLITE, LocalServer, RunningServer, find_local_server
 
 if TYPE_CHECKING:
-    from aion_core.agents.config import AgentConfig
+    from aion_core.loading.config import AgentConfig
     from aion_tools.deploy.samconfig import SamConfig
 
 Command = Callable[..., Any]
@@ -63,8 +63,8 @@ def found_config(config: Path) -> Path:
 
 def declared_agents(config: Path, named: Iterable[str]) -> "Mapping[str, AgentConfig]":
     """Return the agents in the file of --config. Raises ConfigurationError if an id in `named` is not among them."""
-    from aion_core.agents.deployment import read_agent_configs
-    from aion_core.agents.load_errors import did_you_mean
+    from aion_core.loading.deployment import read_agent_configs
+    from aion_core.loading.load_errors import did_you_mean
 
     declared = read_agent_configs(found_config(config))
     for name in named:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from aion_core import __version__
-from aion_core.agents.frameworks import FRAMEWORKS as REGISTRY
+from aion_core.loading.frameworks import FRAMEWORKS as REGISTRY
 from aion_tools.cli import options
 from aion_tools.project import InvalidName
 from aion_tools.project.files import OBJECTS

@@ -8,9 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from aion_core.engine.delivery.records import Delivery
+from aion_core.engine.listing.task_list import TaskFilter
+from aion_core.engine.queues import PushWakeUp
 from aion_core.errors import ConfigurationError
 from aion_core.log import one_line
-from aion_core.ports import Delivery, PushWakeUp, TaskFilter, TaskKey
+from aion_core.table.keys import TaskKey
 from aion_tools.cli import options
 from aion_tools.cli.hints import HintingGroup
 from aion_tools.cli.options import Deployment

@@ -7,11 +7,16 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, cast
 
+from aion_core.engine.delivery.records import Delivery
+from aion_core.engine.listing.task_list import TaskFilter
+from aion_core.engine.outcomes import LeaseHeld
+from aion_core.engine.records import Head, Numbered, Turn
+from aion_core.engine.task.projection import fold
+from aion_core.engine.task.states import INTERRUPTED, state_name
 from aion_core.errors import StoreError
 from aion_core.log import one_line
-from aion_core.ports import Delivery, Head, LeaseHeld, Numbered, TaskFilter, TaskKey, Turn
 from aion_core.protocol.types import Event, Message, Task, TaskState, TaskStatusUpdateEvent, stream_response, to_json
-from aion_core.tasks.lifecycle import INTERRUPTED, fold, state_name
+from aion_core.table.keys import TaskKey
 from aion_tools.cli.error_text import error_text
 
 if TYPE_CHECKING:
@@ -81,7 +86,7 @@ class TaskReport:
 
     def _interrupts(self) -> list[str]:
         """Return the ids of the interrupts for whose answer the task waits; empty if they have no ids."""
-        from aion_core.tasks.resume_input import interrupt_ids
+        from aion_core.engine.resume_input import interrupt_ids
 
         # An unreadable event may contain the question.
         is_known = self.events and not self.unread and self.head.state in INTERRUPTED
@@ -137,7 +142,7 @@ class TaskReport:
 
 def describe_context(seen: "ContextStatus | None", now: datetime) -> tuple[str, bool]:
     """Return a sentence about the context's state, and True if a wake-up message has a turn to start or check. Pure."""
-    from aion_core.tasks.contexts import turn_to_begin
+    from aion_core.engine.context.record import turn_to_begin
 
     if seen is None or seen.record.expired:
         return "The context has expired or was deleted. There is nothing to do.", False

@@ -7,10 +7,11 @@ from datetime import UTC, datetime
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
+from aion_core.engine.records import Numbered
+from aion_core.engine.task.states import INTERRUPTED, state_name
+from aion_core.engine.task.timestamps import time_of
 from aion_core.log import one_line
-from aion_core.ports import Numbered
 from aion_core.protocol.types import Message, Task, TaskArtifactUpdateEvent, TaskState, TaskStatusUpdateEvent
-from aion_core.tasks.lifecycle import INTERRUPTED, state_name, time_of
 
 if TYPE_CHECKING:
     from aion_tools.deploy.logs import LogLine

@@ -16,7 +16,8 @@ from aion_tools.cli.render import TaskReport, list_heads, task_report
 from aion_tools.cli.steps import result_of
 
 if TYPE_CHECKING:
-    from aion_core.ports import ContextKey, Head
+    from aion_core.engine.records import Head
+    from aion_core.table.keys import ContextKey
     from aion_tools.operator.services import Operator
 
 READING = "Reading the table"
@@ -176,7 +177,7 @@ def _operator(deployment: Deployment) -> "Operator":
 
 
 async def _cancel(operator: "Operator", head: "Head") -> None:
-    from aion_core.tasks.call import CallContext
+    from aion_core.engine.call import CallContext
 
     await operator.service.cancel(CallContext(head.key.owner, head.context.agent), head.key.task_id)
 
@@ -191,7 +192,7 @@ async def find_heads(operator: "Operator", task_id: str, owner: str, *, scan: bo
 
     Raises ConfigurationError if there is no such task.
     """
-    from aion_core.ports import TaskKey
+    from aion_core.table.keys import TaskKey
 
     if bool(owner) == scan:
         raise click.UsageError("Name the task's owner (--owner or --subject), or give --scan to search the table.")
@@ -211,8 +212,8 @@ async def _expired(operator: "Operator", agent: str, state: str | None, limit: i
 
     `agent` and `state` select tasks.
     """
-    from aion_core.ports import TaskKey
-    from aion_core.tasks.lifecycle import state_name
+    from aion_core.engine.task.states import state_name
+    from aion_core.table.keys import TaskKey
 
     async def read(context: "ContextKey") -> "Head | None":
         seen = await operator.inspection.context(context)
@@ -226,7 +227,7 @@ async def _expired(operator: "Operator", agent: str, state: str | None, limit: i
 
 
 def _document(head: "Head") -> dict[str, Any]:
-    from aion_core.tasks.lifecycle import state_name
+    from aion_core.engine.task.states import state_name
 
     return {
         "task": head.key.task_id,

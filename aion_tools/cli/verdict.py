@@ -4,10 +4,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 
-from aion_core.ports import Delivery
+from aion_core.engine.delivery.records import Delivery
+from aion_core.engine.task.states import INTERRUPTED, TERMINAL, TERMINAL_OR_INTERRUPTED
 from aion_core.protocol.types import TaskState
-from aion_core.tasks.contexts import moment
-from aion_core.tasks.lifecycle import INTERRUPTED, TERMINAL, TERMINAL_OR_INTERRUPTED
+from aion_core.table.times import moment
 from aion_tools.cli.dlq import QueuedLetter
 from aion_tools.cli.render import TaskReport, time_text
 from aion_tools.operator.inspection import ContextStatus

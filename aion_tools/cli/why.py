@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from aion_core.bootstrap import push_wake_up_of, wake_up_of
+from aion_core.engine.task.timestamps import time_of
 from aion_core.errors import AionError, ConfigurationError, UnreadableWakeUp
 from aion_core.log import one_line
-from aion_core.tasks.lifecycle import time_of
 from aion_tools.cli import options
 from aion_tools.cli.dlq import LIMIT, VARIABLES, DeadLetterQueue, QueuedLetter, read_letters
 from aion_tools.cli.error_text import error_text
@@ -26,8 +26,8 @@ from aion_tools.cli.verdict import Verdict, delivery_text, verdict_of
 from aion_tools.dev.data_folder import SQLITE
 
 if TYPE_CHECKING:
-    from aion_core.ports import Head
-    from aion_core.ports.queues import DeadLetter
+    from aion_core.engine.queues import DeadLetter
+    from aion_core.engine.records import Head
     from aion_tools.deploy.logs import LogLine
     from aion_tools.operator.services import Operator
 
@@ -186,7 +186,7 @@ class _StoryReader:
 
     def _caller(self, owner: str) -> str:
         """Return a description of the task's client: the principal of the owner's API key, or else the owner id."""
-        from aion_core.ports import ANONYMOUS
+        from aion_core.auth.principal import ANONYMOUS
         from aion_tools.operator.services import build_keys, owner_of_key
 
         if owner == ANONYMOUS:

@@ -51,10 +51,10 @@ class Files(Backend):
     """Storage backend in SQLite files of one folder. Workers open the files directly."""
 
     preloaded = (
-        "aion_core.memory.services",
-        "aion_core.sqlite.blobs",
-        "aion_core.sqlite.queues",
-        "aion_core.sqlite.table",
+        "aion_core.local.memory.cipher",
+        "aion_core.local.sqlite.blobs",
+        "aion_core.local.sqlite.queues",
+        "aion_core.local.sqlite.table",
     )
 
     def __init__(self, folder: Path, *, fresh: bool) -> None:
@@ -84,7 +84,7 @@ class Files(Backend):
 
     def _release(self, receiver: str) -> None:
         from aion_core.bootstrap.stores import QUEUES_FILE
-        from aion_core.sqlite.queues import release_messages
+        from aion_core.local.sqlite.queues import release_messages
 
         release_messages(self._folder / QUEUES_FILE, receiver)
 

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from aion_core.agents.frameworks import FRAMEWORKS
 from aion_core.errors import ConfigurationError
+from aion_core.loading.frameworks import FRAMEWORKS
 from aion_tools.dev.backends import Backend
 from aion_tools.dev.data_folder import DataFolder, RunningServer
 from aion_tools.dev.messages import ENDING, AgentsLoaded, Load, LoadFailed, Serve, Serving, Stop, Stopping

@@ -199,7 +199,7 @@ class _Worker:
     async def _serve(self, app: Any) -> None:
         import uvicorn
 
-        from aion_core.tasks.process import Deadline
+        from aion_core.engine.process.deadline import Deadline
         from aion_core.web.middleware import LoopbackOnlyMiddleware
         from aion_core.web.request_context import DEADLINE
         from aion_tools.dev.http_protocol import HeaderTimeoutProtocol, stop_accepting
@@ -315,10 +315,10 @@ def _developer_header(config: Path, failed: Collection[str]) -> str:
 
     Return "" if no agent accepts API keys. `failed` has the ids of the agents that could not be loaded.
     """
-    from aion_core.agents.deployment import read_agent_configs
-    from aion_core.agents.security import read_auth_policies
     from aion_core.auth.schemes.api_key import ApiKeyScheme, make_key
-    from aion_core.ports import SystemClock
+    from aion_core.clock import SystemClock
+    from aion_core.loading.deployment import read_agent_configs
+    from aion_core.loading.security import read_auth_policies
     from aion_core.settings import Settings
     from aion_tools.dev.greeting import example_agent
     from aion_tools.operator.services import build_keys
@@ -371,7 +371,7 @@ def task_function_on(loop: asyncio.AbstractEventLoop, ends: Any) -> Callable[[An
     """
     from aion_core import log
     from aion_core.bootstrap import wake_up_of
-    from aion_core.tasks.process import Deadline
+    from aion_core.engine.process.deadline import Deadline
     from handlers import run_task
 
     async def on_loop(record: Any, lambda_context: Any) -> None:

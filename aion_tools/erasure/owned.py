@@ -11,10 +11,10 @@ from urllib.parse import unquote
 
 from msgspec import Struct
 
-from aion_core.ports import ContextKey
-from aion_core.ports.schema import ARTIFACTS, PERMANENT_FOLDER, SESSIONS, TASKS, THREADS
-from aion_core.ports.table import Item, Key
-from aion_core.stores import keys
+from aion_core.table import keys
+from aion_core.table.item import Item, Key
+from aion_core.table.keys import ContextKey
+from aion_core.table.schema import ARTIFACTS, PERMANENT_FOLDER, SESSIONS, TASKS, THREADS
 
 
 class NamedBy(StrEnum):

@@ -15,17 +15,18 @@ from typing import TypeVar
 from msgspec import Struct, field
 from msgspec.structs import replace
 
+from aion_core.clock import Clock
+from aion_core.engine.context.record import turn_of
+from aion_core.engine.limits.open_tasks import owner_named_in
 from aion_core.errors import StoreUnavailable
-from aion_core.ports import Clock, ContextKey, TaskKey
-from aion_core.ports.payloads import ObjectVersion, ObjectVersions, VersionPage
-from aion_core.ports.table import LAST, PARTITION, SORT, Item, Key, Table
-from aion_core.ports.table_semantics import item_size
-from aion_core.stores import keys
-from aion_core.stores.items import all_pages
-from aion_core.stores.keys import thread_id
-from aion_core.stores.retries import MAX_ATTEMPTS, jitter
-from aion_core.tasks.contexts import turn_of
-from aion_core.tasks.limits import owner_named_in
+from aion_core.table import keys
+from aion_core.table.blobs import ObjectVersion, ObjectVersions, VersionPage
+from aion_core.table.item import LAST, PARTITION, SORT, Item, Key
+from aion_core.table.keys import ContextKey, TaskKey, thread_id
+from aion_core.table.port import Table
+from aion_core.table.reads import all_pages
+from aion_core.table.retries import MAX_ATTEMPTS, jitter
+from aion_core.table.semantics.values import item_size
 from aion_tools.erasure import owned
 from aion_tools.erasure.owned import FOLDERS, Folder, NamedBy
 

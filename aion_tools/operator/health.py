@@ -7,8 +7,8 @@ from msgspec import Struct
 
 from aion_core.aws.client import AwsClient
 from aion_core.errors import StoreError
-from aion_core.ports.schema import INDEXES, TTL_ATTRIBUTE
-from aion_core.ports.table import Index
+from aion_core.table.item import Index
+from aion_core.table.schema import INDEXES, TTL_ATTRIBUTE
 
 _UNUSABLE = ("CREATING", "DELETING")
 """Statuses of an index that DynamoDB does not query. It queries an index in the status UPDATING."""

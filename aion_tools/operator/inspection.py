@@ -6,16 +6,23 @@ from datetime import datetime
 
 from msgspec import Struct
 
+from aion_core.clock import Clock
+from aion_core.engine.context.record import ContextRecord, record_of
+from aion_core.engine.delivery import deliveries
+from aion_core.engine.delivery.config_items import delivery_of
+from aion_core.engine.delivery.records import Delivery
+from aion_core.engine.records import Head, Numbered
+from aion_core.engine.task.head import HEAD_ATTRIBUTES, head_of
+from aion_core.engine.task.log import TaskLog
 from aion_core.errors import StoreCorrupt, StoreError
-from aion_core.ports import Blobs, Clock, ContextKey, Delivery, Head, Numbered, TaskKey
-from aion_core.ports.schema import TTL_ATTRIBUTE
-from aion_core.ports.table import PARTITION, SORT, Item, Table
-from aion_core.stores import keys
-from aion_core.stores.items import Reads, all_pages
-from aion_core.stores.push_configs import delivery_of
-from aion_core.stores.task_log import TaskLog
-from aion_core.tasks import deliveries, lifecycle
-from aion_core.tasks.contexts import ContextRecord, moment, record_of
+from aion_core.table import keys
+from aion_core.table.blobs import Blobs
+from aion_core.table.item import PARTITION, SORT, Item
+from aion_core.table.keys import ContextKey, TaskKey
+from aion_core.table.port import Table
+from aion_core.table.reads import Reads, all_pages
+from aion_core.table.schema import TTL_ATTRIBUTE
+from aion_core.table.times import moment
 
 
 class ContextStatus(Struct, frozen=True):
@@ -68,9 +75,9 @@ class Inspection:
 
     async def tasks(self, task_id: str = "") -> AsyncIterator[Head]:
         """Scan the table and yield the heads (state and last event number) of all tasks, or of tasks with this id."""
-        async for item in self._scan(lifecycle.HEAD_ATTRIBUTES):
+        async for item in self._scan(HEAD_ATTRIBUTES):
             if item[SORT] == keys.HEAD and task_id in ("", keys.task_of(keys.key_of(item)).task_id):
-                yield lifecycle.head_of(keys.task_of(keys.key_of(item)), item)
+                yield head_of(keys.task_of(keys.key_of(item)), item)
 
     async def agent_of(self, task: TaskKey) -> str | None:
         """Return the id of the task's agent, or None for an expired or deleted task."""

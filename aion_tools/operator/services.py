@@ -6,18 +6,21 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
+from aion_core.auth.api_keys import ApiKeys
 from aion_core.bootstrap.stores import BLOBS_FILE, QUEUES_FILE, TABLE_FILE, build_resources, build_stores
+from aion_core.clock import Clock, SystemClock
+from aion_core.engine.agent import Agent
+from aion_core.engine.delivery.push_configs import PushConfigs
+from aion_core.engine.listing.task_list import TaskList
+from aion_core.engine.queues import DeadLetters, PushQueue
+from aion_core.engine.runner.runner import TaskRunner
+from aion_core.engine.runner.worker import Worker
+from aion_core.engine.service import TaskService
+from aion_core.engine.task_store import TaskStore
 from aion_core.errors import ConfigurationError
-from aion_core.ports import Agent, ApiKeys, Clock, PushConfigs, PushQueue, SystemClock, TaskList, TaskStore
-from aion_core.ports.payloads import ObjectVersions
-from aion_core.ports.queues import DeadLetters
-from aion_core.ports.table import ErasableTable
 from aion_core.settings import Settings
-from aion_core.stores.api_keys import TableApiKeys
-from aion_core.stores.push_configs import TablePushConfigs
-from aion_core.stores.task_list import TableTaskList
-from aion_core.tasks.runner import TaskRunner, Worker
-from aion_core.tasks.service import TaskService
+from aion_core.table.blobs import ObjectVersions
+from aion_core.table.port import ErasableTable
 from aion_tools.operator.inspection import Inspection
 
 if TYPE_CHECKING:
@@ -76,15 +79,15 @@ def build_push_operator(settings: Settings) -> PushOperator:
     clock = SystemClock()
     resources = build_resources(settings, clock)
     table, retention = resources.table, timedelta(days=settings.retention_days)
-    configs = TablePushConfigs(table, None, clock, retention=retention)
+    configs = PushConfigs(table, None, clock, retention=retention)
     inspection = Inspection(table, resources.blobs, clock)
-    return PushOperator(clock, configs, resources.push_queue, TableTaskList(table, clock), inspection)
+    return PushOperator(clock, configs, resources.push_queue, TaskList(table, clock), inspection)
 
 
 def build_dead_letters(settings: Settings, queue: str) -> DeadLetters:
     """Return the dead letters of the queue for turns (`task`) or for push notifications (`push`)."""
     if settings.store == "sqlite":
-        from aion_core.sqlite.queues import SQLiteQueue, open_queues
+        from aion_core.local.sqlite.queues import SQLiteQueue, open_queues
 
         return SQLiteQueue(open_queues(settings.sqlite_folder / QUEUES_FILE), queue, SystemClock())
     from aion_core.aws.client import AwsClient
@@ -97,7 +100,7 @@ def build_dead_letters(settings: Settings, queue: str) -> DeadLetters:
 def build_keys(settings: Settings) -> ApiKeys:
     """Return the store of the deployment's API keys. The table is the only required setting."""
     clock = SystemClock()
-    return TableApiKeys(build_resources(settings, clock).table, clock)
+    return ApiKeys(build_resources(settings, clock).table, clock)
 
 
 def build_erasure(settings: Settings) -> "Erasure":
@@ -108,8 +111,8 @@ def build_erasure(settings: Settings) -> "Erasure":
     table: ErasableTable
     objects: ObjectVersions
     if settings.store == "sqlite":
-        from aion_core.sqlite.blobs import SQLiteBlobs, SQLiteObjectVersions
-        from aion_core.sqlite.table import SQLiteTable
+        from aion_core.local.sqlite.blobs import SQLiteBlobs, SQLiteObjectVersions
+        from aion_core.local.sqlite.table import SQLiteTable
 
         table = SQLiteTable(settings.sqlite_folder / TABLE_FILE, clock)
         objects = SQLiteObjectVersions(SQLiteBlobs(settings.sqlite_folder / BLOBS_FILE, clock, retention=retention))

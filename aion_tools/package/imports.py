@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from aion_core.agents.frameworks import FRAMEWORKS, extras, framework_of_file
+from aion_core.loading.frameworks import FRAMEWORKS, extras, framework_of_file
 
 _OURS = ("aion", "aion_core", "aion_tools")
 """Names of aion's packages. Their imports do not show an agent's framework, because they support every framework."""

@@ -14,11 +14,11 @@ from itertools import takewhile
 from pathlib import Path
 
 import aion_core
-from aion_core.agents.deployment import read_deployment_config
-from aion_core.agents.discovery import as_yaml, discover
-from aion_core.agents.frameworks import FRAMEWORKS
-from aion_core.agents.importing import agent_files, import_roots
 from aion_core.errors import ConfigurationError
+from aion_core.loading.deployment import read_deployment_config
+from aion_core.loading.discovery import as_yaml, discover
+from aion_core.loading.frameworks import FRAMEWORKS
+from aion_core.loading.importing import agent_files, import_roots
 from aion_tools.package.cache import cache
 from aion_tools.package.imports import frameworks_of, loaded_files
 from aion_tools.package.metadata import distribution_metadata

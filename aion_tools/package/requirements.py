@@ -19,7 +19,7 @@ from packaging.requirements import InvalidRequirement, Requirement
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.utils import canonicalize_name
 
-from aion_core.agents.frameworks import FRAMEWORKS, extras
+from aion_core.loading.frameworks import FRAMEWORKS, extras
 from aion_tools.package.cache import cache
 from aion_tools.package.programs import BuildError, find_uv, interpreter, run, uv_version
 

@@ -10,8 +10,8 @@ from pathlib import Path
 
 from pathspec import GitIgnoreSpec
 
-from aion_core.agents.discovery import NAME, read_langgraph_json
 from aion_core.errors import ConfigurationError
+from aion_core.loading.discovery import NAME, read_langgraph_json
 from aion_tools.package.programs import BuildError
 from aion_tools.package.requirements import FUNCTION_EXTRAS
 

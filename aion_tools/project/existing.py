@@ -5,9 +5,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from aion_core.agents.discovery import AION_YAML, NAME, Discovered, as_yaml, discover
-from aion_core.agents.frameworks import extras
-from aion_core.agents.importing import YAML_AGENT, agent_files, import_roots
+from aion_core.loading.discovery import AION_YAML, NAME, Discovered, as_yaml, discover
+from aion_core.loading.frameworks import extras
+from aion_core.loading.importing import YAML_AGENT, agent_files, import_roots
 from aion_tools.package.imports import frameworks_of
 from aion_tools.project import ProjectError
 from aion_tools.project.files import SCHEMA

@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from aion_core.agents.frameworks import FRAMEWORKS, extras
+from aion_core.loading.frameworks import FRAMEWORKS, extras
 from aion_tools.project.names import STAGES, stack_name
 from aion_tools.project.origin import Origin, requirement
 from aion_tools.project.tools import UV, Tool

@@ -7,11 +7,12 @@ from collections.abc import Iterator, Set
 from typing import Any
 
 from aion_core.errors import ConfigurationError
-from aion_core.ports import Metric, schema
-from aion_core.ports.table import Index
-from aion_core.ports.webhooks import POST_SECONDS
 from aion_core.push.delivery import EXIT_SECONDS, SHARE_SECONDS
+from aion_core.push.webhook import POST_SECONDS
 from aion_core.settings import Settings
+from aion_core.table import schema
+from aion_core.table.item import Index
+from aion_core.telemetry import Metric
 from aion_tools.cli.checks.local import RUNTIME
 from aion_tools.erasure.owned import PARTITIONS, NamedBy
 from aion_tools.template.reader import ALARM, BUCKET, QUEUE, ROLE, TABLE, Template

@@ -5,12 +5,11 @@ from collections.abc import AsyncGenerator
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from aion_core.ports import (
+from aion_core.engine.agent import (
     AgentArtifact,
     AgentMessage,
     AgentMetadata,
     Chunk,
-    ContextKey,
     Emission,
     InputRequired,
     Paused,
@@ -18,10 +17,12 @@ from aion_core.ports import (
     StepCompleted,
     TurnRequest,
 )
-from aion_core.ports.table import Key, Put
+from aion_core.engine.fenced_writes import Fence, FencedWrites
 from aion_core.protocol.types import Artifact, Message, Part, TaskState
-from aion_core.stores import keys
-from aion_core.stores.retries import Fence, FencedWrites
+from aion_core.table import keys
+from aion_core.table.item import Key
+from aion_core.table.keys import ContextKey
+from aion_core.table.writes import Put
 from tests.simulation.table import operation
 
 if TYPE_CHECKING:
@@ -115,7 +116,7 @@ def text_of(message: Message) -> str:
 
 
 class ScriptedAgent:
-    """`ports.Agent` of a simulated process: a message whose text is the name of a program runs this program."""
+    """`Agent` of a simulated process: a message whose text is the name of a program runs this program."""
 
     def __init__(self, process: "Process") -> None:
         self._process, self._world = process, process.world
@@ -124,7 +125,7 @@ class ScriptedAgent:
         """Do nothing: the agent has no code to import."""
 
     async def run(self, asked: TurnRequest) -> AsyncGenerator[Emission, None]:
-        """See `ports.Agent.run`."""
+        """See `Agent.run`."""
         self._did(asked, "given", 0)
         state = await self._state(asked)
         if state.turn != asked.turn.id:

@@ -11,28 +11,35 @@ from typing import TYPE_CHECKING, Any, cast
 
 from msgspec.structs import replace
 
-from aion_core.memory.services import MemoryMetrics
-from aion_core.ports import Blobs, Notification, PushConfig, PushWakeUp, TaskKey, WakeUp, WebhookRequest
+from aion_core.engine import timers
+from aion_core.engine.admission.quotas import OpenTasks
+from aion_core.engine.call import CallContext
+from aion_core.engine.delivery import push_configs
+from aion_core.engine.delivery.push_configs import PushConfigs
+from aion_core.engine.limits.rate_limits import RateLimits
+from aion_core.engine.listing.conversations import Conversations
+from aion_core.engine.listing.listing import TaskLister
+from aion_core.engine.listing.task_list import TaskList
+from aion_core.engine.process.deadline import Deadline
+from aion_core.engine.push_config import PushConfig
+from aion_core.engine.queues import PushWakeUp, WakeUp
+from aion_core.engine.runner import execution
+from aion_core.engine.runner.runner import TaskRunner
+from aion_core.engine.runner.worker import Worker
+from aion_core.engine.service import TaskService
+from aion_core.engine.sweep import Sweep
+from aion_core.engine.task_store import TaskStore
+from aion_core.engine.wake_ups import CommitNotifier
 from aion_core.push.attempts import SKIPPED as SKIPPED
 from aion_core.push.delivery import PushDelivery
-from aion_core.stores import keys, push_configs, timers
-from aion_core.stores.limits import TableRateLimits
-from aion_core.stores.push_configs import TablePushConfigs
-from aion_core.stores.task_list import TableTaskList
-from aion_core.stores.task_store import TableTaskStore
-from aion_core.tasks import turn
-from aion_core.tasks.broadcast import CommitNotifier
-from aion_core.tasks.call import CallContext
-from aion_core.tasks.conversations import Conversations
-from aion_core.tasks.listing import TaskLister
-from aion_core.tasks.process import Deadline
-from aion_core.tasks.quotas import OpenTasks
-from aion_core.tasks.runner import TaskRunner, Worker
-from aion_core.tasks.service import TaskService
-from aion_core.tasks.sweep import Sweep
+from aion_core.push.webhook import Notification, WebhookRequest
+from aion_core.table import keys
+from aion_core.table.blobs import Blobs
+from aion_core.table.keys import TaskKey
 from tests.simulation.agents import ScriptedAgent
 from tests.simulation.heartbeat import SimHeartbeat
 from tests.simulation.table import SimOperations
+from tests.support.metrics import MemoryMetrics
 
 if TYPE_CHECKING:
     from tests.simulation.processes import Process
@@ -75,7 +82,7 @@ def assemble(process: "Process") -> Parts:
     agent, metrics = ScriptedAgent(process), MemoryMetrics()
     store: Any = SimOperations(
         process,
-        TableTaskStore(
+        TaskStore(
             process.table,
             cast("Blobs", process.blobs),  # the store calls only the methods that SimBlobs has
             clock,
@@ -87,13 +94,13 @@ def assemble(process: "Process") -> Parts:
     )
     configs: Any = SimOperations(
         process,
-        TablePushConfigs(process.table, world.cipher, clock, retention=settings.retention),
+        PushConfigs(process.table, world.cipher, clock, retention=settings.retention),
         names=PUSH_OPERATIONS,
     )
     tasks: Any = SimOperations(
-        process, TableTaskList(process.table, clock), names=dict.fromkeys(("page", "count", "secret"), "list")
+        process, TaskList(process.table, clock), names=dict.fromkeys(("page", "count", "secret"), "list")
     )
-    limits: Any = SimOperations(process, TableRateLimits(process.table, clock, retention=settings.retention))
+    limits: Any = SimOperations(process, RateLimits(process.table, clock, retention=settings.retention))
     runner = TaskRunner(
         store,
         lambda _: agent,
@@ -198,7 +205,7 @@ def _places(modules: int, *names: str) -> list[tuple[Any, str]]:
 def deterministic(world: "SimWorld") -> Iterator[None]:
     """Take new ids and random numbers from the seeded world; set the constants of the world's deployment."""
     patched: list[tuple[Any, str, Any]] = [
-        (turn, "SNAPSHOT_EVERY", world.deployment.snapshot_every),
+        (execution, "SNAPSHOT_EVERY", world.deployment.snapshot_every),
         (keys, "TIMER_SHARDS", SHARDS),
         (timers, "CONTEXTS", timers.CONTEXTS[:SHARDS]),
         (push_configs, "PUSHES", timers.PUSHES[:SHARDS]),

@@ -1,19 +1,26 @@
 """Planted bugs in the engine's turns, streams and push notifications, which the simulation must find."""
 
-from aion_core.push import attempts, schedule
+from aion_core.engine import timers
+from aion_core.engine.admission.admission import MessageAdmission
+from aion_core.engine.context import changes, record
+from aion_core.engine.delivery import deliveries, schedule
+from aion_core.engine.delivery.push_configs import PushConfigs
+from aion_core.engine.fenced_writes import FencedWrites
+from aion_core.engine.runner.execution import TurnExecution
+from aion_core.engine.runner.runner import TaskRunner
+from aion_core.engine.runner.worker import Worker
+from aion_core.engine.service import TaskService
+from aion_core.engine.stream import subscription
+from aion_core.engine.stream.delta_writer import DeltaWriter
+from aion_core.engine.sweep import Sweep
+from aion_core.engine.task import head, rows, subscribers, transition
+from aion_core.engine.task_store import TaskStore
+from aion_core.engine.turn import end, progress, start
+from aion_core.engine.wake_ups import CommitNotifier
+from aion_core.push import attempts, retry_delay
 from aion_core.push.attempts import DeliveryAttempts
 from aion_core.push.circuit_breaker import CircuitBreaker
 from aion_core.push.delivery import PushDelivery
-from aion_core.stores import task_log
-from aion_core.stores.push_configs import TablePushConfigs
-from aion_core.stores.retries import FencedWrites
-from aion_core.stores.task_store import TableTaskStore
-from aion_core.tasks import contexts, deliveries, lifecycle, subscription, transitions
-from aion_core.tasks.broadcast import CommitNotifier, DeltaWriter
-from aion_core.tasks.runner import TaskRunner, Worker
-from aion_core.tasks.service import MessageAdmission, TaskService
-from aion_core.tasks.sweep import Sweep
-from aion_core.tasks.turn import TurnExecution
 from tests.simulation.faults import Aim, Fault
 from tests.simulation.planting import Bug, Edit
 
@@ -53,7 +60,7 @@ BUGS = [
     bug(
         "does not look at the fence when it records",
         "I10 I11 I5 I4",
-        Edit(lifecycle, "as_read", "if fence else ()", "if False else ()"),
+        Edit(head, "as_read", "if fence else ()", "if False else ()"),
         scenarios=("send and go", "stream", "double texting: enqueue"),
     ),
     bug(
@@ -69,7 +76,7 @@ BUGS = [
     bug(
         "does not give the lease back",
         "I14 I16",
-        Edit(contexts, "released", '(*LEASE_ATTRIBUTES, "due_at")', "()"),
+        Edit(changes, "released", '(*LEASE_ATTRIBUTES, "due_at")', "()"),
         scenarios=("send and go", "send and wait"),
     ),
     bug(
@@ -93,25 +100,25 @@ BUGS = [
     bug(
         "counts each try twice",
         "I15",
-        Edit(transitions, "_beginning", "tries=turn.tries + 1", "tries=turn.tries + 2"),
+        Edit(start, "_beginning", "tries=turn.tries + 1", "tries=turn.tries + 2"),
     ),
     bug(
         "counts no try",
         "I16 I14 I1",
-        Edit(transitions, "_beginning", "tries=turn.tries + 1", "tries=0"),
+        Edit(start, "_beginning", "tries=turn.tries + 1", "tries=0"),
         scenarios=("an agent that hangs",),
     ),
     bug(
         "goes on counting the tries of a turn that gets on",
         "I15",
-        Edit(transitions, "suspended", "tries=0, handoffs", "handoffs"),
+        Edit(progress, "suspended", "tries=0, handoffs", "handoffs"),
         scenarios=("past fifteen minutes",),
     ),
     bug(
         "knows a messageId in every context of its owner",
         "I13 I1",
         Edit(
-            task_log,
+            rows,
             "message_keys_of",
             "keys.message_key(context, message_id)",
             'keys.message_key(ContextKey(context.owner, context.agent, "any"), message_id)',
@@ -121,14 +128,14 @@ BUGS = [
     bug(
         "does not know a messageId again",
         "I2",
-        Edit(task_log, "message_row", "**times.ttl}, only_if)", "**times.ttl})"),
+        Edit(rows, "message_row", "**times.ttl}, only_if)", "**times.ttl})"),
         scenarios=("one messageId, many sends",),
     ),
     bug(
         "forgets that the retry of a message is its own",
         "I2 I10 I14 I16 I16B I27 I1",
         Edit(
-            TableTaskStore,
+            TaskStore,
             "_created_before",
             "return admission.created_before(new, record, head, holder)",
             "return TurnQueued(head, record.held_until())",
@@ -139,20 +146,20 @@ BUGS = [
     bug(
         "cancels without raising the fence",
         "I10 I12",
-        Edit(transitions, "canceled", "record.fence + 1 if takes else record.fence", "record.fence"),
+        Edit(end, "canceled", "record.fence + 1 if takes else record.fence", "record.fence"),
         scenarios=("cancel",),
     ),
     bug(
         "writes an event over another",
         "I4 I5 I10 I12 I17",
-        Edit(lifecycle, "as_read", 'Equals("generation", head.generation)', 'Exists("generation")'),
+        Edit(head, "as_read", 'Equals("generation", head.generation)', 'Exists("generation")'),
         scenarios=("double texting: interrupt", "cancel", "follow-up at the end"),
         aims=aims(Fault.FROZEN_BEFORE, "cancel.transact", range(1, 5), 120.0),
     ),
     bug(
         "ends a task for which a message waits",
         "I1 I4 I14",
-        Edit(transitions, "next_turn", "if ending.after.state in lifecycle.TERMINAL and waits:", "if False:"),
+        Edit(end, "next_turn", "if ending.after.state in lifecycle.TERMINAL and waits:", "if False:"),
         scenarios=("follow-up at the end", "double texting: enqueue"),
     ),
     bug(
@@ -257,7 +264,7 @@ BUGS = [
         "forgets what it has claimed",
         "I1 I14 I16",
         Edit(
-            contexts,
+            timers,
             "claimed_timer",
             'return Change({"due_at": times.lease_until}, only_if=as_read)',
             "return Change(remove=NO_TIMER, only_if=as_read)",
@@ -266,23 +273,23 @@ BUGS = [
     bug(
         "sets no timer for a turn that waits",
         "I1 I14 I16",
-        Edit(contexts, "queued", "if timer else {}", "if False else {}"),
+        Edit(changes, "queued", "if timer else {}", "if False else {}"),
     ),
     bug(
         "begins a turn whose holder lives",
         "I10",
-        Edit(contexts, "turn_to_begin", "if record.until > now else", "if False else"),
+        Edit(record, "turn_to_begin", "if record.until > now else", "if False else"),
     ),
     bug(
         "begins a turn behind a question",
         "I10 I1",
-        Edit(contexts, "turn_to_begin", "None if record.interrupted is not None else", "None if False else"),
-        Edit(contexts, "acquired_next", "NOTHING_RUNS, NO_INPUT_REQUIRED,", "NOTHING_RUNS,"),
+        Edit(record, "turn_to_begin", "None if record.interrupted is not None else", "None if False else"),
+        Edit(changes, "acquired_next", "NOTHING_RUNS, NO_INPUT_REQUIRED,", "NOTHING_RUNS,"),
     ),
     bug(
         "does not note that a task requires input",
         "I10 I1 I14",
-        Edit(contexts, "released_for_input", '{"interrupted": lease.turn.task_id}', "{}"),
+        Edit(changes, "released_for_input", '{"interrupted": lease.turn.task_id}', "{}"),
         scenarios=("answered in the context", "cancel what waits", "question and answer"),
     ),
     bug(
@@ -313,8 +320,8 @@ BUGS = [
     bug(
         "lets a task go on after its end",
         "I4 I3",
-        Edit(lifecycle, "advance", "if head.state in TERMINAL:", "if False:"),
-        Edit(lifecycle, "advance", "if head.generation and not may_follow", "if False and not may_follow"),
+        Edit(head, "advance", "if head.state in TERMINAL:", "if False:"),
+        Edit(head, "advance", "if head.generation and not may_follow", "if False and not may_follow"),
         Edit(MessageAdmission, "cancel", "if head.state in lifecycle.TERMINAL:", "if False:"),
         scenarios=("cancel",),
     ),
@@ -332,7 +339,7 @@ BUGS = [
     bug(
         "sets no timer for an event that a subscriber wants",
         "I8",
-        Edit(lifecycle, "new_event", "notifies=has_subscriber_for(head, event)", "notifies=False"),
+        Edit(transition, "new_event", "notifies=has_subscriber_for(head, event)", "notifies=False"),
         scenarios=TOLD,
         aims=LOST_WAKE_UPS,
     ),
@@ -371,7 +378,7 @@ BUGS = [
     bug(
         "tells who listens late of what was before",
         "I8",
-        Edit(TablePushConfigs, "put", "after=head.generation", "after=0"),
+        Edit(PushConfigs, "put", "after=head.generation", "after=0"),
         scenarios=LISTENS_LATE,
     ),
     bug(
@@ -396,7 +403,7 @@ BUGS = [
     bug(
         "never gives up",
         "I14 I16",
-        Edit(schedule, "delay", "if tries >= len(retry_seconds):", "tries %= len(retry_seconds)\n    if False:"),
+        Edit(retry_delay, "delay", "if tries >= len(retry_seconds):", "tries %= len(retry_seconds)\n    if False:"),
         scenarios=TOLD,
     ),
     bug(
@@ -420,7 +427,7 @@ BUGS = [
     bug(
         "forgets who begins to listen as it is found that nobody does",
         "I8",
-        Edit(lifecycle, "without_subscribers", 'Equals("push_epoch", head.push_epoch)', 'Exists("push_epoch")'),
+        Edit(subscribers, "without_subscribers", 'Equals("push_epoch", head.push_epoch)', 'Exists("push_epoch")'),
         Edit(PushDelivery, "deliver", "if not deliveries and head.push_events is not None:", "if True:"),
         scenarios=LISTENS_LATE,
     ),

@@ -5,9 +5,11 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
+from aion_core.engine.push_config import PushConfig
+from aion_core.engine.records import Delta
 from aion_core.errors import ClientError, StoreCorrupt, StoreError
-from aion_core.ports import Delta, PushConfig, TaskKey
 from aion_core.protocol.types import ListTasksRequest, Message, Part, Role, SendMessageRequest, Task, TaskState
+from aion_core.table.keys import TaskKey
 from tests.simulation import assembly
 from tests.simulation.connections import Broken, Connection
 from tests.simulation.history import Asking, Hearing

@@ -3,7 +3,7 @@
 import asyncio
 from typing import Any
 
-from aion_core.tasks.broadcast import StreamItem
+from aion_core.engine.stream.broadcast import StreamItem
 
 
 class Broken(Exception):

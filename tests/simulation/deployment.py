@@ -3,7 +3,8 @@
 from dataclasses import dataclass
 from datetime import timedelta
 
-from aion_core.ports import AnswerAs, ReplyAs, WhenBusy
+from aion_core.engine.agent import AnswerAs, ReplyAs
+from aion_core.engine.new_messages import WhenBusy
 
 
 @dataclass(frozen=True)

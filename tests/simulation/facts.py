@@ -2,9 +2,9 @@
 
 from typing import TYPE_CHECKING
 
-from aion_core.ports import TaskKey
+from aion_core.engine.task import projection
 from aion_core.protocol.types import Task, TaskState
-from aion_core.tasks import lifecycle
+from aion_core.table.keys import TaskKey
 from tests.simulation.agents import text_of
 from tests.simulation.faults import Fault
 from tests.simulation.history import users_messages
@@ -24,7 +24,7 @@ ENDS = {
 def folded(world: "SimWorld", key: TaskKey) -> Task | None:
     """Return the task folded from its recorded events."""
     entries = world.history.log.get(key)
-    return lifecycle.fold(entry.numbered for entry in entries) if entries else None
+    return projection.fold(entry.numbered for entry in entries) if entries else None
 
 
 def texts_of(world: "SimWorld", key: TaskKey) -> set[str]:

@@ -4,8 +4,8 @@ import asyncio
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
-from aion_core.ports import Lease
-from aion_core.tasks.process import WATCH_SECONDS, LeaseRenewal
+from aion_core.engine.records import Lease
+from aion_core.engine.runner.renewal import WATCH_SECONDS, LeaseRenewal
 from tests.simulation.table import unblocked
 
 if TYPE_CHECKING:

@@ -8,8 +8,11 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from aion_core.ports import ContextKey, Delta, Numbered, PostOutcome, PushConfig, TaskKey
+from aion_core.engine.push_config import PushConfig
+from aion_core.engine.records import Delta, Numbered
 from aion_core.protocol.types import Message, Task, TaskState, stream_response
+from aion_core.push.webhook import PostOutcome
+from aion_core.table.keys import ContextKey, TaskKey
 
 
 @dataclass(frozen=True)

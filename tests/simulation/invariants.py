@@ -5,10 +5,10 @@ from collections.abc import Callable, Iterator
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
+from aion_core.engine.task import projection
 from aion_core.errors import AionError, StoreCorrupt
-from aion_core.ports import TaskKey
 from aion_core.protocol.types import Message, Task, TaskState, TaskStatus, TaskStatusUpdateEvent
-from aion_core.tasks import lifecycle
+from aion_core.table.keys import TaskKey
 from tests.simulation.agents import PROGRAMS, answer_to, text_of
 from tests.simulation.facts import ASKS, ENDS, folded, happened, has_expired, texts_of
 from tests.simulation.faults import DEADLY, Fault
@@ -118,7 +118,7 @@ def i4_terminal_event_is_the_last(world: "SimWorld") -> Iterator[str]:
         base = log.events[0].generation - 1 if log.events else 0
         if not base and kept != [entry.bytes for entry in entries]:
             yield f"The log of {key.task_id} is not what was recorded."
-        if base and plain(lifecycle.fold(log.events)) != plain(lifecycle.fold(e.numbered for e in entries)):
+        if base and plain(projection.fold(log.events)) != plain(projection.fold(e.numbered for e in entries)):
             yield f"The snapshot of {key.task_id} is not what its events add up to."
 
 

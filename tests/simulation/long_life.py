@@ -3,8 +3,9 @@
 import asyncio
 from datetime import timedelta
 
+from aion_core.engine.agent import AnswerAs, ReplyAs
+from aion_core.engine.new_messages import WhenBusy
 from aion_core.errors import TooManyRequests
-from aion_core.ports import AnswerAs, ReplyAs, WhenBusy
 from tests.simulation.clients import Client
 from tests.simulation.deployment import Deployment
 from tests.simulation.scenarios import id_of, new_config, pause, scenario

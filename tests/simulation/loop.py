@@ -136,7 +136,7 @@ class SimLoop(asyncio.BaseEventLoop):
 
 
 class SimClock:
-    """`ports.Clock` on the loop's time, `skew` seconds ahead; two readings at one moment differ by `tick`."""
+    """`Clock` on the loop's time, `skew` seconds ahead; two readings at one moment differ by `tick`."""
 
     def __init__(self, loop: SimLoop, skew: float = 0.0, *, tick: float = 0.001) -> None:
         self._loop, self._skew, self._tick = loop, skew, tick

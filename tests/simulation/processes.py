@@ -7,8 +7,9 @@ from contextvars import copy_context
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
+from aion_core.engine.queues import PushWakeUp, WakeUp
 from aion_core.errors import StoreUnavailable
-from aion_core.ports import PostOutcome, PushWakeUp, WakeUp
+from aion_core.push.webhook import PostOutcome
 from tests.simulation.faults import Aim, Fault, is_request
 from tests.simulation.loop import LIFE, Life, SimClock, SimTask, at_once
 from tests.simulation.table import SimBlobs, SimTable, blocking
@@ -252,29 +253,29 @@ class Process:
 
 
 class SimWorkQueue:
-    """`ports.WorkQueue` and `ports.PushQueue` of one process, over the simulated queue."""
+    """`WorkQueue` and `PushQueue` of one process, over the simulated queue."""
 
     def __init__(self, process: Process) -> None:
         self._process = process
 
     async def enqueue(self, wake_up: WakeUp | PushWakeUp, *, delay: float = 0.0) -> None:
-        """See `ports.WorkQueue.enqueue`."""
+        """See `WorkQueue.enqueue`."""
         world = self._process.world
         await self._process.effect("queue.send", lambda: world.enqueue_message(self._process, wake_up, delay))
 
     def enqueue_from_thread(self, wake_up: WakeUp, *, delay: float = 0.0) -> None:
-        """See `ports.WorkQueue.enqueue_from_thread`."""
+        """See `WorkQueue.enqueue_from_thread`."""
         blocking(lambda: self.enqueue(wake_up, delay=delay))
 
 
 class Webhooks:
-    """`ports.WebhookClient` of one process, over the simulated receivers."""
+    """`WebhookClient` of one process, over the simulated receivers."""
 
     def __init__(self, process: Process) -> None:
         self._process = process
 
     async def post(self, url: str, headers: Mapping[str, str], body: bytes) -> PostOutcome:
-        """See `ports.WebhookClient.post`."""
+        """See `WebhookClient.post`."""
         process = self._process
         answer = await process.effect("webhook.post", lambda: process.world.receives(process, headers))
         await asyncio.sleep(answer.seconds)

@@ -4,8 +4,9 @@ from collections.abc import Iterator
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from aion_core.ports import POST_SECONDS, Delivered, PushEvents, WebhookGone
+from aion_core.engine.records import PushEvents
 from aion_core.protocol.types import TaskArtifactUpdateEvent, TaskStatusUpdateEvent
+from aion_core.push.webhook import POST_SECONDS, Delivered, WebhookGone
 from tests.simulation import assembly
 from tests.simulation.facts import is_undisturbed
 from tests.simulation.faults import Fault

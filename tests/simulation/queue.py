@@ -5,8 +5,7 @@ from dataclasses import dataclass
 from random import Random
 from typing import Any
 
-from aion_core.ports import PushWakeUp, WakeUp
-from aion_core.ports.queues import limited
+from aion_core.engine.queues import PushWakeUp, WakeUp, limited
 
 VISIBILITY_SECONDS = 960.0
 MAX_RECEIVES = 5

@@ -4,13 +4,15 @@ from collections.abc import Callable, Iterator
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
+from aion_core.engine.agent import ReplyAs
+from aion_core.engine.records import Delta
+from aion_core.engine.stream.broadcast import Resumed
+from aion_core.engine.stream.subscription import IDLE_SECONDS, LEAVE_SECONDS
+from aion_core.engine.task import projection
+from aion_core.engine.task.log import DELTA_LIFE
 from aion_core.errors import StoreUnavailable
-from aion_core.ports import Delta, ReplyAs, TaskKey
 from aion_core.protocol.types import Message, Task, TaskStatusUpdateEvent
-from aion_core.stores.task_log import DELTA_LIFE
-from aion_core.tasks import lifecycle
-from aion_core.tasks.broadcast import Resumed
-from aion_core.tasks.subscription import IDLE_SECONDS, LEAVE_SECONDS
+from aion_core.table.keys import TaskKey
 from tests.simulation.agents import text_of
 from tests.simulation.facts import ASKS, ENDS, is_undisturbed
 from tests.simulation.faults import DEADLY, Fault
@@ -57,7 +59,7 @@ def _faults_of_connection(hearing: Hearing, entries: list[Entry]) -> Iterator[st
             yield f"received event {id_} before it was recorded."
             return
         if number == 0 and isinstance(what, Task) and (not generation or said != generation + 1):
-            if plain(what) != plain(lifecycle.fold(entry.numbered for entry in entries[:said])):
+            if plain(what) != plain(projection.fold(entry.numbered for entry in entries[:said])):
                 yield f"was given a task at {id_} that is not what its events add up to."
         elif said != generation + 1:
             yield f"received event {id_} after {generation}."
@@ -133,7 +135,7 @@ def i17_response_equals_log_at_some_moment(world: "SimWorld") -> Iterator[str]:
         last = sum(entry.at <= asking.answered for entry in entries)
         said = plain(asking.answer)
         if not any(
-            said == plain(lifecycle.fold(entry.numbered for entry in entries[:length]))
+            said == plain(projection.fold(entry.numbered for entry in entries[:length]))
             for length in range(last, first - 1, -1)
         ):
             yield f"{asking.client} was answered ({asking.what}) with a task that {key.task_id} was not just then."

@@ -6,8 +6,8 @@ from contextlib import aclosing
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from aion_core.engine.call import CallContext
 from aion_core.errors import AionError
-from aion_core.tasks.call import CallContext
 from tests.simulation.connections import Broken, Connection
 from tests.simulation.faults import Fault
 

@@ -1,19 +1,24 @@
 """Planted bugs in the stores and their rules, and planted bugs that earlier tests missed."""
 
-from aion_core.stores import retries, task_log
-from aion_core.stores.items import Reads
-from aion_core.stores.task_log import TaskLog
-from aion_core.stores.task_store import TableTaskStore
-from aion_core.tasks import admission, contexts, lifecycle, limits, subscription, transitions
-from aion_core.tasks.broadcast import DeltaWriter
-from aion_core.tasks.conversations import Conversations
-from aion_core.tasks.listing import TaskLister
-from aion_core.tasks.process import LeaseRenewal
-from aion_core.tasks.quotas import OpenTasks
-from aion_core.tasks.runner import TaskRunner
-from aion_core.tasks.service import MessageAdmission
-from aion_core.tasks.subscription import SharedRead
-from aion_core.tasks.turn import TurnExecution
+from aion_core.engine import timers
+from aion_core.engine.admission import follow_ups
+from aion_core.engine.admission.admission import MessageAdmission
+from aion_core.engine.admission.quotas import OpenTasks
+from aion_core.engine.limits import open_tasks
+from aion_core.engine.listing.conversations import Conversations
+from aion_core.engine.listing.listing import TaskLister
+from aion_core.engine.runner.execution import TurnExecution
+from aion_core.engine.runner.renewal import LeaseRenewal
+from aion_core.engine.runner.runner import TaskRunner
+from aion_core.engine.stream import subscription
+from aion_core.engine.stream.delta_writer import DeltaWriter
+from aion_core.engine.stream.subscription import SharedRead
+from aion_core.engine.task import head, rows
+from aion_core.engine.task.log import TaskLog
+from aion_core.engine.task_store import TaskStore
+from aion_core.engine.turn import progress, start
+from aion_core.table import retries
+from aion_core.table.reads import Reads
 from tests.simulation.bugs import FORGOTTEN, LISTENS_LATE, LOST_WAKE_UPS, aims, bug
 from tests.simulation.faults import Aim, Fault
 from tests.simulation.planting import Edit
@@ -22,14 +27,14 @@ STORE_BUGS = [
     bug(
         "forgets the progress of a dead holder",
         "I34",
-        Edit(transitions, "taken_over", "tries=1, handoffs=turn.handoffs + turn.tries - 1", "tries=turn.tries"),
+        Edit(start, "taken_over", "tries=1, handoffs=turn.handoffs + turn.tries - 1", "tries=turn.tries"),
         scenarios=("send and go",),
         together=aims(Fault.CRASH_AFTER, "thread.transact", range(1, 4)),
     ),
     bug(
         "names an earlier stop for a dead holder",
         "I35",
-        Edit(transitions, "taken_over", "replace(turn, stopped_by=StoppedBy.WORKER)", "turn"),
+        Edit(start, "taken_over", "replace(turn, stopped_by=StoppedBy.WORKER)", "turn"),
         scenarios=("an agent that hangs",),
         aims=aims(Fault.CRASH_BEFORE, "renew.write_blocking", range(190, 230, 10)),
     ),
@@ -44,14 +49,14 @@ STORE_BUGS = [
     bug(
         "does not look for its own event after a lost answer",
         "I27",
-        Edit(TableTaskStore, "append", "if await self._log.holds(row.task, row.generation, row.token):", "if False:"),
+        Edit(TaskStore, "append", "if await self._log.holds(row.task, row.generation, row.token):", "if False:"),
         scenarios=("send and go",),
         aims=aims(Fault.ANSWER_LOST, "append.transact", range(1, 4)),
     ),
     bug(
         "takes a conflict for the loss of the lease",
         "I27",
-        Edit(TableTaskStore, "renew", "return refused.is_conflict", "return False"),
+        Edit(TaskStore, "renew", "return refused.is_conflict", "return False"),
         scenarios=("send and go",),
         aims=aims(Fault.CONFLICT, "renew.write_blocking", range(1, 4)),
     ),
@@ -65,7 +70,7 @@ STORE_BUGS = [
     bug(
         "commits without knowing who has subscribed meanwhile",
         "I8",
-        Edit(lifecycle, "as_read", ", subscribers_as_read(head))", ")"),
+        Edit(head, "as_read", ", subscribers_as_read(head))", ")"),
         scenarios=LISTENS_LATE,
         aims=aims(Fault.FROZEN_BEFORE, "append.transact", range(1, 6), 1.0),
     ),
@@ -73,7 +78,7 @@ STORE_BUGS = [
         "forgets the subscribers of the head that it reads again",
         "I8",
         Edit(
-            transitions,
+            progress,
             "still_mine",
             "return replace(head, push_epoch=now.push_epoch, push_events=now.push_events)",
             "return replace(head, push_epoch=now.push_epoch)",
@@ -84,7 +89,7 @@ STORE_BUGS = [
     bug(
         "believes the index about what is due",
         "I16",
-        Edit(contexts, "claimed_timer", "if due_at is None or due_at > times.now:", "if due_at is None:"),
+        Edit(timers, "claimed_timer", "if due_at is None or due_at > times.now:", "if due_at is None:"),
         scenarios=("past fifteen minutes",),
         aims=aims(Fault.STALE, "expired_timers.query_index", range(1, 5), 2.0),
     ),
@@ -109,14 +114,14 @@ STORE_BUGS = [
     bug(
         "lets a task expire although a message has come",
         "I20 I4",
-        Edit(admission, "new_expiry", "return times.expires if", "return None if"),
+        Edit(follow_ups, "new_expiry", "return times.expires if", "return None if"),
         scenarios=FORGOTTEN,
     ),
     bug(
         "keeps a task longer, and not its first events",
         "I20 I4",
         Edit(
-            TableTaskStore,
+            TaskStore,
             "_prolong",
             "writes: list[Write] = [await self._log.snapshot_row(head.key, head.generation, task, times)]",
             "writes: list[Write] = []",
@@ -132,7 +137,7 @@ STORE_BUGS = [
     bug(
         "does not know an idempotency key again",
         "I24",
-        Edit(task_log, "message_keys_of", "if idempotency_key else []", "if False else []"),
+        Edit(rows, "message_keys_of", "if idempotency_key else []", "if False else []"),
         scenarios=("an idempotency key",),
     ),
     bug(
@@ -181,7 +186,7 @@ STORE_BUGS = [
     bug(
         "takes a task that is being made for one that has ended",
         "I22",
-        Edit(limits, "has_ended", "now - task.since > BEING_CREATED", "True"),
+        Edit(open_tasks, "has_ended", "now - task.since > BEING_CREATED", "True"),
         scenarios=("no more than two tasks",),
     ),
     bug(

@@ -3,6 +3,9 @@
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
+from aion_core.engine.new_messages import WhenBusy
+from aion_core.engine.records import StoppedBy
+from aion_core.engine.runner.runner import LAST_STOP
 from aion_core.errors import (
     ClientError,
     ContextBusy,
@@ -12,9 +15,8 @@ from aion_core.errors import (
     TaskNotFound,
     TooManyRequests,
 )
-from aion_core.ports import ContextKey, StoppedBy, TaskKey, WhenBusy
 from aion_core.protocol.types import Task
-from aion_core.tasks.runner import LAST_STOP
+from aion_core.table.keys import ContextKey, TaskKey
 from tests.simulation.agents import text_of
 from tests.simulation.facts import ENDS, expires_after, folded, happened, has_expired, texts_of
 from tests.simulation.faults import Fault

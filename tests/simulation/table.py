@@ -9,8 +9,11 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from aion_core.memory.table import TableFaults
-from aion_core.ports.table import CONFLICT, FINE, THROTTLED, Index, Item, Key, Page, SingleWrite, Write
+from aion_core.local.memory.table import TableFaults
+from aion_core.table.item import Index, Item, Key
+from aion_core.table.port import Page
+from aion_core.table.refusals import CONFLICT, FINE, THROTTLED
+from aion_core.table.writes import SingleWrite, Write
 from tests.simulation.faults import Fault
 
 if TYPE_CHECKING:
@@ -198,21 +201,21 @@ HALF_MADE: ContextVar[float] = ContextVar("half_made", default=0.0)
 
 
 class SimBlobs:
-    """`ports.Blobs` of one process, over the simulated bucket."""
+    """`Blobs` of one process, over the simulated bucket."""
 
     def __init__(self, process: "Process") -> None:
         self._process, self._blobs = process, process.world.blobs
 
     async def put(self, name: str, content: bytes) -> None:
-        """See `ports.Blobs.put`."""
+        """See `Blobs.put`."""
         await self._process.effect("blob.put", lambda: self._blobs.put(name, content))
 
     async def get(self, name: str) -> bytes | None:
-        """See `ports.Blobs.get`."""
+        """See `Blobs.get`."""
         return await self._process.effect("blob.get", lambda: self._get(name))  # type: ignore[no-any-return]
 
     async def delete(self, name: str) -> None:
-        """See `ports.Blobs.delete`."""
+        """See `Blobs.delete`."""
         await self._process.effect("blob.delete", lambda: self._blobs.delete(name))
 
     async def _get(self, name: str) -> bytes | None:

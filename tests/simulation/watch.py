@@ -3,13 +3,16 @@
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
+from aion_core.engine.push_config import PushConfig
+from aion_core.engine.records import Lease
 from aion_core.errors import StoreCorrupt
-from aion_core.ports import ContextKey, Lease, PushConfig, TaskKey
-from aion_core.ports.schema import TIMERS
-from aion_core.ports.table import ConditionCheck, Delete, Item, Key
-from aion_core.ports.table import Write as TableWrite
 from aion_core.protocol.types import Message
-from aion_core.stores import keys
+from aion_core.table import keys
+from aion_core.table.item import Item, Key
+from aion_core.table.keys import ContextKey, TaskKey
+from aion_core.table.schema import TIMERS
+from aion_core.table.writes import ConditionCheck, Delete
+from aion_core.table.writes import Write as TableWrite
 from tests.simulation.history import Entry, Hold, Listening, Write, plain
 from tests.simulation.loop import BEGINNING, at_once
 from tests.simulation.table import SimOperation

@@ -8,16 +8,18 @@ from functools import partial
 from random import Random
 from typing import Any
 
+from aion_core.engine.agent import TurnRequest
+from aion_core.engine.call import CallContext
+from aion_core.engine.queues import LONGEST_DELAY, PushWakeUp, WakeUp
+from aion_core.engine.task.log import TaskLog
 from aion_core.errors import StoreUnavailable
-from aion_core.memory.services import MemoryBlobs, MemoryCipher
-from aion_core.memory.table import MemoryTable
-from aion_core.ports import ContextKey, PushWakeUp, TaskKey, TurnRequest, WakeUp
-from aion_core.ports.queues import LONGEST_DELAY
-from aion_core.ports.table_semantics import TOKEN_LIFE
-from aion_core.stores import keys
-from aion_core.stores.items import Reads
-from aion_core.stores.task_log import TaskLog
-from aion_core.tasks.call import CallContext
+from aion_core.local.memory.blobs import MemoryBlobs
+from aion_core.local.memory.cipher import MemoryCipher
+from aion_core.local.memory.table import MemoryTable
+from aion_core.table import keys
+from aion_core.table.keys import ContextKey, TaskKey
+from aion_core.table.reads import Reads
+from aion_core.table.semantics.writes import TOKEN_LIFE
 from tests.simulation import assembly
 from tests.simulation.agents import PROGRAMS, text_of
 from tests.simulation.deployment import Deployment

@@ -22,7 +22,7 @@ async def settle() -> None:
 
 
 class ManualClock:
-    """`ports.Clock` that the test moves; `sleep` returns once the clock has moved far enough."""
+    """`Clock` that the test moves; `sleep` returns once the clock has moved far enough."""
 
     def __init__(self, *, step: float = 0.0) -> None:
         """Move the clock by `step` seconds at each `now()`, as real time passes between two readings."""

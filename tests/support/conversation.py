@@ -6,24 +6,18 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from aion_core.engine.admission import messages
+from aion_core.engine.new_messages import FollowUp, NewTask
+from aion_core.engine.outcomes import Interrupted, TurnFinished, TurnQueued, TurnStarted
+from aion_core.engine.records import Head
+from aion_core.engine.task import projection, states, timestamps, updates
+from aion_core.engine.task_store import TaskStore
+from aion_core.engine.timers import ExpiredTimer
 from aion_core.errors import PendingInput
-from aion_core.ports import (
-    ContextKey,
-    ExpiredTimer,
-    FollowUp,
-    Head,
-    Interrupted,
-    NewTask,
-    TaskKey,
-    TaskStore,
-    TurnFinished,
-    TurnQueued,
-    TurnStarted,
-)
 from aion_core.protocol.types import Message, Part, Role, Task, TaskState, TaskStatusUpdateEvent
-from aion_core.stores import keys
-from aion_core.stores.items import Reads
-from aion_core.tasks import admission, lifecycle
+from aion_core.table import keys
+from aion_core.table.keys import ContextKey, TaskKey
+from aion_core.table.reads import Reads
 from tests.support.clock import ManualClock
 from tests.support.stores import LEASE_SECONDS, new_owner
 
@@ -62,7 +56,7 @@ class StoreConversation:
     ) -> NewTask:
         """Return a message to start a task with `create`."""
         task_id = task_id or f"t-{message_id}"
-        return admission.new_task(
+        return messages.new_task(
             Message(message_id=message_id, role=Role.ROLE_USER, parts=[Part(text=text)]),
             self.context,
             task_id=task_id,
@@ -95,7 +89,7 @@ class StoreConversation:
         self, head: Head, message_id: str, text: str = "more", *, turn_id: str = "", task: Task | None = None
     ) -> FollowUp:
         """Return a further message to an existing task, as an argument for `follow_up`."""
-        return admission.follow_up(
+        return messages.follow_up(
             Message(message_id=message_id, role=Role.ROLE_USER, task_id=head.key.task_id, parts=[Part(text=text)]),
             head,
             task or await self.task(head.key.task_id),
@@ -120,7 +114,7 @@ class StoreConversation:
 
     def says(self, head: Head, state: TaskState = WORKING, text: str = "well") -> TaskStatusUpdateEvent:
         """Return an event with an agent's message and this state."""
-        status = lifecycle.status_at(state, self.clock.now())
+        status = timestamps.status_at(state, self.clock.now())
         said = Message(message_id=f"a-{text[:20]}-{random.getrandbits(64)}", role=Role.ROLE_AGENT)
         said.parts.append(Part(text=text))
         status.message.CopyFrom(said)
@@ -128,7 +122,7 @@ class StoreConversation:
 
     def canceled(self, head: Head) -> TaskStatusUpdateEvent:
         """Return the event of a cancellation."""
-        return admission.canceled(head, self.clock.now(), "No longer wanted.")
+        return updates.canceled(head, self.clock.now(), "No longer wanted.")
 
     async def begins(self, holder: str = "holder-2") -> TurnStarted:
         """Begin the next turn of the context."""
@@ -158,7 +152,7 @@ class StoreConversation:
         """Return the task folded from its log."""
         log = await self.store.log(self.key(task_id))
         assert log is not None, task_id
-        return lifecycle.fold(log.events)
+        return projection.fold(log.events)
 
     async def said(self, task_id: str) -> list[str]:
         """Return the ids of the client's messages in the task, in order."""
@@ -166,7 +160,7 @@ class StoreConversation:
 
     async def state(self, task_id: str) -> str:
         """Return the task's state as text."""
-        return lifecycle.state_name((await self.head(task_id)).state)
+        return states.state_name((await self.head(task_id)).state)
 
     async def is_expired(self) -> bool:
         """Return True if the timer index has an expired timer of the context."""
@@ -193,8 +187,8 @@ class StoreConversation:
         for step in range(60):
             self.clock.move(LEASE_SECONDS * 2 + 1)
             heads = [await self.head(task_id) for task_id in self.tasks]
-            at_work = [head.key.task_id for head in heads if head.state not in lifecycle.TERMINAL_OR_INTERRUPTED]
-            asking = [head for head in heads if head.state in lifecycle.INTERRUPTED]
+            at_work = [head.key.task_id for head in heads if head.state not in states.TERMINAL_OR_INTERRUPTED]
+            asking = [head for head in heads if head.state in states.INTERRUPTED]
             in_index = await self._is_indexed() if not step else None
             expired_timers = await self.store.claim(ExpiredTimer(self.context, self.clock.now()))
             assert in_index in (None, expired_timers)

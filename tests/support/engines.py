@@ -9,12 +9,13 @@ from uuid import uuid4
 
 import pytest
 
-from aion_core.memory.services import MemoryBlobs
-from aion_core.memory.table import MemoryTable
-from aion_core.ports import Blobs, Clock
-from aion_core.ports.table import Table
-from aion_core.sqlite.blobs import SQLiteBlobs
-from aion_core.sqlite.table import SQLiteTable
+from aion_core.clock import Clock
+from aion_core.local.memory.blobs import MemoryBlobs
+from aion_core.local.memory.table import MemoryTable
+from aion_core.local.sqlite.blobs import SQLiteBlobs
+from aion_core.local.sqlite.table import SQLiteTable
+from aion_core.table.blobs import Blobs
+from aion_core.table.port import Table
 from aion_tools.stack import REGION
 from aion_tools.stack.resources import create_resources, create_tables
 from aion_tools.stack.stack import SETTINGS, LocalStack, client_of

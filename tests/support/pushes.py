@@ -4,9 +4,11 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
-from aion_core.ports import Claim, Delivery, ExpiredPushTimer, PushConfig, PushConfigs, TaskKey
-from aion_core.ports.table import Table
-from aion_core.stores.push_configs import TablePushConfigs
+from aion_core.engine.delivery.push_configs import PushConfigs
+from aion_core.engine.delivery.records import Claim, Delivery, ExpiredPushTimer
+from aion_core.engine.push_config import PushConfig
+from aion_core.table.keys import TaskKey
+from aion_core.table.port import Table
 from tests.support.clock import ManualClock
 from tests.support.conversation import MANY, StoreConversation
 from tests.support.engines import Stack
@@ -72,6 +74,6 @@ class Pushes:
 def on_table(stack: Stack | None, clock: ManualClock, like: Pushes | None = None) -> Pushes:
     """Return a new context in the stack's table, or in memory; with `like`, the same context in another process."""
     table = like.table if like and stack is None else table_of(stack, clock)
-    configs = TablePushConfigs(table, CIPHER, clock, lease_seconds=LEASE_SECONDS)
+    configs = PushConfigs(table, CIPHER, clock, lease_seconds=LEASE_SECONDS)
     store = store_of(table, stack, clock)
     return Pushes(StoreConversation(store, clock, like.chat.context if like else None), configs, clock, table)

@@ -10,13 +10,17 @@ from botocore.exceptions import EndpointConnectionError
 
 from aion_core.aws.client import AwsClient
 from aion_core.aws.dynamodb_table import DynamoDBTable
-from aion_core.memory.services import MemoryBlobs
-from aion_core.ports import Blobs, Clock, ContextKey, TaskStore, TurnStarted
-from aion_core.ports.table import Table
+from aion_core.clock import Clock
+from aion_core.engine.admission import messages
+from aion_core.engine.fenced_writes import Fence
+from aion_core.engine.outcomes import TurnStarted
+from aion_core.engine.task_store import TaskStore
+from aion_core.local.memory.blobs import MemoryBlobs
 from aion_core.protocol.types import Message, Part, Role
-from aion_core.stores.checkpoints import TableSaver
-from aion_core.stores.retries import Fence
-from aion_core.tasks import admission
+from aion_core.state.langgraph.checkpoints import TableSaver
+from aion_core.table.blobs import Blobs
+from aion_core.table.keys import ContextKey
+from aion_core.table.port import Table
 from tests.support.clock import ManualClock
 from tests.support.engines import Stack
 from tests.support.stores import LEASE_SECONDS, MemoryTaskStore, dynamodb_store, new_owner, stack_blobs
@@ -50,7 +54,7 @@ class DynamoDBSavers(Savers):
 async def begin(tasks: TaskStore, clock: ManualClock) -> TurnStarted:
     """Begin a turn in a new context, with the lease of `holder-1`."""
     message = Message(message_id="m-1", role=Role.ROLE_USER, parts=[Part(text="hi")])
-    new = admission.new_task(
+    new = messages.new_task(
         message,
         ContextKey(new_owner(), "echo", "c-1"),
         task_id="t-1",

@@ -11,36 +11,32 @@ from fastapi import FastAPI
 from starlette.types import ASGIApp
 
 from aion_core.agents.langgraph.agent import LangGraphAgent
-from aion_core.memory.queues import MemoryPushQueue, MemoryWorkQueue
-from aion_core.memory.services import MemoryBlobs
-from aion_core.ports import (
-    Agent,
-    AnswerAs,
-    Clock,
-    Metrics,
-    PushConfigs,
-    PushEvents,
-    ReplyAs,
-    SystemClock,
-    TaskList,
-    TaskStore,
-    WebhookClient,
-    WhenBusy,
-)
+from aion_core.clock import Clock, SystemClock
+from aion_core.engine.agent import Agent, AnswerAs, ReplyAs
+from aion_core.engine.call import CallContext
+from aion_core.engine.delivery.push_configs import PushConfigs
+from aion_core.engine.listing.conversations import Conversations
+from aion_core.engine.listing.listing import TaskLister
+from aion_core.engine.listing.task_list import TaskList
+from aion_core.engine.new_messages import WhenBusy
+from aion_core.engine.records import PushEvents
+from aion_core.engine.runner.runner import TaskRunner
+from aion_core.engine.runner.worker import Worker
+from aion_core.engine.service import TaskService
+from aion_core.engine.task_store import TaskStore
+from aion_core.engine.wake_ups import CommitNotifier
+from aion_core.local.memory.blobs import MemoryBlobs
+from aion_core.local.memory.queues import MemoryPushQueue, MemoryWorkQueue
 from aion_core.protocol.card import build_card
 from aion_core.protocol.types import AgentCard, SendMessageRequest, Task
 from aion_core.push.configs import PushRegistry
 from aion_core.push.delivery import PushDelivery
 from aion_core.push.payload import render
 from aion_core.push.ssrf import WebhookPolicy
-from aion_core.stores.checkpoints import TableSaver
-from aion_core.stores.long_term_memory import TableLongTermMemory
-from aion_core.tasks.broadcast import CommitNotifier
-from aion_core.tasks.call import CallContext
-from aion_core.tasks.conversations import Conversations
-from aion_core.tasks.listing import TaskLister
-from aion_core.tasks.runner import TaskRunner, Worker
-from aion_core.tasks.service import TaskService
+from aion_core.push.webhook import WebhookClient
+from aion_core.state.langgraph.checkpoints import TableSaver
+from aion_core.state.long_term_memory import LongTermMemory
+from aion_core.telemetry import Metrics
 from aion_core.web.app import ServedAgent, build_app
 from tests.support.stores import MemoryPushConfigs, MemoryTaskList, MemoryTaskStore
 
@@ -126,7 +122,7 @@ def parts(
         else LangGraphAgent(
             agent,
             lambda fence, **options: TableSaver(tasks.table, blobs, clock, fence=fence if fenced else None, **options),
-            memories=lambda fence: TableLongTermMemory(tasks.table, clock, fence=fence if fenced else None),
+            memories=lambda fence: LongTermMemory(tasks.table, clock, fence=fence if fenced else None),
         )
     )
     store = store or tasks

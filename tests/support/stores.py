@@ -8,14 +8,16 @@ from weakref import WeakKeyDictionary
 from aion_core.aws.blobs import S3Blobs
 from aion_core.aws.client import AwsClient
 from aion_core.aws.dynamodb_table import DynamoDBTable
-from aion_core.memory.services import MemoryBlobs, MemoryCipher
-from aion_core.memory.table import MemoryTable
-from aion_core.ports import Clock, SystemClock, TaskKey
-from aion_core.ports.table import Table
-from aion_core.stores import keys
-from aion_core.stores.push_configs import TablePushConfigs
-from aion_core.stores.task_list import TableTaskList
-from aion_core.stores.task_store import TableTaskStore
+from aion_core.clock import Clock, SystemClock
+from aion_core.engine.delivery.push_configs import PushConfigs
+from aion_core.engine.listing.task_list import TaskList
+from aion_core.engine.task_store import TaskStore
+from aion_core.local.memory.blobs import MemoryBlobs
+from aion_core.local.memory.cipher import MemoryCipher
+from aion_core.local.memory.table import MemoryTable
+from aion_core.table import keys
+from aion_core.table.keys import TaskKey
+from aion_core.table.port import Table
 from aion_tools.stack.stack import LocalStack
 from tests.support.engines import ReachableStack
 from tests.support.strict import StrictTokens, refuse_empty_keys
@@ -26,7 +28,7 @@ CIPHER = MemoryCipher()
 """Cipher of all stores in a test run, so that each store decrypts the content of another."""
 
 
-class MemoryTaskStore(TableTaskStore):
+class MemoryTaskStore(TaskStore):
     """Task store over its own memory table."""
 
     def __init__(self, clock: Clock, **options: Any) -> None:
@@ -39,14 +41,14 @@ class MemoryTaskStore(TableTaskStore):
         return [keys.task_of(key) for key in found if key.partition.startswith(keys.TASKS) and key.sort == keys.HEAD]
 
 
-class MemoryTaskList(TableTaskList):
+class MemoryTaskList(TaskList):
     """Task lists in the table of a MemoryTaskStore."""
 
     def __init__(self, store: MemoryTaskStore) -> None:
         super().__init__(store.table, store.clock)
 
 
-class MemoryPushConfigs(TablePushConfigs):
+class MemoryPushConfigs(PushConfigs):
     """Push configs in the table of a MemoryTaskStore."""
 
     def __init__(self, store: MemoryTaskStore, clock: Clock, **options: Any) -> None:
@@ -76,20 +78,20 @@ def table_of(stack: ReachableStack | None, clock: Clock) -> Table:
     return MemoryTable(clock) if stack is None else dynamodb_table(stack)
 
 
-def store_of(table: Table, stack: ReachableStack | None, clock: Clock, **options: Any) -> TableTaskStore:
+def store_of(table: Table, stack: ReachableStack | None, clock: Clock, **options: Any) -> TaskStore:
     """Return a task store over the table; its blobs are in the stack's bucket, or in memory."""
     blobs = MemoryBlobs() if stack is None else stack_blobs(stack)
-    return TableTaskStore(table, blobs, clock, **{"lease_seconds": LEASE_SECONDS, "cipher": CIPHER, **options})
+    return TaskStore(table, blobs, clock, **{"lease_seconds": LEASE_SECONDS, "cipher": CIPHER, **options})
 
 
-def dynamodb_store(stack: ReachableStack, clock: Clock, **options: Any) -> TableTaskStore:
+def dynamodb_store(stack: ReachableStack, clock: Clock, **options: Any) -> TaskStore:
     """Return a task store on the stack's table."""
     return store_of(dynamodb_table(stack), stack, clock, **options)
 
 
-def dynamodb_list(stack: ReachableStack, clock: Clock) -> TableTaskList:
+def dynamodb_list(stack: ReachableStack, clock: Clock) -> TaskList:
     """Return the task lists in the stack's table."""
-    return TableTaskList(dynamodb_table(stack, workers=4), clock)
+    return TaskList(dynamodb_table(stack, workers=4), clock)
 
 
 _owners = itertools.count()

@@ -2,8 +2,8 @@
 
 from collections.abc import Callable, Iterable, Iterator
 
-from aion_core.ports import Delta
-from aion_core.tasks.broadcast import cursor_of
+from aion_core.engine.records import Delta
+from aion_core.engine.stream.broadcast import cursor_of
 
 Chunk = tuple[str, object]
 """SSE id, and its Delta or event."""

@@ -4,8 +4,8 @@ import re
 from datetime import datetime
 from typing import Any
 
-from aion_core.ports import Clock
-from aion_core.ports.table_semantics import TOKEN_LIFE
+from aion_core.clock import Clock
+from aion_core.table.semantics.writes import TOKEN_LIFE
 
 _KEYS = "KeyConditionExpression"
 _TRANSACT = "dynamodb.TransactWriteItems"

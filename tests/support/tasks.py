@@ -2,9 +2,12 @@
 
 from datetime import UTC, datetime
 
-from aion_core.ports import ContextKey, Head, SystemClock, TurnStarted
+from aion_core.clock import SystemClock
+from aion_core.engine.admission import messages
+from aion_core.engine.outcomes import TurnStarted
+from aion_core.engine.records import Head
 from aion_core.protocol.types import Message, Part, Role
-from aion_core.tasks import admission
+from aion_core.table.keys import ContextKey
 from tests.support.engines import ReachableStack
 from tests.support.stores import dynamodb_store, new_owner
 
@@ -15,7 +18,7 @@ async def orphan(stack: ReachableStack, text: str, *, agent: str = "echo") -> He
     context = ContextKey(new_owner(), agent, "c-1")
     message = Message(message_id="m-1", role=Role.ROLE_USER, parts=[Part(text=text)])
     task_id = f"t-{context.owner}"
-    new = admission.new_task(
+    new = messages.new_task(
         message, context, task_id=task_id, turn_id=f"turn-{task_id}", at=datetime.now(UTC), context_is_new=False
     )
     begun = await store.create(new, holder="gone")

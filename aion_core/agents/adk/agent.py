@@ -34,25 +34,17 @@ from aion_core.agents.adk.thread import (
     planning_agents,
 )
 from aion_core.agents.adk.turn import AdkServices, AdkTurn, ArtifactFactory, Drained, RunnerInput, SessionFactory
-from aion_core.agents.config import AgentConfig
-from aion_core.agents.frameworks import AgentDependencies
 from aion_core.agents.inbound import QUESTION_EXPIRED, InvalidResumeInput, answered_question
-from aion_core.agents.load_errors import exception_text
-from aion_core.agents.objects import LoadedObject
 from aion_core.agents.readable_json import readable_json
+from aion_core.engine.agent import AfterCrash, Agent, Emission, Paused, StateEntry, StoredState, TurnRequest
 from aion_core.errors import AgentFailed, AgentLoadError, ConfigurationError, LeaseLost, StoreError
-from aion_core.ports import (
-    AfterCrash,
-    Agent,
-    ContextKey,
-    Emission,
-    Paused,
-    StateEntry,
-    StoredState,
-    TurnRequest,
-)
-from aion_core.stores.artifacts import BlobArtifacts
-from aion_core.stores.sessions import TableSessions
+from aion_core.loading.config import AgentConfig
+from aion_core.loading.frameworks import AgentDependencies
+from aion_core.loading.load_errors import exception_text
+from aion_core.loading.objects import LoadedObject
+from aion_core.state.adk.artifacts import BlobArtifacts
+from aion_core.state.adk.sessions import TableSessions
+from aion_core.table.keys import ContextKey
 
 # Ignore ADK's warnings about two experimental features, because the adapter always uses these features, and an operator
 # cannot switch them off.
@@ -61,7 +53,7 @@ warnings.filterwarnings("ignore", r"\[EXPERIMENTAL\] \w*CredentialService", User
 
 
 class AdkAgent:
-    """Adapter of an ADK agent or App to the `ports.Agent` protocol. It does not change the author's object.
+    """Adapter of an ADK agent or App to the `Agent` protocol. It does not change the author's object.
 
     The adapter keeps the plugins, compaction and resumability config of an author's App. For an agent without a
     resumability config, it makes invocations resumable.
@@ -107,14 +99,14 @@ class AdkAgent:
         )
 
     def load(self) -> None:
-        """Do nothing, because the agent's code is already imported. See `ports.Agent.load`."""
+        """Do nothing, because the agent's code is already imported. See `Agent.load`."""
 
     def run(self, request: TurnRequest) -> AsyncGenerator[Emission, None]:
-        """Run one turn of the ADK agent and yield its emissions. See `ports.Agent.run`."""
+        """Run one turn of the ADK agent and yield its emissions. See `Agent.run`."""
         return self._run(request)
 
     async def stored_state(self, context: ContextKey, *, limit: int) -> StoredState | None:
-        """Return the state and the newest events of the context's session. See `ports.InspectableAgent`."""
+        """Return the state and the newest events of the context's session. See `InspectableAgent`."""
         session = await self._services.sessions(None).get_session(
             app_name=context.agent,
             user_id=context.owner,
@@ -223,7 +215,7 @@ class AdkAgent:
 
 
 def build_agent(loaded: LoadedObject, config: AgentConfig, dependencies: AgentDependencies) -> Agent:
-    """Return the `ports.Agent` of a loaded ADK agent, with encrypted sessions and with artifacts stored as blobs."""
+    """Return the `Agent` of a loaded ADK agent, with encrypted sessions and with artifacts stored as blobs."""
     table, blobs, clock, cipher = dependencies.table, dependencies.blobs, dependencies.clock, dependencies.cipher
     if cipher is None:
         raise ConfigurationError(

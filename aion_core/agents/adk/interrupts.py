@@ -20,9 +20,9 @@ from pydantic import ValidationError
 from aion_core.agents.inbound import InvalidResumeInput, accepted_answers, interrupt_ids
 from aion_core.agents.questions import Question, question_message
 from aion_core.agents.readable_json import json_part
-from aion_core.ports import InputRequired, TurnRequest
+from aion_core.engine.agent import InputRequired, TurnRequest
+from aion_core.engine.resume_input import has_only_files, parts_by_interrupt, resume_value
 from aion_core.protocol.types import Message, Part, TaskState
-from aion_core.tasks.resume_input import has_only_files, parts_by_interrupt, resume_value
 
 CREDENTIAL = "adk_request_credential"
 ABORTED = "INVOCATION_ABORTED"

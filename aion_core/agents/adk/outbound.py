@@ -39,8 +39,8 @@ from aion_core.agents.outbound import (
 from aion_core.authoring.context import Message as ThreadMessage
 from aion_core.authoring.context import Thread
 from aion_core.authoring.types import A2AOutbox
+from aion_core.engine.agent import AgentArtifact, AgentMetadata, AgentTyping, Chunk, Emission, Reply, TurnRequest
 from aion_core.errors import AgentFailed
-from aion_core.ports import AgentArtifact, AgentMetadata, AgentTyping, Chunk, Emission, Reply, TurnRequest
 from aion_core.protocol.types import Artifact, Message, Role, TaskStatusUpdateEvent
 
 logger = logging.getLogger(__name__)

@@ -7,7 +7,7 @@ from typing import Any
 from google.adk.events import Event
 from msgspec import Struct
 
-from aion_core.ports import Chunk
+from aion_core.engine.agent import Chunk
 from aion_core.protocol.types import Message
 
 

@@ -14,7 +14,7 @@ from google.adk.workflow import BaseNode, Workflow
 
 from aion_core.authoring.types import A2AOutbox, outbox_of
 from aion_core.protocol.types import Task
-from aion_core.stores.sessions import TableSessions
+from aion_core.state.adk.sessions import TableSessions
 
 # ── Session service and outbox ────────────────────────────────────────────────────────────────────────────────────────
 

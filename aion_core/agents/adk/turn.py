@@ -44,10 +44,10 @@ from aion_core.agents.inbound import context_of, inbox_of
 from aion_core.agents.outbound import InternalEvents
 from aion_core.authoring.context import aion_context_set
 from aion_core.authoring.types import A2AInbox
+from aion_core.engine.agent import Emission, StepCompleted, TurnRequest
+from aion_core.engine.fenced_writes import Fence
+from aion_core.engine.process.exception_groups import ungrouped
 from aion_core.errors import CANCELED_ITSELF, AgentFailed, LeaseLost, StoreError
-from aion_core.ports import Emission, StepCompleted, TurnRequest
-from aion_core.stores.retries import Fence
-from aion_core.tasks.process import ungrouped
 
 # ── Callbacks ─────────────────────────────────────────────────────────────────────────────────────────────────────────
 

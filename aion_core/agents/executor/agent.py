@@ -15,18 +15,20 @@ from a2a.utils.errors import (
     UnsupportedOperationError,
 )
 
-from aion_core.agents.config import AgentConfig
 from aion_core.agents.executor.inbound import request_context
 from aion_core.agents.executor.outbound import ExecutorOutbound, QueueSink
 from aion_core.agents.executor.queue import RecordingQueue
-from aion_core.agents.frameworks import AgentDependencies
 from aion_core.agents.inbound import context_of
-from aion_core.agents.objects import LoadedObject
 from aion_core.authoring.context import aion_context_set
+from aion_core.engine.agent import AfterCrash, Agent, Emission, TurnRequest
+from aion_core.engine.stored_tasks import StoredTasks
+from aion_core.engine.task import projection
 from aion_core.errors import CANCELED_ITSELF, AgentFailed, StoreError
-from aion_core.ports import AfterCrash, Agent, Emission, TaskKey, TaskStore, TurnRequest
+from aion_core.loading.config import AgentConfig
+from aion_core.loading.frameworks import AgentDependencies
+from aion_core.loading.objects import LoadedObject
 from aion_core.protocol.types import TaskState
-from aion_core.tasks import lifecycle
+from aion_core.table.keys import TaskKey
 
 logger = logging.getLogger(__name__)
 
@@ -50,7 +52,7 @@ CLIENT_ERRORS = (InvalidParamsError, InvalidRequestError, UnsupportedOperationEr
 
 
 class ExecutorAgent:
-    """Adapter of an AgentExecutor to the `ports.Agent` protocol.
+    """Adapter of an AgentExecutor to the `Agent` protocol.
 
     As in the SDK, one executor object serves all turns. The adapter does not change this object.
     """
@@ -58,7 +60,7 @@ class ExecutorAgent:
     def __init__(
         self,
         executor: AgentExecutor,
-        tasks: TaskStore,
+        tasks: StoredTasks,
         *,
         name: str = "",
         resume: AfterCrash = AfterCrash.FAIL,
@@ -72,10 +74,10 @@ class ExecutorAgent:
         self._name, self._resume, self._configuration = name, resume, configuration or {}
 
     def load(self) -> None:
-        """Do nothing, because the executor's code is already imported. See `ports.Agent.load`."""
+        """Do nothing, because the executor's code is already imported. See `Agent.load`."""
 
     def run(self, request: TurnRequest) -> AsyncGenerator[Emission, None]:
-        """Run `execute()` for one turn and yield the emissions. See `ports.Agent.run`."""
+        """Run `execute()` for one turn and yield the emissions. See `Agent.run`."""
         return self._run(request)
 
     async def _run(self, request: TurnRequest) -> AsyncGenerator[Emission, None]:
@@ -144,7 +146,7 @@ class ExecutorAgent:
             closed.end()
             # As in the SDK, `current_task` is the running task: omit the last event, which cancels it.
             canceling = copy(context)
-            canceling.current_task = lifecycle.fold(log.events[:-1] or log.events)
+            canceling.current_task = projection.fold(log.events[:-1] or log.events)
             await self._executor.cancel(canceling, closed)
         except StoreError as error:
             logger.warning("The state of a stopped executor's task could not be read: %s", error)
@@ -153,7 +155,7 @@ class ExecutorAgent:
 
 
 def build_agent(loaded: LoadedObject, config: AgentConfig, dependencies: AgentDependencies) -> Agent:
-    """Return the `ports.Agent` of a loaded executor."""
+    """Return the `Agent` of a loaded executor."""
     return ExecutorAgent(
         loaded.agent,
         dependencies.tasks,

@@ -8,11 +8,14 @@ from a2a.auth.user import UnauthenticatedUser, User
 from a2a.server.agent_execution import RequestContext
 from a2a.server.context import ServerCallContext
 
-from aion_core.auth.principal import owner_in
-from aion_core.ports import ANONYMOUS, TaskKey, TaskStore, TurnRequest
+from aion_core.auth.principal import ANONYMOUS, owner_in
+from aion_core.engine.agent import TurnRequest
+from aion_core.engine.isolation import is_visible
+from aion_core.engine.stored_tasks import StoredTasks
+from aion_core.engine.task import projection
 from aion_core.protocol.message_rules import ACCEPTED_OUTPUT_MODES, NO_AION_EXTENSIONS, REQUESTED_EXTENSIONS, TENANT
 from aion_core.protocol.types import Message, SendMessageConfiguration, SendMessageRequest, Task
-from aion_core.tasks import lifecycle
+from aion_core.table.keys import TaskKey
 
 CONFIGURATION = "aion.configuration"
 """Key in `call_context.state` for the agent's `configuration` of aion.yaml."""
@@ -35,7 +38,7 @@ class AuthenticatedUser(User):
         return self._owner
 
 
-async def request_context(request: TurnRequest, tasks: TaskStore, configuration: Mapping[str, Any]) -> RequestContext:
+async def request_context(request: TurnRequest, tasks: StoredTasks, configuration: Mapping[str, Any]) -> RequestContext:
     """Return the SDK's RequestContext of a turn.
 
     `current_task` is None for a new task. For a follow-up message, it is the task before that message. The context
@@ -69,12 +72,15 @@ def _call_context(request: TurnRequest, configuration: Mapping[str, Any]) -> Ser
     )
 
 
-async def _related_tasks(request: TurnRequest, tasks: TaskStore) -> list[Task]:
+async def _related_tasks(request: TurnRequest, tasks: StoredTasks) -> list[Task]:
     """Return the tasks that the message references, except unknown ids and tasks of other callers or agents."""
-    references = dict.fromkeys(request.message.reference_task_ids)
-    logs = await asyncio.gather(*(tasks.log(TaskKey(request.context.owner, task_id)) for task_id in references))
-    agent = request.context.agent
-    return [lifecycle.fold(log.events) for log in logs if log is not None and log.head.context.agent == agent]
+    references, context = dict.fromkeys(request.message.reference_task_ids), request.context
+    logs = await asyncio.gather(*(tasks.log(TaskKey(context.owner, task_id)) for task_id in references))
+    return [
+        projection.fold(log.events)
+        for log in logs
+        if log is not None and is_visible(log.head, context.owner, context.agent)
+    ]
 
 
 def _strings(request: TurnRequest, key: str) -> list[str]:

@@ -29,8 +29,7 @@ from aion_core.agents.outbound import (
 )
 from aion_core.authoring.context import Message as ThreadMessage
 from aion_core.authoring.context import Thread
-from aion_core.errors import AgentFailed
-from aion_core.ports import (
+from aion_core.engine.agent import (
     AgentArtifact,
     AgentMessage,
     AgentMetadata,
@@ -42,6 +41,8 @@ from aion_core.ports import (
     TaskUsed,
     TurnRequest,
 )
+from aion_core.engine.task import states
+from aion_core.errors import AgentFailed
 from aion_core.protocol.message_rules import without_reserved_metadata
 from aion_core.protocol.types import (
     STREAM_DELTA_IDS,
@@ -56,7 +57,6 @@ from aion_core.protocol.types import (
     TaskStatusUpdateEvent,
     to_json,
 )
-from aion_core.tasks import lifecycle
 
 logger = logging.getLogger(__name__)
 
@@ -196,7 +196,7 @@ class ExecutorOutbound:
 
     def _status(self, status: TaskStatus, metadata: dict[str, Any]) -> Iterator[Emission]:
         message = self._own(status.message) if status.HasField("message") else None
-        if status.state in lifecycle.TERMINAL:
+        if status.state in states.TERMINAL:
             yield Reply(message or self._reply, status.state, metadata)
         elif status.state == TaskState.TASK_STATE_INPUT_REQUIRED:
             yield InputRequired(message or self._question("The agent waits for an answer."), status.state, metadata)

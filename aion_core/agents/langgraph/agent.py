@@ -18,8 +18,6 @@ from langgraph.pregel import Pregel
 from langgraph.types import StateSnapshot
 from pydantic import BaseModel, ValidationError
 
-from aion_core.agents.config import AgentConfig
-from aion_core.agents.frameworks import AgentDependencies
 from aion_core.agents.inbound import QUESTION_EXPIRED, InvalidResumeInput, answered_question
 from aion_core.agents.langgraph.checkpoints import stored_thread
 from aion_core.agents.langgraph.content import Graph, input_advice, input_modes
@@ -38,19 +36,22 @@ from aion_core.agents.langgraph.thread import (
     node_names,
 )
 from aion_core.agents.langgraph.turn import GraphTurn
-from aion_core.agents.objects import LoadedObject, PerTurnFactory
 from aion_core.authoring.context import AionContext
+from aion_core.engine.agent import Agent, Emission, Paused, Reply, StoredState, TurnRequest
 from aion_core.errors import AgentFailed, AgentLoadError, ConfigurationError
-from aion_core.ports import Agent, ContextKey, Emission, Paused, Reply, StoredState, TurnRequest
+from aion_core.loading.config import AgentConfig
+from aion_core.loading.frameworks import AgentDependencies
+from aion_core.loading.objects import LoadedObject, PerTurnFactory
 from aion_core.protocol.types import Message
-from aion_core.stores.checkpoints import TableSaver
-from aion_core.stores.long_term_memory import TableLongTermMemory
+from aion_core.state.langgraph.checkpoints import TableSaver
+from aion_core.state.long_term_memory import LongTermMemory
+from aion_core.table.keys import ContextKey
 
 logger = logging.getLogger(__name__)
 
 
 class LangGraphAgent:
-    """Adapter of a LangGraph graph to the `ports.Agent` protocol. It does not change the author's graph object.
+    """Adapter of a LangGraph graph to the `Agent` protocol. It does not change the author's graph object.
 
     A graph without a checkpointer or a store gets aion's. A graph with its own checkpointer or store keeps it.
     """
@@ -79,10 +80,10 @@ class LangGraphAgent:
         self._prepared = self._prepare(graph) if not isinstance(graph, PerTurnFactory) else None
 
     def load(self) -> None:
-        """Do nothing, because the graph's code is already imported. See `ports.Agent.load`."""
+        """Do nothing, because the graph's code is already imported. See `Agent.load`."""
 
     def run(self, request: TurnRequest) -> AsyncGenerator[Emission, None]:
-        """Run one turn of the graph. See `ports.Agent.run`."""
+        """Run one turn of the graph. See `Agent.run`."""
         if self._prepared is None:
             return self._run(request)
         return _turn(request, *self._prepared)
@@ -96,7 +97,7 @@ class LangGraphAgent:
         return input_advice(self._prepared[0], modes) if self._prepared is not None else ""
 
     async def stored_state(self, context: ContextKey, *, limit: int) -> StoredState | None:
-        """Return the newest checkpoints of the context's thread. See `ports.InspectableAgent`."""
+        """Return the newest checkpoints of the context's thread. See `InspectableAgent`."""
         async with self._graph_of(context, "") as (graph, setup):
             return await stored_thread(graph, setup, context, limit=limit)
 
@@ -215,12 +216,12 @@ async def _final_emissions(turn: GraphTurn, outbound: LangGraphOutbound) -> Asyn
 
 
 def build_agent(loaded: LoadedObject, config: AgentConfig, dependencies: AgentDependencies) -> Agent:
-    """Return the `ports.Agent` of a loaded graph, with aion's checkpointer and long-term memory."""
+    """Return the `Agent` of a loaded graph, with aion's checkpointer and long-term memory."""
     table, clock = dependencies.table, dependencies.clock
     agent = LangGraphAgent(
         loaded.agent,
         partial(TableSaver, table, dependencies.blobs, clock, retention=dependencies.retention),
-        memories=partial(TableLongTermMemory, table, clock),
+        memories=partial(LongTermMemory, table, clock),
         name=config.name,
         configuration=config.configuration,
         recursion_limit=config.recursion_limit,

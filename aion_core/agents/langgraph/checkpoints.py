@@ -8,8 +8,8 @@ from aion_core.agents.langgraph.content import Graph
 from aion_core.agents.langgraph.setup import GraphSetup
 from aion_core.agents.langgraph.thread import NODES
 from aion_core.agents.readable_json import readable_json
-from aion_core.ports import ContextKey, StateEntry, StoredState
-from aion_core.stores.keys import thread_id
+from aion_core.engine.agent import StateEntry, StoredState
+from aion_core.table.keys import ContextKey, thread_id
 
 
 async def stored_thread(graph: Graph, setup: GraphSetup, context: ContextKey, *, limit: int) -> StoredState | None:

@@ -19,9 +19,9 @@ from aion_core.agents.inbound import PAUSED_BEFORE, InvalidResumeInput, accepted
 from aion_core.agents.langgraph.content import content_of, content_parts, sent_data
 from aion_core.agents.questions import Question, question_message
 from aion_core.agents.readable_json import plain_json
-from aion_core.ports import InputRequired, TurnRequest
+from aion_core.engine.agent import InputRequired, TurnRequest
+from aion_core.engine.resume_input import has_only_files, parts_by_interrupt, resume_value
 from aion_core.protocol.types import Message, Part, Role, strict_json
-from aion_core.tasks.resume_input import has_only_files, parts_by_interrupt, resume_value
 
 # ── Approvals of tool calls ───────────────────────────────────────────────────────────────────────────────────────────
 

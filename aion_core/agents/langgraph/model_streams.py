@@ -15,7 +15,7 @@ from langgraph.errors import GraphBubbleUp
 
 from aion_core.agents.langgraph.thread import UnreturnedOutput, last_name
 from aion_core.agents.outbound import InternalEvents, StreamAborted, StreamSequencer, speaker_of
-from aion_core.ports import Chunk
+from aion_core.engine.agent import Chunk
 
 _QUIET = "aion_quiet"
 """Key in the metadata of a model call within a tool. LangGraph passes the metadata on with each chunk."""

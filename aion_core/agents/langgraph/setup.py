@@ -11,9 +11,9 @@ from langgraph.pregel._write import ChannelWrite, ChannelWriteTupleEntry
 from msgspec import Struct
 
 from aion_core.agents.langgraph.content import INBOX, OUTBOX, Graph
-from aion_core.checkpointing.persistence import BeforePut
-from aion_core.ports import LongTermMemory
-from aion_core.stores.retries import Fence
+from aion_core.engine.fenced_writes import Fence
+from aion_core.state.langgraph.before_write import BeforePut
+from aion_core.state.long_term_memory import LongTermMemory
 
 
 class SaverFactory(Protocol):

@@ -34,11 +34,11 @@ from aion_core.agents.langgraph.content import (
     has_single_value,
     sent_data,
 )
+from aion_core.engine.agent import TurnRequest
 from aion_core.errors import LeaseLost, StoreError
-from aion_core.ports import ContextKey, TurnRequest
 from aion_core.protocol.types import Message, to_json, utf8
-from aion_core.stores.checkpoints import TableSaver
-from aion_core.stores.keys import thread_id
+from aion_core.state.langgraph.checkpoints import TableSaver
+from aion_core.table.keys import ContextKey, thread_id
 
 logger = logging.getLogger(__name__)
 

@@ -40,12 +40,13 @@ from aion_core.agents.langgraph.thread import (
 )
 from aion_core.authoring.context import aion_context_set
 from aion_core.authoring.emit import emission_listener
-from aion_core.checkpointing.persistence import OwnerStore
+from aion_core.engine.agent import Emission, StepCompleted, TurnRequest
+from aion_core.engine.fenced_writes import Fence
 from aion_core.errors import LeaseLost
-from aion_core.ports import Emission, MemoryScope, StepCompleted, TurnRequest
 from aion_core.protocol.types import Message
-from aion_core.stores.checkpoints import TableSaver
-from aion_core.stores.retries import Fence
+from aion_core.state.langgraph.checkpoints import TableSaver
+from aion_core.state.langgraph.owner_store import OwnerStore
+from aion_core.state.long_term_memory import MemoryScope
 
 logger = logging.getLogger(__name__)
 

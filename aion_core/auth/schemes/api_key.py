@@ -17,10 +17,10 @@ from msgspec import Struct
 from pydantic import AfterValidator, StringConstraints
 
 from aion_core import log
+from aion_core.auth.api_keys import ApiKeys, KeyRecord
 from aion_core.auth.credentials import RequestCredentials
 from aion_core.auth.principal import API_KEY_ISSUER, Principal
 from aion_core.auth.scheme import REALM, AuthFailure, Scheme, VerifierResources
-from aion_core.ports import ApiKeys, KeyRecord
 from aion_core.protocol.types import SecurityScheme
 
 HEADER = r"^[A-Za-z][A-Za-z0-9-]{0,63}$"

@@ -22,8 +22,8 @@ from aion_core import log
 from aion_core.auth.credentials import RequestCredentials
 from aion_core.auth.principal import BASIC_ISSUER, Principal
 from aion_core.auth.scheme import REALM, AuthFailure, Scheme, VerifierResources, http_scheme
+from aion_core.clock import Clock
 from aion_core.errors import ConfigurationError
-from aion_core.ports import Clock
 from aion_core.protocol.types import SecurityScheme
 
 logger = logging.getLogger(__name__)

@@ -11,7 +11,7 @@ import httpx
 from jwt import PyJWK
 from jwt.exceptions import PyJWTError
 
-from aion_core.ports import Clock
+from aion_core.clock import Clock
 
 logger = logging.getLogger(__name__)
 

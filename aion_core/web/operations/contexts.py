@@ -9,10 +9,10 @@ from typing import Any
 
 from a2a.server.context import ServerCallContext
 
+from aion_core.engine.listing.conversations import Conversation
 from aion_core.errors import InvalidMessage
 from aion_core.protocol.message_rules import ID_RULE, is_id
 from aion_core.protocol.types import to_json
-from aion_core.tasks.conversations import Conversation
 from aion_core.web.operations.operation import AgentServices, Operation, V03Form
 from aion_core.web.request_context import call_of
 

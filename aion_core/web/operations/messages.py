@@ -9,6 +9,9 @@ from a2a.types import a2a_pb2 as pb
 from a2a.utils.task import apply_history_length
 from msgspec.structs import replace
 
+from aion_core.engine.call import CallContext
+from aion_core.engine.stream.broadcast import StreamItem
+from aion_core.engine.task import states
 from aion_core.errors import NotSupported
 from aion_core.protocol.aion.extensions import TRACEABILITY, from_headers, older, reads_aion_extensions
 from aion_core.protocol.aion.extensions import read as read_extensions
@@ -21,9 +24,6 @@ from aion_core.protocol.message_rules import (
     without_reserved_metadata,
 )
 from aion_core.protocol.types import Message, SendMessageRequest, StreamResponse, Task, to_json
-from aion_core.tasks import lifecycle
-from aion_core.tasks.broadcast import StreamItem
-from aion_core.tasks.call import CallContext
 from aion_core.web.operations.operation import (
     AgentServices,
     Body,
@@ -68,7 +68,7 @@ async def _subscribe(
     call = call_of(context)
     # End a v0.3 stream at an interrupted state: it has `final: true`, so no event may follow (A2A v0.3 7.2.2).
     is_v03 = context.state[REQUEST_VERSION] == V03
-    ends = lifecycle.TERMINAL_OR_INTERRUPTED if is_v03 else lifecycle.TERMINAL
+    ends = states.TERMINAL_OR_INTERRUPTED if is_v03 else states.TERMINAL
     subscribed = services.tasks.subscribe(call, request.id, ends=ends)
     async with _limited(services, call, request.id), aclosing(subscribed) as batches:
         async for batch in batches:

@@ -10,15 +10,15 @@ from a2a.server.context import ServerCallContext
 from google.protobuf.message import Message as ProtoMessage
 from msgspec import Struct
 
+from aion_core.engine.listing.conversations import Conversations
+from aion_core.engine.listing.listing import TaskLister
+from aion_core.engine.service import TaskService
+from aion_core.engine.stream.broadcast import StreamItem
 from aion_core.errors import InvalidMessage, PushNotSupported, TaskNotFound
 from aion_core.protocol.card import with_input_modes
 from aion_core.protocol.message_rules import Modes, is_id, modes_of
 from aion_core.protocol.types import AgentCard, to_json
 from aion_core.push.configs import PushRegistry
-from aion_core.tasks.broadcast import StreamItem
-from aion_core.tasks.conversations import Conversations
-from aion_core.tasks.listing import TaskLister
-from aion_core.tasks.service import TaskService
 from aion_core.web.cards import ExtendedCardPublisher, InputModes
 from aion_core.web.limits import StreamLimits
 

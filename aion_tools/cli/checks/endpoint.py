@@ -9,9 +9,9 @@ from urllib.parse import urlsplit
 
 import httpx
 
-from aion_core.agents.config import AgentConfig
-from aion_core.agents.security import read_auth_policies
 from aion_core.errors import ConfigurationError, StoreError
+from aion_core.loading.config import AgentConfig
+from aion_core.loading.security import read_auth_policies
 from aion_tools.cli.checks import CheckResult, failed, ok, warning
 
 TIMEOUT_SECONDS = 20.0
@@ -156,7 +156,7 @@ async def check_issuers(agents: Mapping[str, AgentConfig]) -> AsyncIterator[Chec
     """Read the public keys of each token issuer in aion.yaml in the same way as the API function."""
     from aion_core.auth.schemes.bearer import JwtScheme
     from aion_core.auth.schemes.jwks import DocumentUnreadable, IssuerKeys, KeysUnavailable, fetch
-    from aion_core.ports import SystemClock
+    from aion_core.clock import SystemClock
 
     try:
         policies = read_auth_policies(agents)

@@ -12,15 +12,15 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 from aion_core import __version__
-from aion_core.agents.config import DeploymentConfig, default_agent
-from aion_core.agents.config_sections import variable_name
-from aion_core.agents.deployment import read_deployment_config
-from aion_core.agents.discovery import NAME as LANGGRAPH_JSON
-from aion_core.agents.discovery import discover
-from aion_core.agents.frameworks import FRAMEWORKS
-from aion_core.agents.load_errors import hides_installed_module
-from aion_core.agents.security import read_auth_policies
 from aion_core.errors import AgentLoadError, ConfigurationError
+from aion_core.loading.config import DeploymentConfig, default_agent
+from aion_core.loading.config_sections import variable_name
+from aion_core.loading.deployment import read_deployment_config
+from aion_core.loading.discovery import NAME as LANGGRAPH_JSON
+from aion_core.loading.discovery import discover
+from aion_core.loading.frameworks import FRAMEWORKS
+from aion_core.loading.load_errors import hides_installed_module
+from aion_core.loading.security import read_auth_policies
 from aion_tools.cli.checks import CheckResult, failed, ok, warning
 from aion_tools.cli.dev import agents_variables
 from aion_tools.environment import read_dotenv
@@ -182,7 +182,7 @@ def check_agents(declared: DeploymentConfig) -> Iterator[CheckResult]:
     """Import the code of each agent as the agent's first turn does, and yield the result for each."""
     from aion_core.bootstrap.engine import build_agents
     from aion_core.bootstrap.stores import build_stores
-    from aion_core.ports import SystemClock
+    from aion_core.clock import SystemClock
     from aion_core.settings import Settings
 
     dependencies = build_stores(Settings.from_environ({"AION_STORE": "memory"}), SystemClock()).agents

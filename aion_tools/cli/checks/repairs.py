@@ -7,8 +7,8 @@ import json
 import shlex
 from typing import Any
 
-from aion_core.ports.schema import TTL_ATTRIBUTE
-from aion_core.ports.table import Index
+from aion_core.table.item import Index
+from aion_core.table.schema import TTL_ATTRIBUTE
 
 RESTORE_TABLE = (
     "Run `aws dynamodb list-backups --backup-type SYSTEM --table-name {0}`, then `aws dynamodb restore-table-from-backup "

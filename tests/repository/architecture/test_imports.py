@@ -57,13 +57,13 @@ def test_only_aws_adapters_import_boto3() -> None:
         ("handlers.run_task", {"langgraph", "google.adk", "fastapi", "mangum", "sqlalchemy", "moto", "grpc"}),
         ("handlers.sweep", {"langgraph", "google.adk", "fastapi", "mangum", "aws_lambda_powertools", "moto", "grpc"}),
         ("aion_core.lambda_runtime", {"aion_core.web", "boto3", "fastapi", "httpx", "a2a"}),
-        ("aion_core.tasks.service", {"boto3", "fastapi", "langgraph", "a2a.server"}),
-        ("aion_core.stores.task_store", {"fastapi", "langgraph", "a2a.server"}),
-        ("aion_core.stores.checkpoints", {"google.adk"}),
-        ("aion_core.stores.sessions", {"langgraph", "langchain_core"}),
+        ("aion_core.engine.service", {"boto3", "fastapi", "langgraph", "a2a.server"}),
+        ("aion_core.engine.task_store", {"fastapi", "langgraph", "a2a.server"}),
+        ("aion_core.state.langgraph.checkpoints", {"google.adk"}),
+        ("aion_core.state.adk.sessions", {"langgraph", "langchain_core"}),
         ("aion_tools.cli.main", {"boto3", "fastapi", "langgraph", "moto", "uvicorn", "cryptography"}),
         # `aion card` does not load the agent, and an unsigned card needs no cryptography.
-        ("aion_core.agents.cards", {"boto3", "fastapi", "langgraph", "google.adk", "a2a.server", "cryptography"}),
+        ("aion_core.loading.cards", {"boto3", "fastapi", "langgraph", "google.adk", "a2a.server", "cryptography"}),
         ("aion_core.protocol.signing", {"boto3", "fastapi", "langgraph", "google.adk", "a2a.server"}),
     ],
 )

@@ -7,7 +7,7 @@ import pytest
 from scripts.nearest import MOST, nearest
 
 FILES = {
-    "tests/runtime/unit/tasks/test_runner.py": "from aion_core.tasks.runner import TaskRunner\n",
+    "tests/runtime/unit/engine/runner/test_runner.py": "from aion_core.tasks.runner import TaskRunner\n",
     "tests/unit/tasks/test_other.py": "from aion_core.tasks import fences\nfrom tests.support.clock import ManualClock\n",
     "tests/runtime/unit/web/test_rest.py": "",
     "tests/tools/e2e/test_dev.py": "from aion_core.tasks.runner import TaskRunner\nfrom aion_core.tasks import fences\n",
@@ -26,7 +26,7 @@ def tree(tmp_path: Path) -> Path:
 @pytest.mark.parametrize(
     ("changed", "tests"),
     [
-        (["aion_core/tasks/runner.py"], ["tests/runtime/unit/tasks/test_runner.py"]),
+        (["aion_core/tasks/runner.py"], ["tests/runtime/unit/engine/runner/test_runner.py"]),
         (["aion_core/tasks/fences.py"], ["tests/unit/tasks/test_other.py"]),
         (["aion_core/web/unnamed.py"], ["tests/runtime/unit/web/test_rest.py"]),
         (["tests/support/clock.py"], ["tests/unit/tasks/test_other.py"]),
@@ -52,5 +52,5 @@ def test_limited_test_selection_keeps_tests_named_after_changed_modules(tree: Pa
     for number in range(2 * MOST):
         (below / f"test_{number}.py").write_text("from aion_core.tasks import fences\n")
     chosen, left = nearest(["aion_core/tasks/fences.py", "aion_core/tasks/runner.py"], tree)
-    assert "tests/runtime/unit/tasks/test_runner.py" in chosen
+    assert "tests/runtime/unit/engine/runner/test_runner.py" in chosen
     assert (len(chosen), len(left)) == (MOST, 2 * MOST + 2 - MOST)

@@ -8,9 +8,7 @@ MAY = (
     "aion_core/agents/adk/",
     # `aion init` copies this agent into a new ADK project.
     "aion_tools/project/files/adk/",
-    "aion_core/sessions/",
-    "aion_core/stores/sessions.py",
-    "aion_core/stores/artifacts.py",
+    "aion_core/state/adk/",
 )
 """Files that may import ADK; aion_core.bootstrap imports them when it loads an ADK agent."""
 

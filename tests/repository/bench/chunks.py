@@ -12,9 +12,12 @@ from datetime import UTC, datetime
 from langchain_core.messages import HumanMessage
 
 from aion_core.agents.langgraph.agent import LangGraphAgent
-from aion_core.ports import ContextKey, Turn, TurnRequest
+from aion_core.engine.admission import messages, new_tasks
+from aion_core.engine.agent import TurnRequest
+from aion_core.engine.records import Turn
+from aion_core.engine.task import projection
 from aion_core.protocol.types import Message, Part, Role
-from aion_core.tasks import admission, lifecycle
+from aion_core.table.keys import ContextKey
 from tests.support.agents.counting import talking
 
 CHUNKS, PAIRS = 5000, 7
@@ -27,10 +30,10 @@ def asked() -> TurnRequest:
     """Return the turn request that TaskRunner would pass to the agent."""
     context = ContextKey("owner", "bench", "context")
     message = Message(message_id="m-1", role=Role.ROLE_USER, parts=[Part(text="talk")])
-    new = admission.new_task(
+    new = messages.new_task(
         message, context, task_id="t-1", turn_id="turn-1", at=datetime.now(UTC), context_is_new=True
     )
-    return TurnRequest(context, Turn("turn-1", "t-1", 1), 1, lifecycle.fold(admission.first_log(new)), message)
+    return TurnRequest(context, Turn("turn-1", "t-1", 1), 1, projection.fold(new_tasks.first_log(new)), message)
 
 
 async def bare() -> int:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from aion_core.tasks import process
+from aion_core.engine.runner import renewal
 from aion_tools.stack.stack import LocalStack
 from tests.repository.bench.message_path import (
     MAX_BEFORE_WRITE,
@@ -30,12 +30,12 @@ async def test_message_on_memory_store_executes_code_of_few_files() -> None:
     check(await message_path(memory_environment()))
 
 
-@pytest.mark.parametrize("watch_seconds", [process.WATCH_SECONDS, 0.0], ids=["quick", "slow"])
+@pytest.mark.parametrize("watch_seconds", [renewal.WATCH_SECONDS, 0.0], ids=["quick", "slow"])
 async def test_message_on_dynamodb_store_executes_code_of_few_files(
     moto: LocalStack, monkeypatch: pytest.MonkeyPatch, watch_seconds: float
 ) -> None:
     # Without a pause the lease is checked during the turn, as in a slow turn. The checks are not the message's path.
-    monkeypatch.setattr(process, "WATCH_SECONDS", watch_seconds)
+    monkeypatch.setattr(renewal, "WATCH_SECONDS", watch_seconds)
     environ = dynamodb_environment(moto)
     for name, value in environ.items():
         if name.startswith("AWS_"):

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from aion_core.agents.deployment import read_deployment_config
 from aion_core.bootstrap import build_app
+from aion_core.loading.deployment import read_deployment_config
 from aion_core.settings import Settings
 from tests.support.pages import PAGES, SCRIPTS, Block, blocks
 from tests.support.server import ROOT

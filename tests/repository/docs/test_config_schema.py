@@ -9,8 +9,8 @@ import pytest
 import yaml
 from jsonschema import Draft7Validator
 
-from aion_core.agents.deployment import read_agent_configs
 from aion_core.errors import ConfigurationError
+from aion_core.loading.deployment import read_agent_configs
 from aion_tools.project.files import OBJECTS, SCHEMA, Project, rendered
 from aion_tools.project.origin import Origin
 from scripts.config_schema import PATH, build_schema

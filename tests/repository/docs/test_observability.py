@@ -3,7 +3,7 @@
 import re
 from pathlib import Path
 
-from aion_core.ports import Metric
+from aion_core.telemetry import Metric
 
 ROOT = Path(__file__).parents[3]
 GUIDE = (ROOT / "docs" / "observability.md").read_text()

@@ -11,8 +11,8 @@ import click
 import pytest
 from pydantic import BaseModel
 
-from aion_core.agents.config import AgentConfig, Capabilities
-from aion_core.agents.config_sections import SecurityConfig, Skill
+from aion_core.loading.config import AgentConfig, Capabilities
+from aion_core.loading.config_sections import SecurityConfig, Skill
 from aion_tools.cli.main import aion
 from aion_tools.template.file import load
 from scripts.docs_reference import MODULES, PAGES

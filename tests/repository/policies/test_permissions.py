@@ -19,16 +19,16 @@ import pytest
 from botocore.exceptions import ClientError
 from uuid_utils.compat import uuid7
 
-from aion_core.agents.deployment import read_deployment_config
+from aion_core.auth.api_keys import ApiKeys
 from aion_core.auth.schemes.api_key import make_key
 from aion_core.auth.schemes.basic import hash_password
 from aion_core.aws.client import AwsClient
 from aion_core.aws.dynamodb_table import DynamoDBTable, encoded_key
-from aion_core.ports import SystemClock
-from aion_core.ports.table import Key
+from aion_core.clock import SystemClock
+from aion_core.loading.deployment import read_deployment_config
 from aion_core.protocol.types import TaskState
-from aion_core.stores.api_keys import TableApiKeys
-from aion_core.stores.keys import HEAD, LISTING_API_KEYS, context_key
+from aion_core.table.item import Key
+from aion_core.table.keys import HEAD, LISTING_API_KEYS, context_key
 from aion_tools.environment import template_parameters
 from aion_tools.package.plan import BUILD_PLACE
 from aion_tools.stack.stack import LocalStack
@@ -191,7 +191,7 @@ async def exercise(stack: LocalStack, running: ExitStack, secrets: dict[str, str
     table = stack.environment("ApiFunction")["AION_TABLE"]
     with ThreadPoolExecutor(1) as executor:
         calls = AwsClient("dynamodb", executor, client=stack.client("dynamodb"))
-        known = TableApiKeys(DynamoDBTable(calls, name=table), SystemClock())
+        known = ApiKeys(DynamoDBTable(calls, name=table), SystemClock())
         await known.add(key.record)
     named = {"AION_BASIC_USERS_SECRET": secrets["BasicUsersSecret"], "AION_CARD_KEY_SECRET": secrets["CardKeySecret"]}
     api = await asyncio.to_thread(

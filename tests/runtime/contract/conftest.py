@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from aion_core.ports.table import Key, Table
-from aion_core.sqlite.table import SQLiteTable
+from aion_core.local.sqlite.table import SQLiteTable
+from aion_core.table.item import Key
+from aion_core.table.port import Table
 from aion_tools.stack.stack import LocalStack
 from tests.runtime.contract.tables import skip_deviation
 from tests.support import engines

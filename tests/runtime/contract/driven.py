@@ -15,21 +15,23 @@ from msgspec.structs import replace
 from uuid_utils.compat import uuid7
 
 from aion_core.agents.langgraph.agent import LangGraphAgent
-from aion_core.ports import (
+from aion_core.clock import SystemClock
+from aion_core.engine.admission.messages import new_task
+from aion_core.engine.admission.new_tasks import first_log
+from aion_core.engine.agent import (
     AgentArtifact,
     AgentMessage,
     AgentMetadata,
     Chunk,
     Emission,
     InputRequired,
-    Numbered,
     Paused,
     Reply,
-    SystemClock,
-    Turn,
     TurnRequest,
-    TurnStarted,
 )
+from aion_core.engine.outcomes import TurnStarted
+from aion_core.engine.records import Numbered, Turn
+from aion_core.engine.task import projection, states, timestamps
 from aion_core.protocol.types import (
     Event,
     Message,
@@ -40,7 +42,6 @@ from aion_core.protocol.types import (
     TaskState,
     TaskStatusUpdateEvent,
 )
-from aion_core.tasks import admission, lifecycle
 from tests.support.savers import Savers, fence_of
 
 WORKING = TaskState.TASK_STATE_WORKING
@@ -68,14 +69,12 @@ class DrivenConversation:
     def of(cls, begun: TurnStarted, text: str = "hi") -> "DrivenConversation":
         message = Message(message_id="m-1", role=Role.ROLE_USER, parts=[Part(text=text)])
         context, clock = begun.lease.context, SystemClock()
-        new = admission.new_task(
-            message, context, task_id="t-1", turn_id=str(uuid7()), at=clock.now(), context_is_new=False
-        )
-        return cls(begun, list(admission.first_log(new)), replace(new.turn, tries=1), message)
+        new = new_task(message, context, task_id="t-1", turn_id=str(uuid7()), at=clock.now(), context_is_new=False)
+        return cls(begun, list(first_log(new)), replace(new.turn, tries=1), message)
 
     @property
     def task(self) -> Task:
-        return lifecycle.fold(self.log)
+        return projection.fold(self.log)
 
     async def run(
         self, graph: Any, savers: Savers, drain: asyncio.Event | None = None, heard: Callable[[Any], None] | None = None
@@ -106,7 +105,7 @@ class DrivenConversation:
             await asyncio.sleep(0)
         assert ending is not None
         if not isinstance(ending, Paused):
-            update = TaskStatusUpdateEvent(status=lifecycle.status_at(ending.state, SystemClock().now()))
+            update = TaskStatusUpdateEvent(status=timestamps.status_at(ending.state, SystemClock().now()))
             if ending.message is not None:
                 update.status.message.CopyFrom(ending.message)
                 update.status.message.message_id = update.status.message.message_id or str(uuid7())
@@ -126,7 +125,7 @@ class DrivenConversation:
         message = Message(message_id=str(uuid7()), role=Role.ROLE_USER, parts=[Part(text=text)])
         if interrupt_id:
             message.metadata.update({"interruptId": interrupt_id})
-        working = TaskStatusUpdateEvent(status=lifecycle.status_at(WORKING, SystemClock().now()))
+        working = TaskStatusUpdateEvent(status=timestamps.status_at(WORKING, SystemClock().now()))
         self.log.append(Numbered(len(self.log) + 1, working, message=message))
         self.message = message
         self.turn = Turn(str(uuid7()), self.turn.task_id, len(self.log), tries=1)
@@ -163,11 +162,11 @@ class DrivenConversation:
 def _event(emission: Emission) -> Event:
     match emission:
         case AgentMessage():
-            update = TaskStatusUpdateEvent(status=lifecycle.status_at(WORKING, SystemClock().now()))
+            update = TaskStatusUpdateEvent(status=timestamps.status_at(WORKING, SystemClock().now()))
             update.status.message.CopyFrom(emission.message)
             return update
         case AgentMetadata():
-            update = TaskStatusUpdateEvent(status=lifecycle.status_at(WORKING, SystemClock().now()))
+            update = TaskStatusUpdateEvent(status=timestamps.status_at(WORKING, SystemClock().now()))
             update.metadata.update(emission.metadata)
             return update
         case AgentArtifact():
@@ -182,7 +181,7 @@ def _told(entry: Numbered) -> Sequence[tuple[str, str]]:
     told = [("client", _text(entry.message))] if entry.message is not None else []
     if isinstance(event, TaskStatusUpdateEvent):
         if event.status.HasField("message"):
-            told.append((lifecycle.state_name(event.status.state), _text(event.status.message)))
+            told.append((states.state_name(event.status.state), _text(event.status.message)))
         told += [("noted", f"{key}={value}") for key, value in sorted(MessageToDict(event.metadata).items())]
     elif isinstance(event, TaskArtifactUpdateEvent):
         parts = [MessageToDict(part) for part in event.artifact.parts]

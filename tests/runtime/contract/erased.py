@@ -12,10 +12,11 @@ import httpx
 from aion_core.auth.principal import API_KEY_ISSUER, Principal, owner_in
 from aion_core.auth.schemes.api_key import make_key
 from aion_core.bootstrap import build_app
-from aion_core.ports import ContextKey, Delta, DeltaBatch, SystemClock
+from aion_core.clock import SystemClock
+from aion_core.engine.records import Delta, DeltaBatch
 from aion_core.settings import Settings
-from aion_core.stores import keys
-from aion_core.stores.keys import thread_id
+from aion_core.table import keys
+from aion_core.table.keys import ContextKey, thread_id
 from aion_tools.operator.services import build_keys
 from tests.support import engines
 from tests.support.clock import ManualClock

@@ -7,7 +7,7 @@ from typing import Any
 from botocore.exceptions import ReadTimeoutError
 
 from aion_core.aws.dynamodb_table import DynamoDBTable
-from aion_core.ports.table import Table
+from aion_core.table.port import Table
 
 TRANSACT, UPDATE = "TransactWriteItems", "UpdateItem"
 

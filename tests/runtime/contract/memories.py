@@ -5,9 +5,10 @@ from typing import Any
 
 from aion_core.aws.client import AwsClient
 from aion_core.aws.dynamodb_table import DynamoDBTable
-from aion_core.ports import Clock, TaskStore
-from aion_core.ports.table import Table
-from aion_core.stores.long_term_memory import TableLongTermMemory
+from aion_core.clock import Clock
+from aion_core.engine.task_store import TaskStore
+from aion_core.state.long_term_memory import LongTermMemory
+from aion_core.table.port import Table
 from tests.support.engines import Stack
 from tests.support.stores import LEASE_SECONDS, MemoryTaskStore, dynamodb_store
 
@@ -18,9 +19,9 @@ class Memories:
     def __init__(self, tasks: TaskStore, table: Table, clock: Clock) -> None:
         self.tasks, self.table, self._clock = tasks, table, clock
 
-    def memory(self, **options: Any) -> TableLongTermMemory:
+    def memory(self, **options: Any) -> LongTermMemory:
         """Return a long-term memory for one turn."""
-        return TableLongTermMemory(self.table, self._clock, **options)
+        return LongTermMemory(self.table, self._clock, **options)
 
 
 def memory_memories(clock: Clock) -> Memories:

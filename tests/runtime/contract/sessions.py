@@ -13,10 +13,13 @@ from aion_core.aws.blobs import S3Blobs
 from aion_core.aws.cipher import KMSCipher
 from aion_core.aws.client import AwsClient
 from aion_core.aws.dynamodb_table import DynamoDBTable
-from aion_core.memory.services import MemoryBlobs
-from aion_core.ports import Blobs, Cipher, Clock, TaskStore
-from aion_core.ports.table import Table
-from aion_core.stores.sessions import TableSessions
+from aion_core.clock import Clock
+from aion_core.engine.task_store import TaskStore
+from aion_core.local.memory.blobs import MemoryBlobs
+from aion_core.state.adk.sessions import TableSessions
+from aion_core.table.blobs import Blobs
+from aion_core.table.cipher import Cipher
+from aion_core.table.port import Table
 from tests.support.engines import Stack
 from tests.support.stores import CIPHER, LEASE_SECONDS, MemoryTaskStore, dynamodb_store
 

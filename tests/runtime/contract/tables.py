@@ -5,13 +5,9 @@ from typing import Any
 
 import pytest
 
-from aion_core.ports.table import (
-    Key,
-    Page,
-    Put,
-    Table,
-    Write,
-)
+from aion_core.table.item import Key
+from aion_core.table.port import Page, Table
+from aion_core.table.writes import Put, Write
 
 KB = 1024
 FAR = 10**10

@@ -11,11 +11,12 @@ from google.adk.tools.tool_context import ToolContext
 
 from aion.shared.types import A2AOutbox
 from aion_core.agents.adk.agent import AdkAgent
-from aion_core.memory.queues import MemoryWorkQueue
-from aion_core.ports import TurnStarted
+from aion_core.engine.outcomes import TurnStarted
+from aion_core.engine.runner.runner import MAX_TRIES, TaskRunner
+from aion_core.engine.runner.worker import Worker
+from aion_core.engine.stream.broadcast import EventBroadcast
+from aion_core.local.memory.queues import MemoryWorkQueue
 from aion_core.protocol.types import Message, Part, Role, TaskState
-from aion_core.tasks.broadcast import EventBroadcast
-from aion_core.tasks.runner import MAX_TRIES, TaskRunner, Worker
 from tests.runtime.contract.sessions import DynamoDBSessionPlace, SessionPlace, memory_sessions
 from tests.runtime.contract.test_late_worker import frozen
 from tests.support.adk import DecidingLlm, answer_text, ask, call, history, scripted_model, served, texts

@@ -1,14 +1,13 @@
-"""Contract of `ports.ApiKeys` on each table."""
+"""Contract of `ApiKeys` on each table."""
 
 from datetime import timedelta
 
 import pytest
 from msgspec.structs import replace
 
+from aion_core.auth.api_keys import ApiKeys, KeyRecord
 from aion_core.auth.schemes.api_key import make_key
 from aion_core.errors import StoreError
-from aion_core.ports import ApiKeys, KeyRecord
-from aion_core.stores.api_keys import TableApiKeys
 from tests.support.clock import ManualClock
 from tests.support.engines import Stack
 from tests.support.stores import table_of
@@ -16,7 +15,7 @@ from tests.support.stores import table_of
 
 @pytest.fixture
 def keys(adapter: Stack | None, clock: ManualClock) -> ApiKeys:
-    return TableApiKeys(table_of(adapter, clock), clock)
+    return ApiKeys(table_of(adapter, clock), clock)
 
 
 def record(clock: ManualClock, principal: str = "alice", **more: object) -> KeyRecord:

@@ -12,7 +12,7 @@ from google.genai import types
 
 from aion_core.aws.blobs import S3Blobs
 from aion_core.aws.client import AwsClient
-from aion_core.stores.artifacts import BlobArtifacts
+from aion_core.state.adk.artifacts import BlobArtifacts
 from tests.support import engines
 from tests.support.clock import ManualClock
 from tests.support.engines import Stack

@@ -9,17 +9,10 @@ from typing import Any
 
 import pytest
 
+from aion_core.engine.new_messages import WhenBusy
+from aion_core.engine.outcomes import ContextInUse, Interrupted, LeaseHeld, TurnFinished, TurnQueued, TurnStarted
+from aion_core.engine.timers import ExpiredTimer
 from aion_core.errors import AionError, ContextBusy, InvalidTransition, LeaseLost, PendingInput
-from aion_core.ports import (
-    ContextInUse,
-    ExpiredTimer,
-    Interrupted,
-    LeaseHeld,
-    TurnFinished,
-    TurnQueued,
-    TurnStarted,
-    WhenBusy,
-)
 from tests.support.clock import ManualClock
 from tests.support.conversation import COMPLETED, INPUT_REQUIRED, WORKING, StoreConversation
 from tests.support.engines import Stack

@@ -1,4 +1,4 @@
-"""Contract of `ports.Blobs`."""
+"""Contract of `Blobs`."""
 
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -9,7 +9,7 @@ import pytest
 from aion_core.aws.blobs import S3Blobs
 from aion_core.aws.client import AwsClient
 from aion_core.errors import StoreError, StoreUnavailable
-from aion_core.ports import Blobs
+from aion_core.table.blobs import Blobs
 from tests.support import engines
 from tests.support.answers import answers
 from tests.support.clock import ManualClock

@@ -1,14 +1,15 @@
-"""Contract of `ports.TaskStore`: cancellation, on each adapter."""
+"""Contract of `TaskStore`: cancellation, on each adapter."""
 
 import asyncio
 
 import pytest
 from msgspec.structs import replace
 
+from aion_core.engine.outcomes import Interrupted, TurnFinished, TurnStarted
+from aion_core.engine.records import Numbered
+from aion_core.engine.task import states
 from aion_core.errors import InvalidTransition, LeaseLost
-from aion_core.ports import Interrupted, Numbered, TurnFinished, TurnStarted
 from aion_core.protocol.types import TaskState
-from aion_core.tasks import lifecycle
 from tests.support.conversation import CANCELED, COMPLETED, INPUT_REQUIRED, WORKING, StoreConversation
 
 
@@ -153,7 +154,7 @@ async def test_cancel_is_refused_if_task_changed_since_it_was_read(chat: StoreCo
     assert (await chat.ends(heir)).head.state == COMPLETED
 
 
-@pytest.mark.parametrize("state", [COMPLETED, INPUT_REQUIRED], ids=lifecycle.state_name)
+@pytest.mark.parametrize("state", [COMPLETED, INPUT_REQUIRED], ids=states.state_name)
 async def test_cancel_is_refused_if_turn_ended_since_task_was_read(chat: StoreConversation, state: TaskState) -> None:
     turn = await chat.starts("m-1")
     ended = await chat.store.finish(turn.lease, turn.head, chat.says(turn.head, state))

@@ -22,12 +22,13 @@ from langgraph.graph import START, StateGraph
 from langgraph.types import Command, Interrupt, interrupt
 from pydantic import SecretStr
 
-from aion_core.checkpointing.persistence import UnserializableState
+from aion_core.engine.fenced_writes import Fence
+from aion_core.engine.outcomes import TurnStarted
 from aion_core.errors import AgentFailed, LeaseLost, StoreCorrupt, StoreError, StoreUnavailable
-from aion_core.ports import ContextKey, TurnStarted
-from aion_core.stores import keys, retries
-from aion_core.stores.retries import Fence
-from aion_core.tasks.contexts import VERSION
+from aion_core.state.langgraph.serializer import UnserializableState
+from aion_core.table import keys, retries
+from aion_core.table.keys import ContextKey
+from aion_core.table.schema import VERSION
 from tests.support.clock import ManualClock
 from tests.support.engines import Stack
 from tests.support.savers import CuttableConnection, DynamoDBSavers, Savers, begin, fence_of, memory_savers, taken_over

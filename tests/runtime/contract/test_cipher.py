@@ -1,4 +1,4 @@
-"""Contract of `ports.Cipher`, in memory and by KMS."""
+"""Contract of `Cipher`, in memory and by KMS."""
 
 import asyncio
 from collections import Counter
@@ -10,8 +10,8 @@ import pytest
 from aion_core.aws.cipher import CACHED_KEYS, KEY_LIFE, KMSCipher
 from aion_core.aws.client import AwsClient
 from aion_core.errors import StoreCorrupt, StoreError, StoreUnavailable
-from aion_core.memory.services import MemoryCipher
-from aion_core.ports import Cipher
+from aion_core.local.memory.cipher import MemoryCipher
+from aion_core.table.cipher import Cipher
 from tests.support.clock import ManualClock
 from tests.support.engines import Stack
 

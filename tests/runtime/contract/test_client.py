@@ -7,7 +7,7 @@ import pytest
 
 from aion_core.aws.client import AwsClient
 from aion_core.errors import StoreError, StoreUnavailable, TableMissing
-from aion_core.ports.table import TokenReused, WriteRefused
+from aion_core.table.refusals import TokenReused, WriteRefused
 from aion_tools.stack.stack import client_of
 from tests.support.answers import answers
 

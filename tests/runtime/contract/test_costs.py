@@ -12,10 +12,13 @@ from uuid_utils.compat import uuid7
 
 from aion_core.aws.client import AwsClient
 from aion_core.aws.dynamodb_table import DynamoDBTable
-from aion_core.ports import ContextKey, Delta, SystemClock, WakeUp
+from aion_core.clock import SystemClock
+from aion_core.engine.call import CallContext
+from aion_core.engine.queues import WakeUp
+from aion_core.engine.records import Delta
+from aion_core.engine.task_store import TaskStore
 from aion_core.protocol.types import Message, Part, Role, SendMessageRequest, Task, TaskState
-from aion_core.stores.task_store import TableTaskStore
-from aion_core.tasks.call import CallContext
+from aion_core.table.keys import ContextKey
 from tests.support.agents.counting import talking
 from tests.support.agents.scripted import AskingAgent, GatedAgent
 from tests.support.engines import Stack
@@ -34,7 +37,7 @@ class CountedStore:
         client.meta.events.register("before-send.dynamodb.*", self._count)
         calls = AwsClient("dynamodb", ThreadPoolExecutor(16), client=client)
         table = DynamoDBTable(calls, name=stack.environment("ApiFunction")["AION_TABLE"])
-        self.store = TableTaskStore(table, stack_blobs(stack), SystemClock())
+        self.store = TaskStore(table, stack_blobs(stack), SystemClock())
 
     def _count(self, event_name: str, **_: object) -> None:
         self.requests[event_name.rpartition(".")[2]] += 1

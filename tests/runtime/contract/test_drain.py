@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from langgraph.checkpoint.memory import InMemorySaver
 
-from aion_core.ports import InputRequired, Paused, Reply
+from aion_core.engine.agent import InputRequired, Paused, Reply
 from tests.runtime.contract.driven import DrivenConversation
 from tests.runtime.contract.turns import ANSWERS, GRAPHS, Work
 from tests.support.clock import ManualClock
@@ -132,7 +132,7 @@ async def test_graph_without_checkpointer_is_not_suspended(clock: ManualClock) -
     conversation = DrivenConversation.of(await begin(memory_savers(clock).tasks, clock))
 
     from aion_core.agents.langgraph.agent import LangGraphAgent
-    from aion_core.ports import TurnRequest
+    from aion_core.engine.agent import TurnRequest
 
     asked = TurnRequest(
         conversation.begun.lease.context,

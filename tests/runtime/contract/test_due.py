@@ -6,14 +6,17 @@ from collections.abc import Awaitable, Callable
 import pytest
 from msgspec.structs import replace
 
+from aion_core.engine import timers
+from aion_core.engine.new_messages import WhenBusy
+from aion_core.engine.outcomes import TurnQueued, TurnStarted
+from aion_core.engine.sweep import Sweep
+from aion_core.engine.timers import ExpiredTimer
 from aion_core.errors import StoreError
-from aion_core.memory import table
-from aion_core.memory.queues import MemoryPushQueue, MemoryWorkQueue
-from aion_core.ports import ExpiredTimer, TaskKey, TurnQueued, TurnStarted, WhenBusy
-from aion_core.ports.schema import TIMERS
-from aion_core.stores import keys as stored_keys
-from aion_core.stores import timers
-from aion_core.tasks.sweep import Sweep
+from aion_core.local.memory import table
+from aion_core.local.memory.queues import MemoryPushQueue, MemoryWorkQueue
+from aion_core.table import keys as stored_keys
+from aion_core.table.keys import TaskKey
+from aion_core.table.schema import TIMERS
 from tests.runtime.contract.faults import UPDATE, Faults
 from tests.support import pushes
 from tests.support.clock import ManualClock

@@ -13,11 +13,12 @@ from google.adk.errors.already_exists_error import AlreadyExistsError
 from google.adk.sessions.session import Session
 from google.genai import types
 
+from aion_core.engine.fenced_writes import Fence
+from aion_core.engine.outcomes import TurnStarted
 from aion_core.errors import StoreCorrupt, StoreUnavailable
-from aion_core.ports import TurnStarted
-from aion_core.stores import keys
-from aion_core.stores.items import STATE_GRACE
-from aion_core.stores.retries import MAX_LOST_ANSWERS, Fence
+from aion_core.table import keys
+from aion_core.table.retries import MAX_LOST_ANSWERS
+from aion_core.table.ttl import STATE_GRACE
 from tests.runtime.contract.sessions import DynamoDBSessionPlace, said, texts
 from tests.support.clock import ManualClock
 from tests.support.engines import Stack

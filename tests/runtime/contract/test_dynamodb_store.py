@@ -8,9 +8,12 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from aion_core.engine.new_messages import WhenBusy
+from aion_core.engine.outcomes import Duplicate, Interrupted, TurnFinished, TurnQueued, TurnStarted
+from aion_core.engine.records import Head
+from aion_core.engine.task_store import TaskStore
+from aion_core.engine.timers import ExpiredTimer
 from aion_core.errors import LeaseLost, StoreCorrupt, StoreError, StoreUnavailable
-from aion_core.ports import Duplicate, ExpiredTimer, Head, Interrupted, TurnFinished, TurnQueued, TurnStarted, WhenBusy
-from aion_core.stores.task_store import TableTaskStore
 from tests.runtime.contract.faults import TRANSACT, UPDATE, Faults
 from tests.support.clock import ManualClock
 from tests.support.conversation import COMPLETED, INPUT_REQUIRED, WORKING, StoreConversation
@@ -33,7 +36,7 @@ def there(stack: Stack, clock: ManualClock, chat: StoreConversation) -> StoreCon
 
 @pytest.fixture
 def faults(chat: StoreConversation) -> Faults:
-    assert isinstance(chat.store, TableTaskStore)
+    assert isinstance(chat.store, TaskStore)
     return Faults(chat.store)
 
 

@@ -1,10 +1,11 @@
-"""Contract of `ports.TaskStore`: a turn finishes or is suspended, on each adapter."""
+"""Contract of `TaskStore`: a turn finishes or is suspended, on each adapter."""
 
 import pytest
 from msgspec.structs import replace
 
+from aion_core.engine.outcomes import LeaseHeld, TurnStarted
+from aion_core.engine.records import Numbered
 from aion_core.errors import InvalidTransition, LeaseLost, PendingInput
-from aion_core.ports import LeaseHeld, Numbered, TurnStarted
 from tests.support.conversation import COMPLETED, FAILED, INPUT_REQUIRED, WORKING, StoreConversation
 
 # ── A turn finishes ───────────────────────────────────────────────────────────────────────────────────────────────────

@@ -20,12 +20,13 @@ from aion_core.agents.langgraph.agent import LangGraphAgent
 from aion_core.aws.blobs import S3ObjectVersions
 from aion_core.aws.client import AwsClient
 from aion_core.aws.dynamodb_table import DynamoDBTable
-from aion_core.memory.queues import MemoryWorkQueue
-from aion_core.ports import SystemClock
-from aion_core.ports.table import Put
-from aion_core.stores import keys
-from aion_core.tasks.broadcast import EventBroadcast
-from aion_core.tasks.runner import TaskRunner, Worker
+from aion_core.clock import SystemClock
+from aion_core.engine.runner.runner import TaskRunner
+from aion_core.engine.runner.worker import Worker
+from aion_core.engine.stream.broadcast import EventBroadcast
+from aion_core.local.memory.queues import MemoryWorkQueue
+from aion_core.table import keys
+from aion_core.table.writes import Put
 from aion_tools.erasure.erasure import Erasure
 from aion_tools.erasure.owned import STORES
 from aion_tools.erasure.survey import LEFTOVERS

@@ -1,4 +1,4 @@
-"""Contract of `ports.TaskStore`: messages to existing tasks, on each adapter."""
+"""Contract of `TaskStore`: messages to existing tasks, on each adapter."""
 
 import asyncio
 from typing import Any
@@ -6,10 +6,13 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from aion_core.engine.context.conditions import MAX_WAITING
+from aion_core.engine.new_messages import WhenBusy
+from aion_core.engine.outcomes import ContextInUse, Duplicate, LeaseHeld, TurnQueued, TurnStarted
+from aion_core.engine.records import Numbered
+from aion_core.engine.task import states
 from aion_core.errors import ContextBusy, LeaseLost, MessageIdReused, PendingInput
-from aion_core.ports import MAX_WAITING, ContextInUse, Duplicate, LeaseHeld, Numbered, TurnQueued, TurnStarted, WhenBusy
 from aion_core.protocol.types import TaskState
-from aion_core.tasks import lifecycle
 from tests.support.conversation import COMPLETED, INPUT_REQUIRED, WORKING, StoreConversation
 
 # ── Messages to an interrupted task ───────────────────────────────────────────────────────────────────────────────────
@@ -209,7 +212,7 @@ async def test_message_is_queued_even_if_task_has_new_event(
     assert isinstance(await chat.store.follow_up(follow_up, holder="holder-2"), TurnQueued)
 
 
-@pytest.mark.parametrize("state", [COMPLETED, INPUT_REQUIRED], ids=lifecycle.state_name)
+@pytest.mark.parametrize("state", [COMPLETED, INPUT_REQUIRED], ids=states.state_name)
 @pytest.mark.parametrize("when_busy", WhenBusy)
 @pytest.mark.parametrize("holder", ["holder-2", None])
 async def test_message_is_refused_if_turn_ended_since_task_was_read(

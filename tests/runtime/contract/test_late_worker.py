@@ -16,15 +16,17 @@ from langgraph.types import StreamWriter
 
 from aion.langgraph.stream import emit_message
 from aion_core.agents.langgraph.agent import LangGraphAgent
-from aion_core.memory.queues import MemoryWorkQueue
-from aion_core.ports import ContextKey, TaskKey, TurnStarted, WakeUp
+from aion_core.engine.call import CallContext
+from aion_core.engine.outcomes import TurnStarted
+from aion_core.engine.queues import WakeUp
+from aion_core.engine.runner.runner import MAX_TRIES, TaskRunner
+from aion_core.engine.runner.worker import Worker
+from aion_core.engine.service import TaskService
+from aion_core.engine.stream.broadcast import EventBroadcast
+from aion_core.engine.task import projection
+from aion_core.local.memory.queues import MemoryWorkQueue
 from aion_core.protocol.types import TaskState
-from aion_core.stores.keys import thread_id
-from aion_core.tasks import lifecycle
-from aion_core.tasks.broadcast import EventBroadcast
-from aion_core.tasks.call import CallContext
-from aion_core.tasks.runner import MAX_TRIES, TaskRunner, Worker
-from aion_core.tasks.service import TaskService
+from aion_core.table.keys import ContextKey, TaskKey, thread_id
 from tests.support.clock import ManualClock
 from tests.support.engines import Stack
 from tests.support.requests import request
@@ -111,7 +113,7 @@ async def test_worker_with_lost_lease_cannot_write_events_or_checkpoints(stack: 
     graphs.go.set()
     await call.background.wait()
     assert await savers.tasks.log(begun.head.key) == ended, "nothing was added"
-    task = lifecycle.fold(ended.events)
+    task = projection.fold(ended.events)
     said = [message.parts[0].text for message in task.history]
     assert said == ["go", "late did one", "heir did two", "heir did three"]
     assert task.status.message.parts[0].text == "heir: three"
@@ -188,7 +190,7 @@ async def test_task_fails_only_if_workers_die_in_same_step(stack: Stack, advance
     await run(begun)
     ended = await savers.tasks.log(begun.head.key)
     assert ended is not None
-    task = lifecycle.fold(ended.events)
+    task = projection.fold(ended.events)
     if advances:
         assert task.status.state == TaskState.TASK_STATE_COMPLETED, task.status
         assert graph.ran == [STEPS[0], *(name for name in STEPS[1:] for _ in range(2))]

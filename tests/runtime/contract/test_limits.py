@@ -1,4 +1,4 @@
-"""Contract of `ports.RateLimits` on each table."""
+"""Contract of `RateLimits` on each table."""
 
 import asyncio
 from datetime import timedelta
@@ -6,12 +6,13 @@ from uuid import uuid4
 
 import pytest
 
+from aion_core.engine.admission.quotas import OpenTasks
+from aion_core.engine.limits.limits import Limits, OpenStream, OpenTask
+from aion_core.engine.limits.open_tasks import BEING_CREATED
+from aion_core.engine.limits.rate_limits import RateLimits
 from aion_core.errors import TooManyRequests
-from aion_core.ports import Limits, OpenStream, OpenTask, RateLimits, TaskKey
-from aion_core.stores import keys
-from aion_core.stores.limits import TableRateLimits
-from aion_core.tasks.limits import BEING_CREATED
-from aion_core.tasks.quotas import OpenTasks
+from aion_core.table import keys
+from aion_core.table.keys import TaskKey
 from tests.support.clock import ManualClock
 from tests.support.conversation import StoreConversation
 from tests.support.engines import Stack
@@ -20,7 +21,7 @@ from tests.support.stores import store_of, table_of
 
 @pytest.fixture
 def limits(adapter: Stack | None, clock: ManualClock) -> RateLimits:
-    return TableRateLimits(table_of(adapter, clock), clock)
+    return RateLimits(table_of(adapter, clock), clock)
 
 
 @pytest.fixture
@@ -168,7 +169,7 @@ async def test_task_that_is_never_stored_counts_for_one_minute(clock: ManualCloc
     """Count a task before it is stored; if nobody stores it, the count ends after a minute."""
     table = table_of(None, clock)
     store = store_of(table, None, clock)
-    open_tasks = OpenTasks(TableRateLimits(table, clock), store, clock, most=1)
+    open_tasks = OpenTasks(RateLimits(table, clock), store, clock, most=1)
     chat = StoreConversation(store, clock)
     await open_tasks.admit("ann", chat.message("m-1"))
     clock.move(BEING_CREATED.total_seconds() - 0.001)
@@ -192,5 +193,5 @@ async def test_removing_open_tasks_of_unknown_owner_stores_nothing(
     adapter: Stack | None, clock: ManualClock, owner: str
 ) -> None:
     table = table_of(adapter, clock)
-    await TableRateLimits(table, clock).forget_tasks(owner, [task(clock, owner, "a")])
+    await RateLimits(table, clock).forget_tasks(owner, [task(clock, owner, "a")])
     assert await table.get(keys.tasks_key(owner)) is None

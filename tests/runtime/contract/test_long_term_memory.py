@@ -17,10 +17,10 @@ from langgraph.store.base import (
 )
 from langgraph.store.memory import InMemoryStore
 
-from aion_core.checkpointing.persistence import OwnerStore, StoreRefused
 from aion_core.errors import LeaseLost
-from aion_core.ports import LongTermMemory, MemoryItem, MemoryScope, MemoryWrite, Namespace
-from aion_core.stores import long_term_memory
+from aion_core.state import long_term_memory
+from aion_core.state.langgraph.owner_store import OwnerStore, StoreRefused
+from aion_core.state.long_term_memory import LongTermMemory, MemoryItem, MemoryScope, MemoryWrite, Namespace
 from tests.runtime.contract.memories import DynamoDBMemories, Memories, memory_memories
 from tests.support.clock import ManualClock
 from tests.support.engines import Stack
@@ -53,7 +53,7 @@ async def keys_of(memory: LongTermMemory, scope: MemoryScope, prefix: Namespace 
     return [item.key for item in await found(memory, scope, prefix)]
 
 
-# ── `ports.LongTermMemory` ────────────────────────────────────────────────────────────────────────────────────────────
+# ── `LongTermMemory` ────────────────────────────────────────────────────────────────────────────────────────────
 
 
 @pytest.mark.exact_times

@@ -1,4 +1,4 @@
-"""Contract of `ports.PushConfigs`, and of the task store's push timers, on each adapter."""
+"""Contract of `PushConfigs`, and of the task store's push timers, on each adapter."""
 
 from datetime import timedelta
 from typing import Any
@@ -6,17 +6,12 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from aion_core.engine.delivery.records import ExpiredPushTimer
+from aion_core.engine.new_messages import WhenBusy
+from aion_core.engine.outcomes import TurnQueued, TurnStarted
+from aion_core.engine.push_config import MAX_PUSH_CONFIGS, PushConfig, PushVersion
+from aion_core.engine.records import PushEvents
 from aion_core.errors import ClaimLost, TaskNotFound, TooManyPushConfigs
-from aion_core.ports import (
-    MAX_PUSH_CONFIGS,
-    ExpiredPushTimer,
-    PushConfig,
-    PushEvents,
-    PushVersion,
-    TurnQueued,
-    TurnStarted,
-    WhenBusy,
-)
 from aion_core.protocol.types import Artifact, Part, TaskArtifactUpdateEvent
 from tests.support import pushes
 from tests.support.clock import ManualClock

@@ -6,13 +6,14 @@ from datetime import timedelta
 import pytest
 from msgspec.structs import replace
 
-from aion_core.memory.queues import MemoryPushQueue
-from aion_core.memory.table import MemoryTable, TableCall, TableFaults
-from aion_core.ports import POST_SECONDS, Delivered, PostOutcome, PushWakeUp
-from aion_core.ports.table import Delete
+from aion_core.engine.queues import PushWakeUp
+from aion_core.local.memory.queues import MemoryPushQueue
+from aion_core.local.memory.table import MemoryTable, TableCall, TableFaults
 from aion_core.push.delivery import CLAIM_SECONDS, PushDelivery
 from aion_core.push.payload import render
-from aion_core.stores import keys
+from aion_core.push.webhook import POST_SECONDS, Delivered, PostOutcome
+from aion_core.table import keys
+from aion_core.table.writes import Delete
 from tests.support import pushes
 from tests.support.clock import ManualClock
 from tests.support.engines import Stack
@@ -31,7 +32,7 @@ class Fine:
     """Webhook that accepts every notification."""
 
     async def post(self, url: str, headers: Mapping[str, str], body: bytes) -> PostOutcome:
-        """See `ports.WebhookClient.post`."""
+        """See `WebhookClient.post`."""
         return Delivered()
 
 
@@ -80,7 +81,7 @@ class SlowWebhook:
         self._push = push
 
     async def post(self, url: str, headers: Mapping[str, str], body: bytes) -> PostOutcome:
-        """See `ports.WebhookClient.post`."""
+        """See `WebhookClient.post`."""
         self.posts.append(headers["webhook-id"])
         self._push.clock.move(POST_SECONDS)
         if len(self.posts) == 1:

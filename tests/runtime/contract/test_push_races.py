@@ -6,10 +6,12 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from aion_core.engine.outcomes import TurnStarted
+from aion_core.engine.push_config import MAX_PUSH_CONFIGS
 from aion_core.errors import LeaseLost, StoreCorrupt, TaskNotFound, TooManyPushConfigs
-from aion_core.ports import MAX_PUSH_CONFIGS, TurnStarted
-from aion_core.ports.table import PARTITION, SORT, Change, Delete, Put, Update
-from aion_core.stores import keys
+from aion_core.table import keys
+from aion_core.table.item import PARTITION, SORT
+from aion_core.table.writes import Change, Delete, Put, Update
 from tests.runtime.contract.faults import UPDATE, Faults, events_of
 from tests.support import pushes
 from tests.support.clock import ManualClock

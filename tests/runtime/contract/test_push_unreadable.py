@@ -9,17 +9,22 @@ import pytest
 from a2a.types.a2a_pb2 import TaskPushNotificationConfig
 from msgspec.structs import replace
 
-from aion_core.memory.queues import MemoryPushQueue
-from aion_core.ports import Delivered, Delivery, PostOutcome, PushVersion, PushWakeUp, TurnStarted
-from aion_core.ports.table import Change, Key, Update
-from aion_core.push import schedule
+from aion_core.engine.call import CallContext
+from aion_core.engine.delivery.records import Delivery
+from aion_core.engine.listing.task_list import TaskList
+from aion_core.engine.outcomes import TurnStarted
+from aion_core.engine.push_config import PushVersion
+from aion_core.engine.queues import PushWakeUp
+from aion_core.local.memory.queues import MemoryPushQueue
+from aion_core.push import retry_delay
 from aion_core.push.configs import PushRegistry
 from aion_core.push.delivery import PushDelivery
 from aion_core.push.payload import render
 from aion_core.push.ssrf import WebhookPolicy
-from aion_core.stores import keys
-from aion_core.stores.task_list import TableTaskList
-from aion_core.tasks.call import CallContext
+from aion_core.push.webhook import Delivered, PostOutcome
+from aion_core.table import keys
+from aion_core.table.item import Key
+from aion_core.table.writes import Change, Update
 from tests.support import pushes
 from tests.support.clock import ManualClock
 from tests.support.conversation import COMPLETED
@@ -28,7 +33,7 @@ from tests.support.pushes import Pushes, a_config
 
 pytestmark = pytest.mark.long
 
-TRIES = 1 + len(schedule.RETRY_SECONDS)
+TRIES = 1 + len(retry_delay.RETRY_SECONDS)
 
 
 class Heard:
@@ -38,7 +43,7 @@ class Heard:
         self.ids: list[str] = []
 
     async def post(self, url: str, headers: Mapping[str, str], body: bytes) -> PostOutcome:
-        """See `ports.WebhookClient.post`."""
+        """See `WebhookClient.post`."""
         self.ids.append(headers["webhook-id"])
         return Delivered()
 
@@ -180,7 +185,7 @@ async def test_unreadable_push_config_may_be_replaced(push: Pushes, delivery: Pu
     await told_of_a_task(push)
     await spoil(push, keys.push_key(push.key(), "bad"), "sealed")
     await delivery.deliver(PushWakeUp(push.key()))
-    lists = TableTaskList(push.table, push.clock)
+    lists = TaskList(push.table, push.clock)
     allowed = WebhookPolicy.for_service("https://agents.example.com")
     registry = PushRegistry(push.configs, MemoryPushQueue(push.clock), push.chat.store, lists, allowed, push.clock)
     call = CallContext(push.key().owner, push.chat.context.agent)

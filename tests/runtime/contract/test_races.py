@@ -5,18 +5,12 @@ import asyncio
 import pytest
 
 from aion_core.aws.dynamodb_table import encoded_key
+from aion_core.engine.context.conditions import MAX_WAITING
+from aion_core.engine.new_messages import WhenBusy
+from aion_core.engine.outcomes import ContextInUse, Interrupted, LeaseHeld, TurnQueued, TurnStarted
+from aion_core.engine.timers import ExpiredTimer
 from aion_core.errors import ContextBusy, LeaseLost, PendingInput
-from aion_core.ports import (
-    MAX_WAITING,
-    ContextInUse,
-    ExpiredTimer,
-    Interrupted,
-    LeaseHeld,
-    TurnQueued,
-    TurnStarted,
-    WhenBusy,
-)
-from aion_core.stores import keys
+from aion_core.table import keys
 from tests.runtime.contract.faults import UPDATE, Faults
 from tests.support.clock import ManualClock
 from tests.support.conversation import COMPLETED, INPUT_REQUIRED, WORKING, StoreConversation

@@ -7,20 +7,11 @@ import pytest
 from msgspec.structs import replace
 
 from aion_core.aws.dynamodb_table import encoded_key
+from aion_core.engine.outcomes import Duplicate, Interrupted, LeaseHeld, TurnQueued, TurnStarted
+from aion_core.engine.records import Cursor, Delta, DeltaBatch, Numbered
 from aion_core.errors import LeaseLost
-from aion_core.ports import (
-    Cursor,
-    Delta,
-    DeltaBatch,
-    Duplicate,
-    Interrupted,
-    LeaseHeld,
-    Numbered,
-    TurnQueued,
-    TurnStarted,
-)
-from aion_core.ports.table import Key
-from aion_core.stores import keys
+from aion_core.table import keys
+from aion_core.table.item import Key
 from tests.support.clock import ManualClock
 from tests.support.conversation import COMPLETED, INPUT_REQUIRED, WORKING, StoreConversation
 from tests.support.engines import Stack

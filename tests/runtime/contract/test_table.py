@@ -7,27 +7,23 @@ from typing import Any
 import pytest
 
 from aion_core.errors import StoreError, StoreUnavailable
-from aion_core.ports.table import (
-    CONDITION_FAILED,
+from aion_core.table.conditions import (
     Absent,
     AtMost,
     Both,
-    Change,
     Condition,
-    Delete,
     Either,
     Equals,
     Exists,
-    Key,
     MoreThan,
     NotEmpty,
     OneOf,
-    Put,
     ShorterThan,
-    Table,
-    Update,
-    WriteRefused,
 )
+from aion_core.table.item import Key
+from aion_core.table.port import Table
+from aion_core.table.refusals import CONDITION_FAILED, WriteRefused
+from aion_core.table.writes import Change, Delete, Put, Update
 from tests.runtime.contract.tables import DEVIATIONS, KB, VALUES, attributes, skip_deviation
 
 pytestmark = pytest.mark.each_engine

@@ -5,22 +5,11 @@ from typing import Any
 import pytest
 
 from aion_core.errors import StoreError
-from aion_core.ports.schema import BY_AGENT, BY_CONTEXT, STATE, TIMERS, TTL_ATTRIBUTE
-from aion_core.ports.table import (
-    LAST,
-    Both,
-    Change,
-    Condition,
-    Delete,
-    Equals,
-    Exists,
-    Key,
-    MoreThan,
-    OneOf,
-    Put,
-    Table,
-    Update,
-)
+from aion_core.table.conditions import Both, Condition, Equals, Exists, MoreThan, OneOf
+from aion_core.table.item import LAST, Key
+from aion_core.table.port import Table
+from aion_core.table.schema import BY_AGENT, BY_CONTEXT, STATE, TIMERS, TTL_ATTRIBUTE
+from aion_core.table.writes import Change, Delete, Put, Update
 from tests.runtime.contract.tables import FAR, KB, VALUES, all_pages, items_of
 from tests.support.clock import ManualClock
 

@@ -8,26 +8,13 @@ from msgspec.structs import replace
 
 from aion_core.aws.dynamodb_table import DynamoDBTable
 from aion_core.errors import StoreError, StoreUnavailable
-from aion_core.memory import table as memory
-from aion_core.memory.table import MemoryTable
-from aion_core.ports.table import (
-    CONDITION_FAILED,
-    FINE,
-    LAST,
-    Absent,
-    Change,
-    ConditionCheck,
-    Delete,
-    Equals,
-    Exists,
-    Key,
-    Put,
-    Table,
-    TokenReused,
-    Update,
-    Write,
-    WriteRefused,
-)
+from aion_core.local.memory import table as memory
+from aion_core.local.memory.table import MemoryTable
+from aion_core.table.conditions import Absent, Equals, Exists
+from aion_core.table.item import LAST, Key
+from aion_core.table.port import Table
+from aion_core.table.refusals import CONDITION_FAILED, FINE, TokenReused, WriteRefused
+from aion_core.table.writes import Change, ConditionCheck, Delete, Put, Update, Write
 from tests.runtime.contract.faults import TRANSACT, Faults
 from tests.runtime.contract.tables import KB, attributes, items_of
 from tests.support.clock import ManualClock

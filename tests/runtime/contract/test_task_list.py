@@ -1,4 +1,4 @@
-"""Contract of `ports.TaskList` on each table, also while the index lags behind the table."""
+"""Contract of `TaskList` on each table, also while the index lags behind the table."""
 
 import asyncio
 import random
@@ -11,15 +11,20 @@ import pytest
 from botocore.exceptions import ReadTimeoutError
 from msgspec.structs import replace
 
+from aion_core.engine.admission import messages
+from aion_core.engine.call import CallContext
+from aion_core.engine.listing import task_list
+from aion_core.engine.listing.listing import TaskLister
+from aion_core.engine.listing.task_list import ListCursor, TaskFilter, TaskList
+from aion_core.engine.outcomes import TurnStarted
+from aion_core.engine.task import timestamps
+from aion_core.engine.task_store import TaskStore
 from aion_core.errors import StoreUnavailable
-from aion_core.ports import ContextKey, ListCursor, TaskFilter, TaskKey, TaskList, TaskStore, TurnStarted
-from aion_core.ports.table import Delete, Table
 from aion_core.protocol.types import ListTasksRequest, Message, Part, Role, TaskState, TaskStatusUpdateEvent
-from aion_core.stores import keys, retries, task_list
-from aion_core.stores.task_list import TableTaskList
-from aion_core.tasks import admission, lifecycle
-from aion_core.tasks.call import CallContext
-from aion_core.tasks.listing import TaskLister
+from aion_core.table import keys, retries
+from aion_core.table.keys import ContextKey, TaskKey
+from aion_core.table.port import Table
+from aion_core.table.writes import Delete
 from tests.runtime.contract.faults import events_of
 from tests.support.clock import ManualClock
 from tests.support.engines import Stack
@@ -48,7 +53,7 @@ class ListedTasks:
         """Add a running task whose status has this timestamp."""
         of = of or ContextKey(self.mine.owner, self.mine.agent, f"c-{task_id}")
         message = Message(message_id=f"m-{task_id}", role=Role.ROLE_USER, parts=[Part(text="hi")])
-        new = admission.new_task(
+        new = messages.new_task(
             message, of, task_id=task_id, turn_id=f"turn-{task_id}", at=at(seconds), context_is_new=False
         )
         begun = await self.store.create(new, holder="holder-1")
@@ -59,7 +64,7 @@ class ListedTasks:
     async def move(self, key: TaskKey, seconds: float, state: TaskState = WORKING) -> None:
         """Change the task's status; the new status has this timestamp."""
         begun = self.turns[key]
-        status = lifecycle.status_at(state, at(seconds))
+        status = timestamps.status_at(state, at(seconds))
         event = TaskStatusUpdateEvent(task_id=key.task_id, context_id=begun.head.context.context_id, status=status)
         head = await self.store.append(begun.lease, begun.head, event)
         self.turns[key] = TurnStarted(begun.lease, head)
@@ -88,7 +93,7 @@ def kept(adapter: Stack | None, clock: ManualClock) -> ListedTasks:
 
 def on_table(stack: Stack | None, clock: ManualClock) -> ListedTasks:
     table = table_of(stack, clock)
-    return ListedTasks(store_of(table, stack, clock), TableTaskList(table, clock), table)
+    return ListedTasks(store_of(table, stack, clock), TaskList(table, clock), table)
 
 
 # ── Order and pages ───────────────────────────────────────────────────────────────────────────────────────────────────
@@ -311,7 +316,7 @@ async def stored_secret(kept: ListedTasks) -> bytes:
 
 async def test_concurrent_processes_create_only_one_page_token_secret(kept: ListedTasks, clock: ManualClock) -> None:
     await without_secret(kept)
-    secrets = await asyncio.gather(*(TableTaskList(kept.table, clock).secret() for _ in range(12)))
+    secrets = await asyncio.gather(*(TaskList(kept.table, clock).secret() for _ in range(12)))
     assert set(secrets) == {await stored_secret(kept)}
 
 

@@ -1,4 +1,4 @@
-"""Contract of `ports.TaskStore`: new tasks, turns and logs, on each adapter."""
+"""Contract of `TaskStore`: new tasks, turns and logs, on each adapter."""
 
 import asyncio
 from typing import Any
@@ -6,25 +6,14 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from aion_core.engine.context.conditions import MAX_WAITING
+from aion_core.engine.new_messages import WhenBusy
+from aion_core.engine.outcomes import ContextInUse, Duplicate, Interrupted, LeaseHeld, TurnQueued, TurnStarted
+from aion_core.engine.records import Cursor, Delta, DeltaBatch, Numbered, OpenText
+from aion_core.engine.task import projection
 from aion_core.errors import ContextBusy, InvalidTransition, LeaseLost, MessageIdReused
-from aion_core.ports import (
-    MAX_WAITING,
-    ContextInUse,
-    Cursor,
-    Delta,
-    DeltaBatch,
-    Duplicate,
-    Interrupted,
-    LeaseHeld,
-    Numbered,
-    OpenText,
-    TaskKey,
-    TurnQueued,
-    TurnStarted,
-    WhenBusy,
-)
 from aion_core.protocol.types import Event, Task, TaskState
-from aion_core.tasks import lifecycle
+from aion_core.table.keys import TaskKey
 from tests.support.conversation import COMPLETED, INPUT_REQUIRED, WORKING, StoreConversation, of
 from tests.support.stores import LEASE_SECONDS, new_owner
 
@@ -489,7 +478,7 @@ async def test_task_log_begins_at_snapshot_for_reader_without_cursor(chat: Store
 
 
 def _then(task: Task, generation: int, event: Event) -> Task:
-    return lifecycle.fold([Numbered(generation - 1, task), Numbered(generation, event)])
+    return projection.fold([Numbered(generation - 1, task), Numbered(generation, event)])
 
 
 async def test_new_task_in_interrupted_context_returns_interrupted_task(chat: StoreConversation) -> None:

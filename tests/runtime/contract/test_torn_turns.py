@@ -11,11 +11,13 @@ from typing import Any, Protocol
 import pytest
 from langchain_core.runnables import RunnableConfig
 
+from aion_core.engine.agent import Reply
+from aion_core.engine.outcomes import TurnStarted
 from aion_core.errors import LeaseLost, StoreError, StoreUnavailable
-from aion_core.ports import Reply, TurnStarted
-from aion_core.ports.table import SingleWrite, Table, Write
-from aion_core.stores import keys
-from aion_core.stores.keys import thread_id
+from aion_core.table import keys
+from aion_core.table.keys import thread_id
+from aion_core.table.port import Table
+from aion_core.table.writes import SingleWrite, Write
 from tests.runtime.contract.driven import DrivenConversation
 from tests.runtime.contract.turns import ANSWERS, GRAPHS, Work
 from tests.support.clock import ManualClock

@@ -21,12 +21,14 @@ from langgraph.types import Command, Interrupt, Send, StateSnapshot, interrupt
 
 from aion_core.aws.client import AwsClient
 from aion_core.aws.dynamodb_table import DynamoDBTable
+from aion_core.clock import SystemClock
+from aion_core.engine.fenced_writes import Fence
+from aion_core.engine.outcomes import TurnStarted
 from aion_core.errors import StoreUnavailable
-from aion_core.memory.services import MemoryBlobs
-from aion_core.ports import ContextKey, SystemClock, TurnStarted
-from aion_core.stores import keys
-from aion_core.stores.checkpoints import TableSaver
-from aion_core.stores.retries import Fence
+from aion_core.local.memory.blobs import MemoryBlobs
+from aion_core.state.langgraph.checkpoints import TableSaver
+from aion_core.table import keys
+from aion_core.table.keys import ContextKey
 from tests.support.clock import ManualClock
 from tests.support.engines import Stack
 from tests.support.savers import CuttableConnection, DynamoDBSavers, begin, fence_of, taken_over

@@ -1,4 +1,4 @@
-"""Contract of `ports.WorkQueue` on each adapter."""
+"""Contract of `WorkQueue` on each adapter."""
 
 import asyncio
 import itertools
@@ -16,12 +16,12 @@ from botocore.config import Config
 
 from aion_core.aws.client import AwsClient
 from aion_core.aws.queues import SQSWorkQueue
+from aion_core.engine.queues import WakeUp, WorkQueue, body_of, wake_up_of
 from aion_core.errors import StoreError, StoreUnavailable, UnreadableWakeUp
-from aion_core.memory.queues import MemoryWorkQueue
-from aion_core.ports import ContextKey, WakeUp, WorkQueue
-from aion_core.ports.queues import body_of, wake_up_of
-from aion_core.sqlite.database import Database
-from aion_core.sqlite.queues import VERSION, SQLiteQueue, SQLiteWorkQueue, open_queues
+from aion_core.local.memory.queues import MemoryWorkQueue
+from aion_core.local.sqlite.database import Database
+from aion_core.local.sqlite.queues import VERSION, SQLiteQueue, SQLiteWorkQueue, open_queues
+from aion_core.table.keys import ContextKey
 from tests.support.clock import ManualClock
 from tests.support.engines import Stack
 

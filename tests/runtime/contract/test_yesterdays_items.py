@@ -11,22 +11,13 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from aion_core.engine.context.conditions import MAX_WAITING
+from aion_core.engine.new_messages import WhenBusy
+from aion_core.engine.outcomes import ContextInUse, Duplicate, Interrupted, LeaseHeld, TurnQueued, TurnStarted
+from aion_core.engine.records import Lease, StoppedBy, Turn
+from aion_core.engine.timers import ExpiredTimer
 from aion_core.errors import ContextBusy, LeaseLost
-from aion_core.ports import (
-    MAX_WAITING,
-    ContextInUse,
-    ContextKey,
-    Duplicate,
-    ExpiredTimer,
-    Interrupted,
-    Lease,
-    LeaseHeld,
-    StoppedBy,
-    Turn,
-    TurnQueued,
-    TurnStarted,
-    WhenBusy,
-)
+from aion_core.table.keys import ContextKey
 from tests.support.clock import ManualClock
 from tests.support.conversation import COMPLETED, INPUT_REQUIRED, WORKING, StoreConversation
 from tests.support.engines import Stack

@@ -82,7 +82,7 @@ def check_next_turn(url: str) -> None:
 
 
 # This test is for `make test-deep`, because `make test` covers its parts: it interrupts ADK turns after each event
-# (tests/unit/agents/adk), resumes a session in another process (tests/runtime/contract/test_adk_turns.py), and kills processes of
+# (tests/runtime/unit/agents/adk), resumes a session in another process (tests/runtime/contract/test_adk_turns.py), and kills processes of
 # LangGraph turns (test_killed.py).
 @pytest.mark.deep
 def test_adk_turn_completes_after_two_killed_processes(own_stack: LocalStack, tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from playwright.sync_api import Page, expect
 
 from aion_core.auth.schemes.api_key import make_key
 from aion_core.bootstrap import build_app
-from aion_core.ports import SystemClock
+from aion_core.clock import SystemClock
 from aion_core.settings import Settings
 from aion_tools.operator.services import build_keys
 from tests.support.e2e.browser import BrowserMissing, browser_page, pages

@@ -15,11 +15,13 @@ import pytest
 import handlers
 from aion_core.aws.client import AwsClient
 from aion_core.aws.queues import SQSWorkQueue, queue_state
-from aion_core.ports import ContextKey, Head, SystemClock, WakeUp
-from aion_core.ports.queues import body_of
+from aion_core.clock import SystemClock
+from aion_core.engine.process.deadline import Deadline
+from aion_core.engine.queues import WakeUp, body_of
+from aion_core.engine.records import Head
+from aion_core.engine.task import projection
 from aion_core.protocol.types import TaskState
-from aion_core.tasks import lifecycle
-from aion_core.tasks.process import Deadline
+from aion_core.table.keys import ContextKey
 from aion_tools.dev.worker import task_function_on
 from aion_tools.stack.lambda_events import LambdaContext, sqs_event
 from aion_tools.stack.stack import LocalStack
@@ -62,7 +64,7 @@ async def answer_of(stack: LocalStack, head: Head) -> str:
         log = await store.log(head.key)
         assert log is not None
         if log.head.state == TaskState.TASK_STATE_COMPLETED:
-            return lifecycle.fold(log.events).status.message.parts[0].text
+            return projection.fold(log.events).status.message.parts[0].text
         assert time.monotonic() < end
         await asyncio.sleep(0.05)
 

@@ -75,7 +75,7 @@ async def test_telemetry_contains_task_id_but_no_message_text(
     await runtime.logged("A turn has ended.")
     await runtime.logged('"Turns"')
     lines, metrics = since(runtime, 0)
-    ours = [line for line in lines if line["logger"].startswith("aion_core.tasks")]
+    ours = [line for line in lines if line["logger"].startswith("aion_core.engine")]
     assert [line["message"] for line in ours] == ["A turn begins.", "A turn has ended."]
     for line in ours:
         found_by = {"task_id": task["id"], "context_id": task["contextId"], "agent": "traced", "cold_start": True}

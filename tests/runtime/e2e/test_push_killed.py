@@ -8,12 +8,13 @@ from msgspec.structs import replace
 
 from aion_core.aws.cipher import KMSCipher
 from aion_core.aws.client import AwsClient
-from aion_core.memory.queues import MemoryPushQueue
-from aion_core.ports import PushWakeUp, TurnStarted
+from aion_core.engine.delivery.push_configs import PushConfigs
+from aion_core.engine.outcomes import TurnStarted
+from aion_core.engine.queues import PushWakeUp
+from aion_core.local.memory.queues import MemoryPushQueue
 from aion_core.push.client import PinnedWebhookClient
 from aion_core.push.delivery import CLAIM_SECONDS, PushDelivery
 from aion_core.push.payload import render
-from aion_core.stores.push_configs import TablePushConfigs
 from aion_tools.stack.stack import LocalStack
 from tests.runtime.e2e.test_push import PUSH_HERE
 from tests.runtime.unit.push.pushing import LOOPBACK
@@ -27,7 +28,8 @@ from tests.support.stores import dynamodb_store, dynamodb_table
 PUSH_FUNCTION = """
 import asyncio, sys
 from aion_core.bootstrap import build_push
-from aion_core.ports import PushWakeUp, TaskKey
+from aion_core.engine.queues import PushWakeUp
+from aion_core.table.keys import TaskKey
 from aion_core.settings import Settings
 asyncio.run(build_push(Settings.from_environ()).deliver(PushWakeUp(TaskKey(sys.argv[1], sys.argv[2]), 2)))
 """
@@ -40,7 +42,7 @@ async def test_webhook_notification_of_killed_process_is_sent_again(moto: LocalS
         AwsClient("kms", ThreadPoolExecutor(2), client=moto.client("kms")), clock, key=environment["AION_KMS_KEY"]
     )
     store = dynamodb_store(moto, clock, cipher=cipher)
-    configs = TablePushConfigs(dynamodb_table(moto), cipher, clock)
+    configs = PushConfigs(dynamodb_table(moto), cipher, clock)
     chat = StoreConversation(store, clock)
     never = asyncio.Event()
     async with receiving(answers(200), holds(never), answers(200)) as receiver:

@@ -13,8 +13,9 @@ from random import Random
 
 import pytest
 
-from aion_core.ports import ANONYMOUS, ContextKey
-from aion_core.stores import keys
+from aion_core.auth.principal import ANONYMOUS
+from aion_core.table import keys
+from aion_core.table.keys import ContextKey
 from tests.support.e2e.agents.noting import Note, read_notes
 from tests.support.e2e.fleet import (
     LEASE_SECONDS,

@@ -7,12 +7,14 @@ from typing import Any
 
 import pytest
 
+from aion_core.clock import SystemClock
+from aion_core.engine.agent import Chunk, Emission, Reply, TurnRequest
+from aion_core.engine.records import Lease
+from aion_core.engine.stream.broadcast import MAX_BATCH
 from aion_core.lambda_runtime.application import Lifespan
 from aion_core.lambda_runtime.loop import InvocationLoop
 from aion_core.lambda_runtime.runtime_api import RuntimeApiCall
 from aion_core.lambda_runtime.settings import RuntimeSettings
-from aion_core.ports import Chunk, Emission, Lease, Reply, SystemClock, TurnRequest
-from aion_core.tasks.broadcast import MAX_BATCH
 from tests.support.agents.scripted import GatedAgent, says
 from tests.support.fake_runtime_api import FakeRuntimeApi
 from tests.support.recorded import function_url_event

@@ -29,7 +29,7 @@ from typing import Any
 import httpx
 import pytest
 
-from aion_core.ports import Agent
+from aion_core.engine.agent import Agent
 from tests.runtime.golden import graphs
 from tests.support.service import http, parts, send
 

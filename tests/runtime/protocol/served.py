@@ -5,7 +5,7 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from aion_core.ports import SystemClock
+from aion_core.clock import SystemClock
 from aion_core.push.client import PinnedWebhookClient
 from aion_core.push.ssrf import WebhookPolicy
 from tests.runtime.protocol.dialects import Dialect, RpcDialect, Sent

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from aion_core.ports import Agent
+from aion_core.engine.agent import Agent
 from tests.runtime.protocol.table import ROWS
 from tests.runtime.protocol.tck import PROOFS, PROOFS_V03
 from tests.support.agents.counting import talking

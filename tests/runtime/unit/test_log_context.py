@@ -8,15 +8,18 @@ from typing import Any
 import pytest
 
 from aion_core import log
+from aion_core.engine.agent import Chunk, Emission, Reply, TurnRequest
+from aion_core.engine.records import Lease, Turn
+from aion_core.engine.runner import renewal
+from aion_core.engine.runner.heartbeat import Heartbeat
 from aion_core.errors import StoreUnavailable
-from aion_core.memory.queues import MemoryWorkQueue
-from aion_core.memory.services import MemoryMetrics
-from aion_core.ports import Chunk, ContextKey, Emission, Lease, Metric, Reply, Turn, TurnRequest
+from aion_core.local.memory.queues import MemoryWorkQueue
 from aion_core.protocol.types import Message, Part, Role
-from aion_core.tasks import process
-from aion_core.tasks.process import Heartbeat
+from aion_core.table.keys import ContextKey
+from aion_core.telemetry import Metric
 from aion_core.web.app import ServedAgent, build_app
 from tests.support.clock import ManualClock
+from tests.support.metrics import MemoryMetrics
 from tests.support.service import http, parts, send
 
 AGENTS = "an.authors.agent"
@@ -88,7 +91,7 @@ async def test_log_line_of_heartbeat_thread_has_task_id(caplog: pytest.LogCaptur
             Heartbeat(store, MemoryWorkQueue(clock), lease, renew_seconds=0.01, wake_up_seconds=1),
         ):
             await refused.wait()
-            while not (told := [record for record in caplog.records if record.name == process.__name__]):
+            while not (told := [record for record in caplog.records if record.name == renewal.__name__]):
                 await asyncio.sleep(0.01)
     assert log.labels_of(told[0]) == {"correlation_id": "r-1", "task_id": "t-1"}
     assert told[0].threadName == "lease-turn-1"

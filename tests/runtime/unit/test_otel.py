@@ -9,7 +9,7 @@ from opentelemetry.util.types import AttributeValue
 from starlette.responses import Response
 
 from aion_core.otel import PAUSE_SECONDS, OTelTraces, RedactingExporter
-from aion_core.ports import NullMetrics
+from aion_core.telemetry import NullMetrics
 from aion_core.web.middleware import ObservabilityMiddleware
 from tests.support.collector import exported_from_here
 from tests.support.service import http

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import AsyncGenerator
 
-from aion_core.ports import Chunk, Emission, InputRequired, Reply, TurnRequest
+from aion_core.engine.agent import Chunk, Emission, InputRequired, Reply, TurnRequest
 from aion_core.protocol.types import Message, Part
 
 

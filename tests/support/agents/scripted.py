@@ -4,7 +4,7 @@ import asyncio
 from collections import Counter
 from collections.abc import AsyncGenerator
 
-from aion_core.ports import AgentMessage, Chunk, Emission, InputRequired, Paused, Reply, TurnRequest
+from aion_core.engine.agent import AgentMessage, Chunk, Emission, InputRequired, Paused, Reply, TurnRequest
 from aion_core.protocol.types import Message, Part
 
 

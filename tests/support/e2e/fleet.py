@@ -20,7 +20,7 @@ from urllib.parse import urlsplit
 import httpx
 from msgspec.structs import replace
 
-from aion_core.ports import Delta
+from aion_core.engine.records import Delta
 from aion_core.protocol.errors import SERVICE_UNAVAILABLE
 from aion_tools.stack import REGION
 from aion_tools.stack.stack import LocalStack

@@ -19,10 +19,11 @@ from a2a.types import Message, Part, Role, SendMessageRequest
 from botocore.credentials import Credentials as AwsCredentials
 from click.testing import CliRunner
 
-from aion_core.ports import ContextKey, PushWakeUp, SystemClock, TaskKey, WakeUp
-from aion_core.ports.queues import body_of, push_body_of
+from aion_core.clock import SystemClock
+from aion_core.engine.queues import PushWakeUp, WakeUp, body_of, push_body_of
+from aion_core.engine.task import projection
 from aion_core.protocol.types import TaskState
-from aion_core.tasks import lifecycle
+from aion_core.table.keys import ContextKey, TaskKey
 from aion_tools.cli.smoke import smoke
 from aion_tools.shipped import shipped
 from aion_tools.smoke.credentials import Signer, SmokeCredentials
@@ -265,7 +266,7 @@ async def test_sweep_finds_expired_turn(stack: DeployedStack) -> None:
     while (log := await store.log(head.key)) is None or log.head.state != TaskState.TASK_STATE_COMPLETED:
         assert time.monotonic() < end
         await asyncio.sleep(0.1)
-    assert lifecycle.fold(log.events).status.message.parts[0].text == "who is there?"
+    assert projection.fold(log.events).status.message.parts[0].text == "who is there?"
 
 
 async def test_template_schedule_rule_invokes_sweep(stack: DeployedStack) -> None:

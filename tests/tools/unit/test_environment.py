@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from aion_core.agents.config import DeploymentConfig
-from aion_core.agents.config_sections import SecretSource
-from aion_core.agents.deployment import read_deployment_config
 from aion_core.errors import ConfigurationError
+from aion_core.loading.config import DeploymentConfig
+from aion_core.loading.config_sections import SecretSource
+from aion_core.loading.deployment import read_deployment_config
 from aion_tools.environment import bedrock_models, local_environment, template_parameters
 from aion_tools.package.plan import BUILD_PLACE
 from aion_tools.template.reader import Template

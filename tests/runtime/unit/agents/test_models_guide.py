@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from aion_core.agents.config import DeploymentConfig
-from aion_core.agents.deployment import read_deployment_config
-from aion_core.agents.frameworks import framework_of
+from aion_core.loading.config import DeploymentConfig
+from aion_core.loading.deployment import read_deployment_config
+from aion_core.loading.frameworks import framework_of
 from aion_tools.environment import bedrock_models, local_environment, template_parameters
 from aion_tools.package.plan import BUILD_PLACE
 from aion_tools.template.reader import Template

@@ -7,14 +7,14 @@ from typing import Any
 import httpx
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from aion_core.auth.api_keys import ApiKeys
 from aion_core.auth.authenticator import build_authenticators
 from aion_core.auth.policy import AuthPolicy, Requirement
 from aion_core.auth.scheme import Scheme as AuthScheme
 from aion_core.auth.scheme import VerifierResources
 from aion_core.auth.schemes.bearer import BearerJwtScheme
-from aion_core.memory.table import MemoryTable
-from aion_core.ports import Clock
-from aion_core.stores.api_keys import TableApiKeys
+from aion_core.clock import Clock
+from aion_core.local.memory.table import MemoryTable
 from aion_core.web.middleware import AuthenticationMiddleware
 from aion_core.web.request_context import CALLER
 from tests.support.asgi import ask
@@ -32,7 +32,7 @@ class AuthApp:
         **schemes: AuthScheme,
     ):
         """Build the app; `users` are the users of HTTP Basic, or a function that reads them."""
-        self.keys = TableApiKeys(MemoryTable(clock), clock)
+        self.keys = ApiKeys(MemoryTable(clock), clock)
         policy = AuthPolicy(schemes, require or tuple({name: frozenset[str]()} for name in schemes))
         read = users if callable(users) else lambda: dict(users or {})
         resources = VerifierResources(clock, lambda: self.keys, read)

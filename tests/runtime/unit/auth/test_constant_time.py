@@ -14,13 +14,13 @@ import pytest
 from argon2 import PasswordHasher, extract_parameters
 from starlette.types import ASGIApp
 
+from aion_core.auth.api_keys import ApiKeys
 from aion_core.auth.credentials import RequestCredentials
 from aion_core.auth.schemes import api_key
 from aion_core.auth.schemes.api_key import ApiKeyScheme, ApiKeyVerifier, make_key
 from aion_core.auth.schemes.basic import BasicScheme
 from aion_core.aws.client import AwsClient
-from aion_core.memory.table import MemoryTable
-from aion_core.stores.api_keys import TableApiKeys
+from aion_core.local.memory.table import MemoryTable
 from tests.runtime.unit.auth.auth_app import AuthApp
 from tests.runtime.unit.auth.id_requests import NEVER_WAS, requests
 from tests.runtime.unit.auth.passwords import USERS, basic_header
@@ -47,7 +47,7 @@ def wrong_keys(text: str) -> tuple[str, str]:
 
 async def verifying(clock: ManualClock) -> tuple[Work, Work]:
     """Return functions that refuse each of the two wrong keys."""
-    keys = TableApiKeys(MemoryTable(clock), clock)
+    keys = ApiKeys(MemoryTable(clock), clock)
     made = make_key("alice", now=clock.now())
     await keys.add(made.record)
     verifier = ApiKeyVerifier(ApiKeyScheme(), keys)

@@ -14,12 +14,12 @@ import pytest
 from fastapi import FastAPI
 
 from aion_core.bootstrap import build_app
+from aion_core.clock import SystemClock
+from aion_core.engine.limits.limits import REQUESTS_PER_MINUTE, STREAMS_PER_OWNER, Limits, OpenStream
+from aion_core.engine.limits.rate_limits import RateLimits
 from aion_core.errors import ConfigurationError, StoreUnavailable
-from aion_core.memory.table import MemoryTable
-from aion_core.ports import Limits, OpenStream, RateLimits, SystemClock
-from aion_core.ports.limits import REQUESTS_PER_MINUTE, STREAMS_PER_OWNER
+from aion_core.local.memory.table import MemoryTable
 from aion_core.settings import Settings
-from aion_core.stores.limits import TableRateLimits
 from tests.runtime.protocol.dialects import DIALECTS, Dialect
 from tests.runtime.unit.auth.guarded import jwt_scheme
 from tests.support.asgi import ask
@@ -135,7 +135,7 @@ async def test_default_limit_refuses_flood_of_one_caller(tmp_path: Path, issuer:
 
 
 async def test_default_limit_of_open_streams_applies_per_caller() -> None:
-    counters, limits = TableRateLimits(MemoryTable(SystemClock()), SystemClock()), Limits.default()
+    counters, limits = RateLimits(MemoryTable(SystemClock()), SystemClock()), Limits.default()
     until = SystemClock().now() + timedelta(minutes=15)
     opened = [await counters.open_stream("alice", OpenStream(str(n), "", until), limits) for n in range(51)]
     assert opened == [True] * STREAMS_PER_OWNER + [False]
@@ -154,7 +154,7 @@ async def test_requests_are_not_counted_without_a_limit(
     def counts(*_: Any, **__: Any) -> Any:
         raise AssertionError("a request is counted")
 
-    monkeypatch.setattr(TableRateLimits, "take", counts)
+    monkeypatch.setattr(RateLimits, "take", counts)
     app = limited(tmp_path, issuer if guarded else None, configured)
     alice = asking(app, issuer, "alice")
     for _ in range(50):
@@ -167,7 +167,7 @@ async def test_unavailable_rate_limit_counters_refuse_requests(
     async def down(self: RateLimits, owner: str, *, per_minute: int) -> float:
         raise StoreUnavailable("the-table-has-a-name: throttled")
 
-    monkeypatch.setattr(TableRateLimits, "take", down)
+    monkeypatch.setattr(RateLimits, "take", down)
     alice = asking(limited(tmp_path, issuer, "{requests_per_minute: 2}"), issuer, "alice")
     answer = await alice("GET", "/tasks")
     assert (answer.status_code, answer.headers["Retry-After"]) == (503, "2")
@@ -190,14 +190,14 @@ async def test_stream_limit_refuses_request_before_response_starts(
 ) -> None:
     """Open as many streams as a task's limit or a caller's limit allows, and one more; a new one may open after one ends."""
     opened = asyncio.Semaphore(0)
-    real = TableRateLimits.open_stream
+    real = RateLimits.open_stream
 
-    async def open_stream(self: TableRateLimits, *given: Any) -> bool:
+    async def open_stream(self: RateLimits, *given: Any) -> bool:
         allowed = await real(self, *given)
         opened.release()
         return allowed
 
-    monkeypatch.setattr(TableRateLimits, "open_stream", open_stream)
+    monkeypatch.setattr(RateLimits, "open_stream", open_stream)
     app = limited(tmp_path, issuer, f"{{{limit}: 2}}")
     alice, bob = asking(app, issuer, "alice"), asking(app, issuer, "bob")
 

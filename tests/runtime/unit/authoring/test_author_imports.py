@@ -34,7 +34,7 @@ def test_graph_imports_no_server_or_other_framework(module: str) -> None:
         "uvicorn",
         "mangum",
     }
-    never |= {"langgraph", "langchain_core", "httpx", "aion_core.ports", "aion_core.tasks", "aion_core.bootstrap"}
+    never |= {"langgraph", "langchain_core", "httpx", "aion_core.table", "aion_core.engine", "aion_core.bootstrap"}
     program = (
         "import sys, a2a.types\n"
         "web = {name for name in sys.modules if name.startswith('starlette')}\n"

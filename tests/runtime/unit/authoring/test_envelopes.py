@@ -17,7 +17,6 @@ from pydantic import BaseModel, ValidationError
 from aion.shared.types import A2AInbox, A2AOutbox
 from aion_core.authoring.json_forms import MAX_DEPTH
 from aion_core.authoring.types import outbox_of
-from aion_core.checkpointing.persistence import serializer
 from aion_core.errors import AgentFailed
 from aion_core.protocol.types import (
     Artifact,
@@ -30,6 +29,7 @@ from aion_core.protocol.types import (
     TaskStatusUpdateEvent,
     stream_response,
 )
+from aion_core.state.langgraph.serializer import serializer
 from tests.runtime.unit.authoring.strategies import messages, tasks
 
 MESSAGE = Message(

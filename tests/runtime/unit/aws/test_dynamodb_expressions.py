@@ -9,27 +9,23 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from aion_core.aws.dynamodb_table import Placeholders, decoded, decoded_item, encoded, encoded_item, write_parameters
+from aion_core.engine.records import PushEvents
 from aion_core.errors import StoreCorrupt
-from aion_core.ports import PushEvents
-from aion_core.ports.table import (
+from aion_core.table.conditions import (
     Absent,
     AtMost,
     Both,
-    Change,
     Condition,
-    ConditionCheck,
-    Delete,
     Either,
     Equals,
     Exists,
-    Key,
     MoreThan,
     NotEmpty,
     OneOf,
-    Put,
     ShorterThan,
-    Update,
 )
+from aion_core.table.item import Key
+from aion_core.table.writes import Change, ConditionCheck, Delete, Put, Update
 
 KEY = Key("p", "s")
 KEY_JSON = {"pk": {"S": "p"}, "sk": {"S": "s"}}

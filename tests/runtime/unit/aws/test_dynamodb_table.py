@@ -8,7 +8,9 @@ import pytest
 
 from aion_core.aws.client import AwsClient
 from aion_core.aws.dynamodb_table import DynamoDBTable
-from aion_core.ports.table import Change, ConditionCheck, Delete, Exists, Key, Put, Update, Write
+from aion_core.table.conditions import Exists
+from aion_core.table.item import Key
+from aion_core.table.writes import Change, ConditionCheck, Delete, Put, Update, Write
 from aion_tools.stack.stack import client_of
 from tests.support.answers import answers
 

@@ -20,12 +20,16 @@ import handlers
 from aion_core.bootstrap.app import build_app
 from aion_core.bootstrap.stores import build_stores
 from aion_core.bootstrap.telemetry import build_telemetry
-from aion_core.ports import ContextKey, Head, PushConfig, PushWakeUp, SystemClock, TaskKey, TurnQueued, WakeUp
-from aion_core.ports.queues import body_of, push_body_of
+from aion_core.clock import SystemClock
+from aion_core.engine.admission.messages import new_task
+from aion_core.engine.outcomes import TurnQueued
+from aion_core.engine.push_config import PushConfig
+from aion_core.engine.queues import PushWakeUp, WakeUp, body_of, push_body_of
+from aion_core.engine.records import Head
 from aion_core.protocol.aion.extensions import TRACEABILITY
 from aion_core.protocol.types import Message, Part, Role
 from aion_core.settings import Settings
-from aion_core.tasks import admission
+from aion_core.table.keys import ContextKey, TaskKey
 from aion_tools.stack.lambda_events import LambdaContext, sqs_event
 from aion_tools.stack.stack import LocalStack
 from tests.support.collector import attributes, exported_from_here
@@ -117,7 +121,7 @@ async def waiting(stack: LocalStack, text: str, **request: Any) -> Head:
     context = ContextKey(new_owner(), "one", "c-1")
     message = Message(message_id="m-1", role=Role.ROLE_USER, parts=[Part(text=text)])
     task_id = str(uuid4())
-    new = admission.new_task(
+    new = new_task(
         message, context, task_id=task_id, turn_id=f"turn-{task_id}", at=datetime.now(UTC), context_is_new=False
     )
     kept = await store.create(replace(new, request=request), holder=None)

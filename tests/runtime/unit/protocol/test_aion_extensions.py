@@ -483,7 +483,7 @@ async def test_reaction_artifact_contains_message_id_from_source_network(old: bo
 async def test_trace_context_comes_from_headers_unless_metadata_contains_it(caplog: pytest.LogCaptureFixture) -> None:
     headers = {"traceparent": TRACEPARENT, "tracestate": "v=1,w=2", "baggage": "tenant=a%20b;p=1, channel=cli"}
     log.install()
-    with caplog.at_level(logging.INFO, "aion_core.tasks.runner"):
+    with caplog.at_level(logging.INFO, "aion_core.engine.runner"):
         _, state = await seen(send("hi"), headers)
     assert state["a2a_inbox"].metadata[TRACEABILITY] == {
         "traceparent": TRACEPARENT,

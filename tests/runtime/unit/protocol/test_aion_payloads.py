@@ -7,8 +7,9 @@ import pytest
 from google.protobuf.json_format import MessageToDict, ParseDict
 
 from aion_core.agents.outbound import Reaction, reaction_artifact
+from aion_core.engine.agent import TurnRequest
+from aion_core.engine.records import Turn
 from aion_core.errors import InvalidMessage
-from aion_core.ports import ContextKey, Turn, TurnRequest
 from aion_core.protocol.aion import extensions
 from aion_core.protocol.aion.extensions import (
     Inbound,
@@ -21,6 +22,7 @@ from aion_core.protocol.aion.extensions import (
 )
 from aion_core.protocol.aion.payloads import Distribution, MessageAction
 from aion_core.protocol.types import Message, Part, Task
+from aion_core.table.keys import ContextKey
 from tests.runtime.unit.protocol import aion_requests
 from tests.runtime.unit.protocol.aion_requests import PAYLOADS, THE_DISTRIBUTION
 

@@ -7,11 +7,14 @@ from typing import Any
 
 from starlette.types import ASGIApp
 
-from aion_core.ports import Delivery, ExpiredPushTimer, PushEvents, PushWakeUp, TaskKey
+from aion_core.engine.delivery.records import Delivery, ExpiredPushTimer
+from aion_core.engine.queues import PushWakeUp
+from aion_core.engine.records import PushEvents
+from aion_core.engine.sweep import Sweep
 from aion_core.push.client import PinnedWebhookClient
 from aion_core.push.pinned_transport import Resolver, look_up
 from aion_core.push.ssrf import WebhookPolicy
-from aion_core.tasks.sweep import Sweep
+from aion_core.table.keys import TaskKey
 from tests.support.agents.obedient import Obedient
 from tests.support.asgi import post
 from tests.support.clock import ManualClock

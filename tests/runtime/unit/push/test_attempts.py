@@ -2,7 +2,7 @@
 
 from collections.abc import AsyncGenerator
 
-from aion_core.ports import AgentMessage, Emission, Reply, TurnRequest
+from aion_core.engine.agent import AgentMessage, Emission, Reply, TurnRequest
 from tests.runtime.unit.push.pushing import Pushing, noted
 from tests.support.agents.scripted import says
 from tests.support.receiver import answers, receiving

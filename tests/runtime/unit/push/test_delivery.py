@@ -9,11 +9,13 @@ from functools import partial
 
 import pytest
 
-from aion_core.ports import Delivery, PushWakeUp, TaskKey
+from aion_core.engine.delivery.records import Delivery
+from aion_core.engine.queues import PushWakeUp
+from aion_core.engine.runner import execution
 from aion_core.push.client import PinnedWebhookClient
 from aion_core.push.delivery import PushDelivery
 from aion_core.push.payload import render
-from aion_core.tasks import turn
+from aion_core.table.keys import TaskKey
 from tests.runtime.unit.push.pushing import LOOPBACK, Pushing, ids
 from tests.support.clock import LoopClock
 from tests.support.receiver import (
@@ -442,7 +444,7 @@ async def test_slow_webhook_does_not_delay_its_task() -> None:
 @pytest.mark.parametrize("method", ["SendMessage", "message/send"])
 async def test_webhook_receives_long_task_from_its_first_event(monkeypatch: pytest.MonkeyPatch, method: str) -> None:
     """A long task has a snapshot, at which readers start; a webhook must still receive every event."""
-    monkeypatch.setattr(turn, "SNAPSHOT_EVERY", 1)
+    monkeypatch.setattr(execution, "SNAPSHOT_EVERY", 1)
     async with receiving(answers(500), OK) as receiver:
         pushing = Pushing()
         if method == "SendMessage":

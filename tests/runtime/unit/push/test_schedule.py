@@ -10,23 +10,20 @@ from datetime import timedelta
 import pytest
 from msgspec.structs import replace
 
-from aion_core.memory.queues import MemoryWorkQueue
-from aion_core.ports import (
-    ContextKey,
-    Delivered,
-    ExpiredPushTimer,
-    PostOutcome,
-    PostRefused,
-    PushConfig,
-    PushWakeUp,
-    TaskKey,
-)
+from aion_core.engine import sweep
+from aion_core.engine.admission import messages
+from aion_core.engine.delivery import schedule
+from aion_core.engine.delivery.records import ExpiredPushTimer
+from aion_core.engine.push_config import PushConfig
+from aion_core.engine.queues import PushWakeUp
+from aion_core.engine.sweep import Sweep
+from aion_core.local.memory.queues import MemoryWorkQueue
 from aion_core.protocol.types import Message, Part, Role
-from aion_core.push import schedule
+from aion_core.push import retry_delay
 from aion_core.push.delivery import PushDelivery
 from aion_core.push.payload import render
-from aion_core.tasks import admission, sweep
-from aion_core.tasks.sweep import Sweep
+from aion_core.push.webhook import Delivered, PostOutcome, PostRefused
+from aion_core.table.keys import ContextKey, TaskKey
 from tests.support.clock import ManualClock
 from tests.support.stores import MemoryPushConfigs, MemoryTaskStore
 
@@ -43,7 +40,7 @@ class EnqueuedRetries:
         self.owners: list[str] = []
 
     async def enqueue(self, wake_up: PushWakeUp, *, delay: float = 0.0) -> None:
-        """See `ports.PushQueue.enqueue`."""
+        """See `PushQueue.enqueue`."""
         self.owners.append(wake_up.task.owner)
         self.queue.append((self.clock.now().timestamp() + delay, len(self.owners), wake_up))
 
@@ -64,7 +61,7 @@ class Receivers:
         self.told: dict[str, float] = {}
 
     async def post(self, url: str, headers: Mapping[str, str], body: bytes) -> PostOutcome:
-        """See `ports.WebhookClient.post`."""
+        """See `WebhookClient.post`."""
         self.tries[url] += 1
         if self.clock.now() < self.up_at:
             return PostRefused(503)
@@ -89,7 +86,7 @@ class PushDeployment:
         """Create a task whose owner has a webhook, and record an event for this webhook."""
         message = Message(message_id=f"m-{number}", role=Role.ROLE_USER, parts=[Part(text="hi")])
         context = ContextKey(owner, "echo", f"c-{number}")
-        new = admission.new_task(
+        new = messages.new_task(
             message, context, task_id=f"t-{number}", turn_id=f"u-{number}", at=self.clock.now(), context_is_new=True
         )
         config = PushConfig("p", f"https://hooks.example.org/{owner}/{number}", secrets=("s",))
@@ -122,7 +119,7 @@ async def test_many_failed_webhooks_follow_the_retry_schedule() -> None:
     # Expect success at the seventh attempt, the first after the recovery. The delays before it are 5 s, 5 and
     # 30 minutes, 2, 5 and 10 hours.
     assert set(deployment.receivers.tries.values()) == {7}
-    by_schedule = sum(schedule.RETRY_SECONDS[:6]) * (1 + schedule.JITTER / 2) - HOURS_DOWN * 3600
+    by_schedule = sum(retry_delay.RETRY_SECONDS[:6]) * (1 + retry_delay.JITTER / 2) - HOURS_DOWN * 3600
     late = max(deployment.receivers.told.values()) - by_schedule
     # Allow some minutes for each of the last four attempts: such an attempt begins with a sweep, which runs once a
     # minute and wakes only some of the webhooks.

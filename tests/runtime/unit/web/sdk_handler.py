@@ -8,11 +8,11 @@ from a2a.server.context import ServerCallContext
 from a2a.server.request_handlers.request_handler import RequestHandler
 from a2a.server.routes.common import ServerCallContextBuilder
 
+from aion_core.engine.records import Delta
+from aion_core.engine.stream.broadcast import Resumed
 from aion_core.errors import AionError
-from aion_core.ports import Delta
 from aion_core.protocol.errors import to_wire
 from aion_core.protocol.types import Event, Task
-from aion_core.tasks.broadcast import Resumed
 from aion_core.web.operations import OPERATIONS
 from aion_core.web.operations.operation import AgentServices
 from aion_core.web.request_context import CallContextBuilder

@@ -7,11 +7,12 @@ from typing import Any
 import httpx
 import pytest
 
+from aion_core.clock import SystemClock
 from aion_core.errors import StoreCorrupt, StoreError, StoreUnavailable, TaskNotFound
-from aion_core.memory.services import MemoryMetrics
-from aion_core.ports import Metric, SystemClock
+from aion_core.telemetry import Metric
 from tests.support.agents.scripted import GatedAgent
 from tests.support.failing import Failing
+from tests.support.metrics import MemoryMetrics
 from tests.support.service import http, parts, send
 from tests.support.stores import MemoryTaskStore
 

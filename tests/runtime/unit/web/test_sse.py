@@ -18,10 +18,13 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 from starlette.types import Message as ASGIMessage
 
+from aion_core.clock import SystemClock
+from aion_core.engine.agent import AgentMessage, Chunk, Emission, Reply, TurnRequest
+from aion_core.engine.records import Delta, Log
+from aion_core.engine.stream.broadcast import StreamItem
 from aion_core.errors import StoreCorrupt
-from aion_core.ports import AgentMessage, Chunk, Delta, Emission, Log, Reply, SystemClock, TaskKey, TurnRequest
 from aion_core.protocol.types import Message, Part, Task
-from aion_core.tasks.broadcast import StreamItem
+from aion_core.table.keys import TaskKey
 from aion_core.web.middleware import AwaitBackgroundTurnsMiddleware
 from aion_core.web.sse import MAX_STREAM_BYTES, Frames, jsonrpc_v1
 from tests.runtime.unit.web.sdk_handler import SdkContextBuilder, SdkHandler
@@ -259,7 +262,9 @@ async def test_agent_error_with_half_surrogate_pair_fails_the_task(caplog: pytes
             raise ValueError("half \ud83d")
             yield
 
-    caplog.set_level(logging.CRITICAL, "aion_core.tasks.runner")  # pytest-xdist cannot transport a log with half a pair
+    caplog.set_level(
+        logging.CRITICAL, "aion_core.engine.runner"
+    )  # pytest-xdist cannot transport a log with half a pair
     made = parts(FailsWithHalf(), reveal_errors=True)
     async with asyncio.timeout(60), http(made.app()) as client:
         answer = await client.post("/", json=send(method="message/send"))

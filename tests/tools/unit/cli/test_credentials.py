@@ -8,14 +8,14 @@ import pytest
 from argon2 import PasswordHasher
 from click.testing import CliRunner, Result
 
+from aion_core.auth.api_keys import ApiKeys
 from aion_core.auth.credentials import RequestCredentials
 from aion_core.auth.principal import Principal
 from aion_core.auth.scheme import AuthFailure
 from aion_core.auth.schemes.api_key import ApiKeyScheme, ApiKeyVerifier
 from aion_core.auth.schemes.basic import parse_users
+from aion_core.clock import SystemClock
 from aion_core.errors import AionError
-from aion_core.ports import SystemClock
-from aion_core.stores.api_keys import TableApiKeys
 from aion_tools.cli.main import aion
 from aion_tools.stack.stack import LocalStack
 from tests.support.declared import AION_YAML
@@ -39,7 +39,7 @@ def created(run: RunCommand, *arguments: str) -> str:
 
 async def whose(stack: LocalStack, text: str) -> Principal | AuthFailure:
     """Authenticate with the API key as the server does; return the key's principal, or the failure."""
-    keys = TableApiKeys(dynamodb_table(stack), SystemClock())
+    keys = ApiKeys(dynamodb_table(stack), SystemClock())
     return await ApiKeyVerifier(ApiKeyScheme(), keys).verify(
         RequestCredentials.from_request([(b"x-api-key", text.encode())], None)
     )

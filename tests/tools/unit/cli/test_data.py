@@ -16,11 +16,12 @@ from aion_core.auth.credentials import RequestCredentials
 from aion_core.auth.principal import API_KEY_ISSUER, BASIC_ISSUER, IAM_ISSUER, Principal, owner_in
 from aion_core.auth.schemes.api_key import make_key
 from aion_core.auth.schemes.aws_iam import AwsIamScheme, IamVerifier
+from aion_core.clock import SystemClock
 from aion_core.errors import ConfigurationError
-from aion_core.ports import ContextKey, SystemClock, schema
-from aion_core.ports.table import Put
 from aion_core.settings import Settings
-from aion_core.stores import keys
+from aion_core.table import keys, schema
+from aion_core.table.keys import ContextKey
+from aion_core.table.writes import Put
 from aion_tools.cli.data import OWN_ISSUERS, Progress, declared_in, owners_of
 from aion_tools.erasure import owned
 from aion_tools.operator.services import build_keys

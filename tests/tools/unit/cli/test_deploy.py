@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from aion_core.agents.deployment import read_deployment_config
+from aion_core.loading.deployment import read_deployment_config
 from aion_tools.cli.deploy import cors_warning
 
 AION_YAML = """

@@ -13,10 +13,11 @@ import pytest
 from botocore.exceptions import ClientError
 
 from aion_core.bootstrap.stores import QUEUES_FILE, build_stores
-from aion_core.ports import PushWakeUp, SystemClock, TaskKey, WakeUp
-from aion_core.ports.queues import body_of, push_body_of
+from aion_core.clock import SystemClock
+from aion_core.engine.queues import PushWakeUp, WakeUp, body_of, push_body_of
+from aion_core.local.sqlite.queues import open_queues
 from aion_core.settings import Settings
-from aion_core.sqlite.queues import open_queues
+from aion_core.table.keys import TaskKey
 from aion_tools.stack.stack import LocalStack
 from tests.support import operating, pushes
 from tests.support.clock import ManualClock

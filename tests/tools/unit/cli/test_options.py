@@ -13,10 +13,10 @@ from typing import Any
 import pytest
 
 from aion_core.bootstrap.stores import Stores, build_stores
-from aion_core.ports import SystemClock, WakeUp
-from aion_core.ports.queues import body_of
+from aion_core.clock import SystemClock
+from aion_core.engine.queues import WakeUp, body_of
+from aion_core.local.sqlite.queues import MAX_RECEIVES, SQLiteQueue, open_queues
 from aion_core.settings import Settings
-from aion_core.sqlite.queues import MAX_RECEIVES, SQLiteQueue, open_queues
 from aion_tools.cli.main import aion
 from aion_tools.stack.stack import SETTINGS, LocalStack
 from tests.support import operating

@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from a2a.types import Artifact, Part, TaskStatus
 
-from aion_core.ports import Numbered
+from aion_core.engine.records import Numbered
 from aion_core.protocol.types import Message, Task, TaskArtifactUpdateEvent, TaskState, TaskStatusUpdateEvent
 from aion_tools.cli.story import story_of
 from aion_tools.deploy.logs import LogLine

@@ -1,7 +1,7 @@
 """State of a task in sentences."""
 
-from aion_core.ports import TaskKey
-from aion_core.ports.push import Delivery
+from aion_core.engine.delivery.records import Delivery
+from aion_core.table.keys import TaskKey
 from aion_tools.cli.verdict import delivery_text
 
 

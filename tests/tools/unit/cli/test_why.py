@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from aion_core.ports import ContextKey, PushWakeUp, WakeUp
-from aion_core.ports.queues import body_of, push_body_of
+from aion_core.engine.queues import PushWakeUp, WakeUp, body_of, push_body_of
 from aion_core.protocol.types import TaskState
-from aion_core.stores import keys
+from aion_core.table import keys
+from aion_core.table.keys import ContextKey
 from aion_tools.dev.data_folder import LOG
 from aion_tools.operator.services import owner_of_key
 from aion_tools.stack.stack import LocalStack

@@ -14,7 +14,7 @@ from aion_tools.dev.console_log import ConsoleFormatter, install, traceback_line
 
 def line_of(message: str, error: BaseException | None = None, *, colour: bool = False, **extra: object) -> str:
     exc_info = (type(error), error, error.__traceback__) if error else None
-    record = logging.LogRecord("aion_core.tasks", logging.INFO, "x.py", 1, message, (), exc_info)
+    record = logging.LogRecord("aion_core.engine", logging.INFO, "x.py", 1, message, (), exc_info)
     vars(record).update(extra)
     return ConsoleFormatter(colour=colour).format(record)[len("00:00:00  ") :]
 
@@ -83,7 +83,7 @@ def test_traceback_is_printed_once(tmp_path: Path, capsys: pytest.CaptureFixture
         for name, words in (
             ("google_adk.node", "Node failed"),
             ("google_adk.runners", "Root failed"),
-            ("aion_core.tasks.runner", "The agent failed."),
+            ("aion_core.engine.runner.runner", "The agent failed."),
         ):
             logging.getLogger(name).error(words, exc_info=error)
     finally:

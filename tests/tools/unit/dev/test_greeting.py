@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from aion_core.agents.deployment import read_agent_configs
+from aion_core.loading.deployment import read_agent_configs
 from aion_tools.dev.greeting import greeting
 
 

@@ -1,11 +1,12 @@
 """Reads for operators."""
 
-from aion_core.ports import Delivery, PushEvents
-from aion_core.ports.schema import BY_AGENT, BY_CONTEXT
-from aion_core.stores.task_log import head_item
-from aion_core.tasks import deliveries
-from aion_core.tasks.lifecycle import HEAD_ATTRIBUTES
-from tests.runtime.unit.tasks.given import AT, TASK, head
+from aion_core.engine.delivery import deliveries
+from aion_core.engine.delivery.records import Delivery
+from aion_core.engine.records import PushEvents
+from aion_core.engine.task.head import HEAD_ATTRIBUTES
+from aion_core.engine.task.rows import head_item
+from aion_core.table.schema import BY_AGENT, BY_CONTEXT
+from tests.runtime.unit.engine.given import AT, TASK, head
 
 
 def test_scan_reads_each_stored_attribute_of_task() -> None:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from aion_core.agents.deployment import read_agent_configs
+from aion_core.loading.deployment import read_agent_configs
 from aion_tools.package.plan import PackagePlan, plan
 from aion_tools.package.programs import BuildError, find_uv, run
 
@@ -52,7 +52,7 @@ def test_function_packages_omit_project_if_function_runs_no_agents(tmp_path: Pat
 
 def test_lambda_package_excludes_aion_dev_and_cli_modules(tmp_path: Path) -> None:
     folders = {place.split("/")[1] for place, _ in planned(project(tmp_path)).files if place.startswith("aion_core/")}
-    assert {"bootstrap", "tasks", "web", "lambda_runtime"} <= folders
+    assert {"bootstrap", "engine", "web", "lambda_runtime"} <= folders
     assert not folders & {"cli", "local", "packaging", "template", "smoke", "deploy", "_shipped"}
 
 

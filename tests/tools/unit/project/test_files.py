@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from aion_core.agents.deployment import read_agent_configs, read_deployment_config
+from aion_core.loading.deployment import read_agent_configs, read_deployment_config
 from aion_tools.project.files import (
     CONTENTS,
     OBJECTS,

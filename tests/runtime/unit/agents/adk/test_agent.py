@@ -22,13 +22,13 @@ from google.adk.tools.load_memory_tool import load_memory_tool as load_memory
 from google.genai import types as genai
 from msgspec.structs import replace
 
-from aion_core.agents.config import AgentConfig
-from aion_core.agents.frameworks import FRAMEWORKS, AgentDependencies
-from aion_core.agents.loader import LazyAgent
-from aion_core.agents.objects import LoadedObject
 from aion_core.bootstrap import build_app
+from aion_core.engine.agent import Agent
 from aion_core.errors import ConfigurationError
-from aion_core.ports import Agent
+from aion_core.loading.config import AgentConfig
+from aion_core.loading.frameworks import FRAMEWORKS, AgentDependencies
+from aion_core.loading.loader import LazyAgent
+from aion_core.loading.objects import LoadedObject
 from aion_core.settings import Settings
 from tests.support.adk import (
     ScriptedLlm,

@@ -15,7 +15,7 @@ from google.genai import types as genai
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from aion_core.ports import Emission, TurnRequest
+from aion_core.engine.agent import Emission, TurnRequest
 from tests.runtime.unit.agents.folding import fold, text_of
 from tests.support.adk import call, content, served
 from tests.support.service import http, parts, send

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 
 from aion_core.agents.adk.streams import CompleteMessage, MessageStreams
-from aion_core.ports import Chunk
+from aion_core.engine.agent import Chunk
 from aion_core.protocol.types import Message, Part
 
 

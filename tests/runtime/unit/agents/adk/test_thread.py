@@ -17,10 +17,11 @@ from google.adk.tools.tool_context import ToolContext
 from aion.adk import get_aion_context
 from aion.shared.types import A2AOutbox
 from aion_core.agents.adk.thread import TRANSFER_NOT_RESUMABLE
+from aion_core.engine.agent import AfterCrash
+from aion_core.engine.records import Head
+from aion_core.engine.runner import renewal
 from aion_core.errors import StoreUnavailable
-from aion_core.ports import AfterCrash, Head
 from aion_core.protocol.types import Message, Part, Role
-from aion_core.tasks import process
 from tests.support.adk import (
     CrashingSessions,
     DecidingLlm,
@@ -60,7 +61,7 @@ async def patient(request: Coroutine[Any, Any, httpx.Response], clock: ManualClo
     sending = asyncio.create_task(request)
     while not sending.done():
         await settle()
-        if not process._beating:
+        if not renewal.beating:
             clock.move(5_001)
     return sending.result().json()
 

@@ -171,8 +171,10 @@ async def test_concurrent_messages_of_a_context_run_in_order() -> None:
 
 async def test_owners_do_not_share_adk_state() -> None:
     """ADK's `user_id` is the authenticated owner, and each context has its own session."""
-    from aion_core.ports import ContextKey, Turn, TurnRequest
+    from aion_core.engine.agent import TurnRequest
+    from aion_core.engine.records import Turn
     from aion_core.protocol.types import Message, Part, Role, Task
+    from aion_core.table.keys import ContextKey
     from tests.support.adk import text_event
 
     sessions = InMemorySessionService()

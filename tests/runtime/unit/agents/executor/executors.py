@@ -10,9 +10,11 @@ from a2a.server.events import EventQueue
 from a2a.server.tasks import TaskUpdater
 
 from aion_core.agents.executor.agent import ExecutorAgent
-from aion_core.ports import AfterCrash, Clock, SystemClock, TaskKey
+from aion_core.clock import Clock, SystemClock
+from aion_core.engine.agent import AfterCrash
+from aion_core.engine.call import CallContext
 from aion_core.protocol.types import Message, Part, Task, TaskState
-from aion_core.tasks.call import CallContext
+from aion_core.table.keys import TaskKey
 from tests.support.requests import request
 from tests.support.service import ServiceParts, parts
 from tests.support.stores import MemoryTaskStore

@@ -8,8 +8,8 @@ from a2a.server.events import EventQueue
 from a2a.server.tasks import TaskUpdater
 
 from aion_core.agents.executor.inbound import CONFIGURATION
+from aion_core.engine.call import CallContext
 from aion_core.protocol.types import Role, Task, TaskState
-from aion_core.tasks.call import CallContext
 from tests.runtime.unit.agents.executor.executors import ScriptedExecutor, served, text, text_of
 from tests.support.requests import request
 from tests.support.service import http, send

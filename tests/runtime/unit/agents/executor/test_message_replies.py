@@ -15,10 +15,10 @@ from a2a.server.events import EventQueue
 from a2a.server.tasks import TaskUpdater
 
 from aion_core.bootstrap import build_app
-from aion_core.ports import ReplyAs
+from aion_core.engine.agent import ReplyAs
+from aion_core.engine.call import CallContext
 from aion_core.protocol.types import Task, TaskState, TaskStatus
 from aion_core.settings import Settings
-from aion_core.tasks.call import CallContext
 from tests.runtime.unit.agents.executor.executors import Execute, served, text
 from tests.support.requests import request
 from tests.support.service import ServiceParts, http, send

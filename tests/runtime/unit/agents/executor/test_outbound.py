@@ -12,7 +12,7 @@ from a2a.server.events import EventQueue
 from a2a.server.tasks import TaskUpdater
 
 from aion_core.authoring.context import get_aion_context
-from aion_core.ports import ReplyAs
+from aion_core.engine.agent import ReplyAs
 from aion_core.protocol.types import (
     Artifact,
     Message,
@@ -461,7 +461,7 @@ async def test_stream_delta_artifact_is_sent_but_not_stored() -> None:
 
 
 def _call(owner: str = "owner") -> Any:
-    from aion_core.tasks.call import CallContext
+    from aion_core.engine.call import CallContext
 
     return CallContext(owner, "test")
 

@@ -10,11 +10,13 @@ from a2a.server.tasks import TaskUpdater
 
 from aion_core.agents.executor import agent
 from aion_core.agents.executor.agent import ExecutorAgent
+from aion_core.clock import SystemClock
+from aion_core.engine.call import CallContext
+from aion_core.engine.outcomes import TurnFinished
+from aion_core.engine.records import Head, Lease
+from aion_core.engine.runner import runner
 from aion_core.errors import StoreUnavailable
-from aion_core.ports import Head, Lease, SystemClock, TurnFinished
 from aion_core.protocol.types import Event, Task, TaskState
-from aion_core.tasks import runner
-from aion_core.tasks.call import CallContext
 from tests.runtime.unit.agents.executor.executors import ScriptedExecutor, served, text, text_of
 from tests.support.requests import request
 from tests.support.service import parts

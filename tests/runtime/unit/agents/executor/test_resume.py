@@ -8,10 +8,12 @@ from a2a.server.agent_execution import RequestContext
 from a2a.server.events import EventQueue
 from a2a.server.tasks import TaskUpdater
 
-from aion_core.ports import AfterCrash, ContextKey, WakeUp
+from aion_core.engine.agent import AfterCrash
+from aion_core.engine.call import CallContext
+from aion_core.engine.process.deadline import Deadline
+from aion_core.engine.queues import WakeUp
 from aion_core.protocol.types import Role, Task, TaskState
-from aion_core.tasks.call import CallContext
-from aion_core.tasks.process import Deadline
+from aion_core.table.keys import ContextKey
 from tests.runtime.unit.agents.executor.executors import Execute, ExecutorApp, ScriptedExecutor, served, text, text_of
 from tests.support.clock import ManualClock
 from tests.support.requests import request

@@ -16,12 +16,14 @@ from langgraph.types import Command
 
 from aion_core.agents.langgraph.agent import TOO_MANY_STEPS, LangGraphAgent
 from aion_core.agents.langgraph.thread import REDEPLOYED
-from aion_core.agents.objects import PerTurnFactory
 from aion_core.bootstrap import build_app
+from aion_core.engine.agent import Paused, Reply, TurnRequest
+from aion_core.engine.records import Turn
 from aion_core.errors import AgentFailed, ConfigurationError
-from aion_core.ports import ContextKey, Paused, Reply, Turn, TurnRequest
+from aion_core.loading.objects import PerTurnFactory
 from aion_core.protocol.types import Message, Part, Role, Task
 from aion_core.settings import Settings
+from aion_core.table.keys import ContextKey
 from tests.support.service import http, parts, send
 
 CODE = """

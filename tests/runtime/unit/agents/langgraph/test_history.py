@@ -9,8 +9,10 @@ from langgraph.runtime import Runtime
 
 from aion.langgraph import AionContext
 from aion_core.agents.langgraph.agent import LangGraphAgent
-from aion_core.ports import ContextKey, History, Reply, Turn, TurnRequest
+from aion_core.engine.agent import History, Reply, TurnRequest
+from aion_core.engine.records import Turn
 from aion_core.protocol.types import Message, Part, Role, Task
+from aion_core.table.keys import ContextKey
 
 CONTEXT = ContextKey("owner", "agent", "context")
 

@@ -15,8 +15,8 @@ from langgraph.func import task as durable_task
 from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.types import interrupt
 
-from aion_core.ports.table import Put, Update, Write
-from aion_core.stores import keys
+from aion_core.table import keys
+from aion_core.table.writes import Put, Update, Write
 from tests.runtime.contract.driven import DrivenConversation
 from tests.support.clock import ManualClock
 from tests.support.savers import Savers, begin, memory_savers

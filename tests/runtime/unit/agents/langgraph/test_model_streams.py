@@ -16,7 +16,7 @@ from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.types import RetryPolicy, Send, interrupt
 
 from aion_core.agents.langgraph.model_streams import ModelStreams
-from aion_core.ports import Chunk
+from aion_core.engine.agent import Chunk
 from tests.runtime.golden.graphs import ScriptedModel
 from tests.support.clock import LoopClock
 from tests.support.service import http, parts, send

@@ -14,8 +14,8 @@ from langgraph.types import StreamWriter, interrupt
 from aion.langgraph.stream import emit_message
 from aion_core.agents.inbound import QUESTION_EXPIRED
 from aion_core.agents.langgraph.agent import STATE_LOST, LangGraphAgent
+from aion_core.engine.agent import Agent, Reply, TurnRequest
 from aion_core.errors import AgentFailed
-from aion_core.ports import Agent, Reply, TurnRequest
 from tests.runtime.contract.driven import DrivenConversation
 from tests.support.clock import ManualClock
 from tests.support.savers import begin, memory_savers, taken_over

@@ -15,9 +15,12 @@ from pydantic import BaseModel
 
 from aion_core.agents.langgraph.agent import LangGraphAgent
 from aion_core.agents.langgraph.thread import REDEPLOYED, REFUSES_EARLIER_ANSWER
+from aion_core.clock import SystemClock
+from aion_core.engine.agent import Emission, InputRequired, Paused, Reply, TurnRequest
+from aion_core.engine.records import Turn
 from aion_core.errors import AgentFailed
-from aion_core.ports import ContextKey, Emission, InputRequired, Paused, Reply, SystemClock, Turn, TurnRequest
 from aion_core.protocol.types import Message, Part, Role, Task
+from aion_core.table.keys import ContextKey
 from tests.support.savers import memory_savers
 from tests.support.service import http, parts, send
 

@@ -19,9 +19,9 @@ from langgraph.runtime import Runtime
 from langgraph.store.base import BaseStore
 from langgraph.store.memory import InMemoryStore
 
-from aion_core.checkpointing.persistence import OwnerStore
+from aion_core.engine.call import CallContext
 from aion_core.protocol.types import Task
-from aion_core.tasks.call import CallContext
+from aion_core.state.langgraph.owner_store import OwnerStore
 from tests.runtime.golden.graphs import ScriptedModel, asks_for
 from tests.support.requests import request
 from tests.support.service import http, parts, send

@@ -23,7 +23,8 @@ from pydantic import BaseModel
 from aion.langgraph import AionContext
 from aion.langgraph.stream import emit_data, emit_message
 from aion.shared.types import A2AOutbox
-from aion_core.ports import Lease, SystemClock
+from aion_core.clock import SystemClock
+from aion_core.engine.records import Lease
 from aion_core.protocol.types import Artifact, Part, Task
 from tests.runtime.unit.agents.langgraph.requests import RequestEnvelope, State, ask, dialect, echo, one_node, said  # noqa: F401  # a fixture
 from tests.runtime.unit.agents.langgraph.test_agent import ToolCaller

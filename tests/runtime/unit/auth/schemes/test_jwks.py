@@ -21,13 +21,13 @@ from aion_core.auth.schemes.jwks import (
     KeysUnavailable,
     fetch,
 )
-from aion_core.memory.services import MemoryMetrics
-from aion_core.ports import Metric, NoopTraces
+from aion_core.telemetry import Metric, NoopTraces
 from aion_core.web.middleware import ObservabilityMiddleware
 from tests.runtime.unit.auth.auth_app import AuthApp, issuer_scheme
 from tests.support.asgi import ask
 from tests.support.clock import LoopClock, ManualClock, settle
 from tests.support.issuer import AUDIENCE, Issuer
+from tests.support.metrics import MemoryMetrics
 
 MINUTE = 60.0
 

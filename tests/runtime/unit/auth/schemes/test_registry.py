@@ -5,8 +5,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-from aion_core.agents.config_sections import SCHEME_TYPES
 from aion_core.auth.schemes import SCHEMES
+from aion_core.loading.config_sections import SCHEME_TYPES
 from tests.support.server import ROOT
 
 

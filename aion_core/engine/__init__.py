@@ -1,0 +1,1 @@
+"""Engine: admission of messages, turns under leases, event logs, streams, deliveries, lists and limits."""

@@ -1,0 +1,1 @@
+"""Admission of messages: each is stored once, and its turn runs or waits."""

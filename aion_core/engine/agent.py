@@ -1,0 +1,213 @@
+"""Agent port: the input of a turn, the agent's emissions, and the endings of a turn."""
+
+import asyncio
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from enum import StrEnum
+from typing import Any, Protocol, runtime_checkable
+
+from msgspec import Struct, field
+
+from aion_core.engine.records import Numbered, Turn
+from aion_core.protocol.types import Artifact, Message, Task, TaskState
+from aion_core.table.keys import ContextKey
+
+History = Callable[[int, str | None], Awaitable[Sequence[Message]]]
+"""Function that returns the last `limit` messages of a context, or the last before a messageId, oldest first."""
+
+
+class TurnRequest(Struct, frozen=True):
+    """Input of the agent for one turn."""
+
+    context: ContextKey
+    turn: Turn
+    fence: int
+    task: Task
+    """The task, including the client's message."""
+    message: Message
+    """The client's message to answer."""
+    request: Mapping[str, Any] = field(default_factory=dict)
+    """Metadata of the client's request: distribution, network, trace."""
+    recorded: Sequence[Numbered] = ()
+    """The events recorded by earlier tries of this turn."""
+    drain: asyncio.Event = field(default_factory=asyncio.Event)
+    """Set near the deadline of the process. An agent with steps should then end as Paused at its next step boundary."""
+    history: History | None = None
+    """Reads the context's messages before this turn; None without a store."""
+    before: Callable[[], Task | None] = lambda: None
+    """Returns the task before the message, with its interrupts; None if the message created the task."""
+
+
+class Chunk(Struct, frozen=True):
+    """A streamed part of a model call's text."""
+
+    text: str
+    message_id: str
+    """Id of the model call's message, the same in all of its chunks."""
+    breaks_off: bool = False
+    """True if the model call failed, so that its message stays incomplete. A chunk with this flag has no text."""
+    ends: bool = False
+    """True on the last chunk of a complete message; its text may be empty. It closes the message's stream delta."""
+    speaker: Mapping[str, str] | None = None
+    """Metadata of the stream delta: messageId and, if known, node, agent and branch; read from its first chunk."""
+
+
+class AgentMessage(Struct, frozen=True):
+    """A message of the agent before its final answer, stored in the task."""
+
+    message: Message
+    key: str = ""
+    metadata: Mapping[str, Any] = field(default_factory=dict)
+    """Metadata of the status update, merged into the task's metadata."""
+
+
+class AgentMetadata(Struct, frozen=True):
+    """Metadata to merge into the task's metadata, key by key."""
+
+    metadata: Mapping[str, Any]
+    key: str = ""
+
+
+class AgentArtifact(Struct, frozen=True):
+    """A whole artifact of the task, or a part to append to one."""
+
+    artifact: Artifact
+    append: bool = False
+    last_chunk: bool = True
+    key: str = ""
+    metadata: Mapping[str, Any] = field(default_factory=dict)
+    """Metadata of the artifact update event, besides the artifact's own metadata."""
+
+
+class AgentTyping(Struct, frozen=True):
+    """Typing indicator. It is streamed but not stored."""
+
+
+class InputRequired(Struct, frozen=True):
+    """Ending of a turn that interrupts its task to require input. Message and metadata name the interrupts."""
+
+    message: Message
+    state: TaskState = TaskState.TASK_STATE_INPUT_REQUIRED
+    metadata: Mapping[str, Any] = field(default_factory=dict)
+
+
+class Reply(Struct, frozen=True):
+    """Ending of a turn with a final answer, or without an answer."""
+
+    message: Message | None
+    state: TaskState = TaskState.TASK_STATE_COMPLETED
+    metadata: Mapping[str, Any] = field(default_factory=dict)
+    as_message: bool = False
+    """True if the agent answered with a Message in place of a task, as an `AgentExecutor` may do."""
+
+
+class Paused(Struct, frozen=True):
+    """Ending of a turn that stopped at a step boundary near the deadline. Another process resumes it there."""
+
+
+class StepCompleted(Struct, frozen=True):
+    """Notice that a step is complete and stored. If the turn is interrupted, it resumes after this step."""
+
+
+class TaskUsed(Struct, frozen=True):
+    """Notice that the agent has chosen to answer with its task: the client then gets the task instead of a Message."""
+
+
+Ending = Reply | InputRequired | Paused
+Emission = StepCompleted | TaskUsed | Chunk | AgentMessage | AgentMetadata | AgentArtifact | AgentTyping | Ending
+
+
+class ReplyAs(StrEnum):
+    """Form of the response to a client's message: `reply` in aion.yaml."""
+
+    AGENT = "agent"
+    """The client receives a Message if an `AgentExecutor` answers with a Message and no task; else the task."""
+    TASK = "task"
+    """The client receives the task."""
+    MESSAGE = "message"
+    """The client receives the answer as a Message. If the turn fails or is interrupted, it receives the task."""
+    AUTO = "auto"
+    """The client receives a quick answer without other content as a Message; otherwise the task."""
+
+
+class AnswerAs(StrEnum):
+    """Place of a turn's answer in its task: `answer` in aion.yaml."""
+
+    MESSAGE = "message"
+    """The answer is the task's status message."""
+    ARTIFACT = "artifact"
+    """The answer is an artifact of the task."""
+    BOTH = "both"
+
+
+class AfterCrash(StrEnum):
+    """Policy for a turn whose process died before it stored a step: `resume` in aion.yaml."""
+
+    FAIL = "fail"
+    """The task fails as not resumable, so that no step runs twice."""
+    RESTART = "restart"
+    """The turn restarts from its message."""
+
+
+class Agent(Protocol):
+    """An agent that answers messages: a LangGraph graph, an ADK agent, an AgentExecutor."""
+
+    def load(self) -> None:
+        """Import the agent's code before its first turn. A repeated call has no effect.
+
+        Raises ConfigurationError if the code cannot be loaded.
+        """
+        ...
+
+    def run(self, request: TurnRequest) -> AsyncGenerator[Emission, None]:
+        """Answer the client's message: yield chunks and other emissions, then exactly one Ending.
+
+        The caller records each emission, including the Ending, before it requests the next one. After the Ending the
+        agent's code has a few seconds to finish. Errors of the agent's code are raised.
+        """
+        ...
+
+
+class StateEntry(Struct, frozen=True):
+    """One entry of an agent's stored state: a checkpoint of a LangGraph thread, or an event of an ADK session."""
+
+    id: str
+    label: str
+    """Description in a few words, such as the step and the next nodes."""
+    at: str
+    """Time of the entry in ISO 8601; "" if unknown."""
+    content: Any
+    """The whole entry as plain JSON."""
+
+
+class StoredState(Struct, frozen=True):
+    """Stored state of a context as plain JSON, with the names that its framework uses."""
+
+    kind: str
+    """Name of the store in the framework, such as "ADK session"."""
+    id: str
+    """Id in the framework, such as the thread's id."""
+    values: Any
+    """The current state."""
+    entries: Sequence[StateEntry]
+    """The newest entries, newest first."""
+
+
+@runtime_checkable
+class InputAwareAgent(Protocol):
+    """Agent that knows from its code which media types it can read."""
+
+    def input_modes(self) -> tuple[str, ...]:
+        """Return the media types that the agent's code receives; empty if it receives every type."""
+        ...
+
+
+@runtime_checkable
+class InspectableAgent(Protocol):
+    """Agent whose stored state the console of `aion dev` can read."""
+
+    async def stored_state(self, context: ContextKey, *, limit: int) -> StoredState | None:
+        """Return the context's stored state with at most `limit` entries; None without stored state.
+
+        Raises ConfigurationError if the agent's code cannot be loaded, and StoreError.
+        """
+        ...

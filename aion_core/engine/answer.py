@@ -1,0 +1,170 @@
+"""Forms of a turn's answer: a status message, an artifact, or a Message in place of the task. Pure.
+
+The turn decides at its end if the client receives a Message or the task, and records this in the task's metadata. So
+every process returns the same response to a repeated message.
+"""
+
+from collections.abc import Sequence
+from datetime import datetime
+
+from google.protobuf.struct_pb2 import Struct
+
+from aion_core.engine.agent import InputRequired, Reply, ReplyAs
+from aion_core.engine.records import Numbered, Turn
+from aion_core.engine.task import timestamps
+from aion_core.protocol.types import (
+    Artifact,
+    Message,
+    Role,
+    Task,
+    TaskArtifactUpdateEvent,
+    TaskState,
+    TaskStatusUpdateEvent,
+)
+
+ANSWERS = "aion:answers"
+"""Metadata key of an artifact with an answer; its value is the id of the answered message."""
+NAME = "answer"
+
+REPLY = "aion:reply"
+"""Metadata key of a task; its value is `message` if the client received the answer as a Message."""
+
+QUICK_SECONDS = 1.0
+"""Time limit for an answer as a Message with `reply: auto`. The client receives nothing until then."""
+
+_BESIDE = frozenset({TaskState.TASK_STATE_WORKING, TaskState.TASK_STATE_COMPLETED})
+
+# ── Artifacts ─────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def as_artifact(answer: Message, message: Message) -> Artifact:
+    """Return an artifact with the id and content of `answer`, marked as the answer to `message`."""
+    artifact = Artifact(
+        artifact_id=answer.message_id,
+        name=NAME,
+        parts=answer.parts,
+        metadata=answer.metadata,
+        extensions=answer.extensions,
+    )
+    artifact.metadata.update({ANSWERS: message.message_id})
+    return artifact
+
+
+def is_answer(artifact: Artifact) -> bool:
+    """Return True if the artifact is a turn's answer. Its metadata key is reserved: agent authors cannot set it."""
+    return ANSWERS in artifact.metadata
+
+
+def as_message(artifact: Artifact, task: Task) -> Message:
+    """Return the answer in the artifact as a message of the agent."""
+    message = Message(
+        message_id=artifact.artifact_id,
+        role=Role.ROLE_AGENT,
+        task_id=task.id,
+        context_id=task.context_id,
+        parts=artifact.parts,
+        extensions=artifact.extensions,
+    )
+    if len(artifact.metadata) > 1:
+        message.metadata.CopyFrom(artifact.metadata)
+        del message.metadata[ANSWERS]
+    return message
+
+
+def messages_in(task: Task) -> list[Message]:
+    """Return the task's messages, oldest first, without duplicates.
+
+    An answer stored as an artifact becomes a message and follows the user's message that it answers.
+    """
+    last = [task.status.message] if task.status.HasField("message") else []
+    known = {message.message_id for message in (*task.history, *last)}
+    answers: dict[str, list[Message]] = {}
+    for artifact in task.artifacts:
+        if is_answer(artifact) and artifact.artifact_id not in known:
+            answers.setdefault(str(artifact.metadata[ANSWERS]), []).append(as_message(artifact, task))
+    messages: list[Message] = []
+    pending: list[Message] = []
+    for message in task.history:
+        if message.role == Role.ROLE_USER:
+            messages += pending
+            pending = answers.get(message.message_id, [])
+        messages.append(message)
+    return [*messages, *pending, *last]
+
+
+# ── Message or task ───────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def is_message(
+    reply: ReplyAs,
+    turn: Turn,
+    ending: Reply | InputRequired,
+    event: TaskStatusUpdateEvent,
+    log: Sequence[Numbered],
+) -> bool:
+    """Return True if a turn with this last event answers its client with a Message. `reply` must not be TASK.
+
+    The turn must complete with an answer. A message to an existing task always returns the task, because the client has
+    to see that task complete. With `agent`, the agent must have answered with a Message; with `auto`, the answer must
+    be quick. In both cases the log must have no other content.
+    """
+    if turn.message_generation != 1 or not isinstance(ending, Reply):
+        return False
+    if ending.state != TaskState.TASK_STATE_COMPLETED or ending.message is None or not ending.message.parts:
+        return False
+    if reply is ReplyAs.MESSAGE:
+        return True
+    is_quick = seconds_left(log, timestamps.timestamp_of(event.status)) >= 0
+    fits = ending.as_message if reply is ReplyAs.AGENT else is_quick
+    return fits and may_be_message([*log, Numbered(0, event)])
+
+
+def seconds_left(log: Sequence[Numbered], at: datetime) -> float:
+    """Return the seconds left to answer with a Message under `reply: auto`; negative if it is too late."""
+    first = log[0].event if log else None
+    if not isinstance(first, Task):
+        return -QUICK_SECONDS
+    return QUICK_SECONDS - (at - timestamps.timestamp_of(first.status)).total_seconds()
+
+
+def may_be_message(log: Sequence[Numbered]) -> bool:
+    """Return True if one Message can hold the log's content: at most one answer and nothing else."""
+    answers: set[str] = set()
+    for entry in log:
+        match entry.event:
+            case TaskArtifactUpdateEvent(artifact=artifact):
+                if not is_answer(artifact):
+                    return False
+                answers.add(artifact.artifact_id)
+            case TaskStatusUpdateEvent(status=status, metadata=metadata):
+                if entry.message is not None or status.state not in _BESIDE or any(key != REPLY for key in metadata):
+                    return False
+                if status.HasField("message"):
+                    answers.add(status.message.message_id)
+            case Message(message_id=message_id):
+                answers.add(message_id)
+    return len(answers) <= 1
+
+
+def message_of(task: Task) -> Message | None:
+    """Return the Message that the client receives in place of the task; None if the client receives the task.
+
+    The Message has the parts of the answer, then the parts of other artifacts. The answer's metadata overrides the
+    task's metadata. The Message has a contextId and no taskId.
+    """
+    if REPLY not in task.metadata:
+        return None
+    answers = [artifact for artifact in task.artifacts if is_answer(artifact)]
+    message = Message()
+    message.CopyFrom(task.status.message if task.status.HasField("message") else as_message(answers[-1], task))
+    message.ClearField("task_id")
+    for artifact in task.artifacts:
+        if artifact not in answers:
+            message.parts.extend(artifact.parts)
+    if len(task.metadata) > 1:
+        metadata = Struct()
+        metadata.CopyFrom(task.metadata)
+        del metadata[REPLY]
+        metadata.fields.MergeFrom(message.metadata.fields)
+        message.metadata.CopyFrom(metadata)
+    return message

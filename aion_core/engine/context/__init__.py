@@ -1,0 +1,1 @@
+"""A context (conversation): its lease, running turn and waiting turns."""

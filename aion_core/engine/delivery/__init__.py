@@ -1,0 +1,1 @@
+"""Deliveries to webhooks: push configs, the progress of each, and the schedule of retries."""

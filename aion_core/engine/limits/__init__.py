@@ -1,0 +1,1 @@
+"""Limits per caller: requests, open streams and open tasks."""

@@ -1,0 +1,1 @@
+"""Lists: tasks by filter, conversations of a context, and page tokens."""

@@ -1,0 +1,60 @@
+"""Outcomes of the operations on tasks: a turn has started, waits or has ended, or a message was not stored."""
+
+from datetime import datetime
+
+from msgspec import Struct
+
+from aion_core.engine.records import Head, Lease
+
+
+class TurnStarted(Struct, frozen=True):
+    """Outcome: the caller now holds the lease of a turn (the right to run it) and must run the turn."""
+
+    lease: Lease
+    head: Head
+
+
+class TurnQueued(Struct, frozen=True):
+    """Outcome: the turn is in the queue of its context."""
+
+    head: Head
+    until: datetime | None = None
+    """End of the running turn's lease, if a turn runs and its lease is known; None otherwise."""
+
+
+class ContextInUse(Struct, frozen=True):
+    """Outcome: the message was not stored, because the context is busy."""
+
+    task_id: str
+    """Task of the running turn, or of the first waiting turn."""
+
+
+class LeaseHeld(Struct, frozen=True):
+    """Outcome: another process has the lease of the context (the right to run its turns)."""
+
+    fence: int
+    """Fence of the other holder's lease."""
+    until: datetime
+    """End of the other holder's lease, unless it is renewed."""
+
+
+class TurnFinished(Struct, frozen=True):
+    """Outcome: the end of a turn is recorded."""
+
+    head: Head
+    next: TurnStarted | None = None
+    """The next turn, leased by the same holder."""
+    waiting: bool = False
+    """True if a turn is queued without a holder: the caller must enqueue a wake-up message."""
+
+
+class Duplicate(Struct, frozen=True):
+    """Outcome: the message was already stored, with the task `task_id`."""
+
+    task_id: str
+
+
+class Interrupted(Struct, frozen=True):
+    """Outcome: the message was not stored, because a task of the context requires input: the message must answer it."""
+
+    task_id: str

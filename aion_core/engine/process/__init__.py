@@ -1,0 +1,1 @@
+"""The process around turns: its deadline, background turns, and guards around agents' code."""

@@ -1,0 +1,149 @@
+"""Queue ports: wake-up messages and their JSON bodies, queues, and dead letters."""
+
+import json
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any, Protocol
+
+from msgspec import Struct
+
+from aion_core.errors import UnreadableWakeUp
+from aion_core.table.keys import ContextKey, TaskKey
+
+VERSION = 1
+
+LONGEST_DELAY = 900.0
+"""Longest delay of an SQS message, in seconds."""
+
+LONGEST_TRACESTATE = 512
+"""Most characters of a `tracestate` in a message. W3C requires a system to pass on at least as many."""
+
+
+def limited(delay: float) -> float:
+    """Return the delay in seconds, limited to the range from 0 to LONGEST_DELAY."""
+    return min(max(delay, 0.0), LONGEST_DELAY)
+
+
+class WakeUp(Struct, frozen=True):
+    """Wake-up message for a context. It may be lost, late, repeated or unnecessary."""
+
+    context: ContextKey
+    fence: int = 0
+    """Fence of the lease that may have expired when the message arrives; 0 if the message is to start a queued turn."""
+
+
+class WorkQueue(Protocol):
+    """Queue of wake-up messages for the function that runs turns. The work itself is in the table."""
+
+    async def enqueue(self, wake_up: WakeUp, *, delay: float = 0.0) -> None:
+        """Enqueue the message, delayed by `limited(delay)` seconds. Raises StoreUnavailable."""
+        ...
+
+    def enqueue_from_thread(self, wake_up: WakeUp, *, delay: float = 0.0) -> None:
+        """Enqueue the message in the calling thread: the event loop may be blocked by an agent."""
+        ...
+
+
+class PushWakeUp(Struct, frozen=True):
+    """Wake-up message for the push delivery of a task. It may be lost, late, repeated or unnecessary."""
+
+    task: TaskKey
+    generation: int = 0
+    """Number of the event to deliver; 0 for a retry or a new config."""
+    traceparent: str = ""
+    """Trace (W3C) of the request or turn that enqueued the message; "" if it has none."""
+    tracestate: str = ""
+    """The trace's entries of tracing systems (W3C); a message's body omits more than LONGEST_TRACESTATE characters."""
+
+
+class PushQueue(Protocol):
+    """Queue of wake-up messages for the function that posts notifications. The work itself is in the table."""
+
+    async def enqueue(self, wake_up: PushWakeUp, *, delay: float = 0.0) -> None:
+        """Enqueue the message, delayed by `limited(delay)` seconds. Raises StoreUnavailable."""
+        ...
+
+
+class DeadLetter(Struct, frozen=True):
+    """A queue message whose handling has failed after all retries."""
+
+    id: str
+    body: str
+    sent_at: datetime
+    """Time at which the message was first sent."""
+    receipt: str = ""
+
+
+class DeadLetters(Protocol):
+    """Dead-letter queue of one queue. Every method may raise StoreError."""
+
+    async def read(self, limit: int) -> list[DeadLetter]:
+        """Return up to `limit` dead letters, without duplicates. Other readers may not see them until `give_back`."""
+        ...
+
+    async def give_back(self, letters: Sequence[DeadLetter]) -> int:
+        """Make dead letters from `read` visible to other readers again. Return the number of those that stay hidden."""
+        ...
+
+    async def redrive(self) -> None:
+        """Move all dead letters back into their queue. During the move, a message may be in both queues."""
+        ...
+
+    async def drop(self, letter: DeadLetter) -> None:
+        """Delete the dead letter, if it exists."""
+        ...
+
+
+def body_of(wake_up: WakeUp) -> str:
+    """Return the JSON body of a context's wake-up message."""
+    context = wake_up.context
+    ids = {"owner": context.owner, "agent": context.agent, "context_id": context.context_id, "fence": wake_up.fence}
+    # Use ASCII, because SQS refuses some characters of ids.
+    return json.dumps({"v": VERSION, **ids}, separators=(",", ":"))
+
+
+def push_body_of(wake_up: PushWakeUp) -> str:
+    """Return the JSON body of a push delivery's wake-up message."""
+    ids = {"owner": wake_up.task.owner, "task_id": wake_up.task.task_id, "generation": wake_up.generation}
+    trace = {"traceparent": wake_up.traceparent} if wake_up.traceparent else {}
+    if trace and 0 < len(wake_up.tracestate) <= LONGEST_TRACESTATE:
+        trace["tracestate"] = wake_up.tracestate
+    return json.dumps({"v": VERSION, **ids, **trace}, separators=(",", ":"))
+
+
+def wake_up_of(body: str) -> WakeUp:
+    """Parse a context's wake-up message from its JSON body. Raises UnreadableWakeUp."""
+    match _fields(body):
+        case {"owner": str(owner), "agent": str(agent), "context_id": str(context_id), "fence": int(fence)} if (
+            owner and agent and context_id
+        ):
+            return WakeUp(ContextKey(owner, agent, context_id), fence)
+    raise UnreadableWakeUp(
+        "The wake-up message must have the texts `owner`, `agent` and `context_id`, and the number `fence`."
+    )
+
+
+def push_wake_up_of(body: str) -> PushWakeUp:
+    """Parse a push delivery's wake-up message from its JSON body. Raises UnreadableWakeUp."""
+    match fields := _fields(body):
+        case {"owner": str(owner), "task_id": str(task_id), "generation": int(generation)} if owner and task_id:
+            trace = {name: str(fields.get(name, "")) for name in ("traceparent", "tracestate")}
+            return PushWakeUp(TaskKey(owner, task_id), generation, **trace)
+    raise UnreadableWakeUp(
+        "The wake-up message must have the texts `owner` and `task_id`, and the number `generation`."
+    )
+
+
+def _fields(body: str) -> dict[str, Any]:
+    """Parse a message's JSON body into its fields. Raises UnreadableWakeUp if it has another version."""
+    try:
+        fields = json.loads(body)
+    except ValueError:
+        raise UnreadableWakeUp("The message is not JSON: it is not from aion.") from None
+    if not isinstance(fields, dict) or "v" not in fields:
+        raise UnreadableWakeUp("The message has no version: it is not from aion.")
+    if fields["v"] != VERSION:
+        raise UnreadableWakeUp(
+            f"The message has version {fields['v']!r}, and this function reads {VERSION}. Deploy the sender's version of aion."
+        )
+    return fields

@@ -1,0 +1,1 @@
+"""Runner: the execution of turns in this process, under leases that heartbeats renew."""

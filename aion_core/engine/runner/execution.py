@@ -1,0 +1,352 @@
+"""Execution of one turn: the agent's emissions are numbered, recorded, and then published."""
+
+import asyncio
+from collections.abc import Mapping
+from functools import partial
+from typing import Any
+
+from uuid_utils import uuid7
+
+from aion_core.clock import Clock
+from aion_core.engine import answer as replies
+from aion_core.engine.agent import (
+    AgentArtifact,
+    AgentMessage,
+    AgentMetadata,
+    AnswerAs,
+    Chunk,
+    InputRequired,
+    Reply,
+    ReplyAs,
+    TurnRequest,
+)
+from aion_core.engine.listing.conversations import Conversations
+from aion_core.engine.outcomes import TurnFinished, TurnStarted
+from aion_core.engine.records import Delta, Numbered, StoppedBy, Turn
+from aion_core.engine.stream.broadcast import EventBroadcast
+from aion_core.engine.stream.delta_writer import PAGE_CHARACTERS, DeltaWriter
+from aion_core.engine.task import projection, timestamps
+from aion_core.engine.turn.store import TurnStore
+from aion_core.errors import PendingInput, StoreCorrupt
+from aion_core.protocol.aion.extensions import traceparent_of, tracestate_of
+from aion_core.protocol.types import (
+    Event,
+    Message,
+    Part,
+    Role,
+    Task,
+    TaskArtifactUpdateEvent,
+    TaskState,
+    TaskStatus,
+    TaskStatusUpdateEvent,
+    prepare_event,
+    typing_event,
+    utf8,
+)
+
+COMPLETE, CUT = "complete_message", "interrupted"
+"""Reasons for closing a stream delta, as Aion's clients know them: the model call ended, or it was interrupted."""
+
+
+SNAPSHOT_EVERY = 100
+"""At the end of a turn, a task's log with this many events gets a snapshot, and later reads begin there."""
+
+
+class TurnExecution:
+    """A turn running in this process. It records the agent's emissions, then publishes them."""
+
+    def __init__(
+        self,
+        begun: TurnStarted,
+        broadcast: EventBroadcast,
+        store: TurnStore,
+        clock: Clock,
+        conversations: Conversations | None,
+        *,
+        reply: ReplyAs = ReplyAs.TASK,
+        answer: AnswerAs = AnswerAs.MESSAGE,
+    ) -> None:
+        self._reply_as, self._answer_as = reply, answer
+        self.lease, self.key = begun.lease, begun.head.key
+        self._head, self._broadcast, self._store, self._clock = begun.head, broadcast, store, clock
+        self._deltas = DeltaWriter(store, self.key, clock, fence=begun.lease.fence)
+        self._deltas.follow(begun.head.generation)
+        self._open_call: str | None = None
+        """Message id of the open stream delta; None without an open one."""
+        self.releasing = False
+        """True while the turn records its last event and releases its lease."""
+        self.stopped = False
+        """True after the cancellation of the agent: later errors of the agent are not failures of the turn."""
+        self.over = False
+        """True if the turn is suspended, or belongs to another lease holder."""
+        self.made_progress = False
+        """True if this try of the turn has recorded an event or a checkpoint. The next try continues after it."""
+        self.agent_ran = False
+        """True if the agent has emitted anything in this try of the turn."""
+        self.stopped_by: StoppedBy | None = StoppedBy.DEADLINE
+        """Cause of a suspension. None if the store failed before any emission, so that the try does not count."""
+        self.ended: TurnFinished | None = None
+        """Outcome of the turn's end in the store; None until the end is recorded."""
+        self.drain = asyncio.Event()
+        self._history = partial(conversations.history, self.key, self.lease.context) if conversations else None
+        self._keys = {entry.key for entry in broadcast.log if entry.key}
+
+    @property
+    def labels(self) -> dict[str, str]:
+        """Labels of the turn's log records: task, context, agent and, if the request has one, the trace."""
+        traceparent = traceparent_of(self._metadata)
+        context = self.lease.context
+        labels = {"task_id": self.key.task_id, "context_id": context.context_id, "agent": context.agent}
+        trace = {"traceparent": traceparent, "tracestate": tracestate_of(self._metadata)} if traceparent else {}
+        return labels | trace
+
+    @property
+    def _metadata(self) -> Mapping[str, Any]:
+        entry = self._broadcast.entry(self.lease.turn.message_generation)
+        return entry.request if entry is not None else {}
+
+    @property
+    def attributes(self) -> dict[str, str | int]:
+        """Attributes of the turn's trace span: ids, and the numbers of tries and handoffs."""
+        turn, context = self.lease.turn, self.lease.context
+        return {
+            "aion.task_id": self.key.task_id,
+            "aion.context_id": context.context_id,
+            "aion.agent": context.agent,
+            "aion.turn_id": turn.id,
+            "aion.tries": turn.tries,
+            "aion.handoffs": turn.handoffs,
+        }
+
+    @property
+    def start(self) -> dict[str, str | int]:
+        """Fields of the log record for the start of the turn: turn, lease, tries, handoffs and the last stop."""
+        turn, lease = self.lease.turn, self.lease
+        return {
+            "turn_id": turn.id,
+            "tries": turn.tries,
+            "handoffs": turn.handoffs,
+            "stopped_by": turn.stopped_by or "",
+            "fence": lease.fence,
+            "holder": lease.holder,
+        }
+
+    def request(self) -> TurnRequest:
+        """Return the input of the agent for this turn, with the client's message and the events of earlier tries."""
+        turn = self.lease.turn
+        entry = self._broadcast.entry(turn.message_generation)
+        message = inbound_message(entry, turn)
+        return TurnRequest(
+            self.lease.context,
+            turn,
+            self.lease.fence,
+            self._broadcast.task(),
+            message,
+            self._metadata,
+            [entry for entry in self._broadcast.log if entry.generation > turn.message_generation],
+            self.drain,
+            self._history,
+            self._before,
+        )
+
+    def _before(self) -> Task | None:
+        earlier = [entry for entry in self._broadcast.log if entry.generation < self.lease.turn.message_generation]
+        return projection.fold(earlier) if earlier else None
+
+    def add_chunk(self, chunk: Chunk) -> None:
+        """Stream a text chunk of the agent at once. The chunks of one model call form a stream delta.
+
+        A stream delta stays open until its last chunk, an abort, its whole message, the next text or the end of the
+        turn. Other emissions may be recorded while it is open.
+        """
+        if chunk.breaks_off and self._open_call == chunk.message_id:
+            self._close_delta(CUT)
+        if self._open_call not in (None, chunk.message_id) and chunk.text:
+            # Close the earlier text, because readers receive one text at a time.
+            self._close_delta(COMPLETE)
+        # Split a long chunk into pages, because the size of an item is limited.
+        for start in range(0, len(chunk.text), PAGE_CHARACTERS):
+            opens = self._open_call is None
+            page = chunk.text[start : start + PAGE_CHARACTERS]
+            self._stream(Delta(page, append=not opens, speaker=chunk.speaker if opens else None))
+            self._open_call = chunk.message_id
+        if chunk.ends and self._open_call == chunk.message_id:
+            self._close_delta(COMPLETE)
+
+    def type(self) -> None:
+        """Stream a typing indicator to the client. It is not stored."""
+        self._broadcast.publish("", typing_event(task_id=self.key.task_id, context_id=self.lease.context.context_id))
+
+    def use_task(self) -> None:
+        """With `reply: agent`, decide now that the client receives the task."""
+        if self._reply_as is ReplyAs.AGENT:
+            self._broadcast.reply_with_task()
+
+    async def emit(self, emission: AgentMessage | AgentMetadata | AgentArtifact) -> None:
+        """Record an agent's emission as an event of the task. Skip it if its key was recorded by an earlier try."""
+        if emission.key and emission.key in self._keys:
+            return
+        match emission:
+            case AgentMessage():
+                if emission.message.message_id == self._open_call:
+                    self._close_delta(COMPLETE)
+                status = self._status(TaskState.TASK_STATE_WORKING)
+                status.message.CopyFrom(emission.message)
+                self._set_server_fields(status.message)
+                event: Event = self._update(status)
+                event.metadata.update(emission.metadata)
+            case AgentMetadata():
+                event = self._update(self._status(TaskState.TASK_STATE_WORKING))
+                event.metadata.update(emission.metadata)
+            case AgentArtifact():
+                event = TaskArtifactUpdateEvent(
+                    task_id=self.key.task_id,
+                    context_id=self.lease.context.context_id,
+                    artifact=emission.artifact,
+                    append=emission.append,
+                    last_chunk=emission.last_chunk,
+                )
+                event.metadata.update(emission.metadata)
+        await self._record(event, key=emission.key)
+
+    async def end(self, ending: Reply | InputRequired, *, run_next: bool) -> None:
+        """Record the answer or the interrupt as the turn's last event, and release the lease.
+
+        With `run_next`, the same holder gets the lease of the next turn. If a further message to this task is queued,
+        the task does not end: the answer becomes a message of the working task.
+        """
+        self._close_delta(
+            COMPLETE if isinstance(ending, Reply) and ending.state == TaskState.TASK_STATE_COMPLETED else CUT
+        )
+        message = await self._answer(ending)
+        status = self._status(ending.state)
+        if message is not None:
+            status.message.CopyFrom(message)
+        event = self._update(status)
+        if ending.metadata:
+            event.metadata.update(ending.metadata)
+        if self._ends_as_message(ending, event):
+            # Set `replies_with_message` before recording the event, so that the stream does not deliver the completed
+            # task in place of the Message.
+            self._broadcast.replies_with_message = True
+            event.metadata.update({replies.REPLY: ReplyAs.MESSAGE})
+        try:
+            await self._finish(event, run_next=run_next)
+        except PendingInput:
+            event.status.state = TaskState.TASK_STATE_WORKING
+            if self._broadcast.replies_with_message:
+                self._broadcast.replies_with_message = False
+                del event.metadata[replies.REPLY]
+                if not event.metadata:
+                    event.ClearField("metadata")
+            await self._finish(event, run_next=run_next)
+        # End the broadcast now: the agent's code may run on after its answer, and clients should not wait for it.
+        self._broadcast.end()
+
+    async def _answer(self, ending: Reply | InputRequired) -> Message | None:
+        """Record the answer as an artifact if configured. Return the message for the turn's last status, if any."""
+        if ending.message is None:
+            return None
+        message = Message()
+        message.CopyFrom(ending.message)
+        self._set_server_fields(message)
+        answered = isinstance(ending, Reply) and ending.state == TaskState.TASK_STATE_COMPLETED
+        if self._answer_as is AnswerAs.MESSAGE or not answered or not message.parts:
+            return message
+        key = f"{replies.NAME}:{self.lease.turn.id}"
+        recorded = next((entry.event for entry in self._broadcast.log if entry.key == key), None)
+        if isinstance(recorded, TaskArtifactUpdateEvent):
+            # Return the answer recorded by an earlier try of the turn, because the answers of two tries may differ.
+            message = replies.as_message(recorded.artifact, self._broadcast.task())
+        else:
+            turn = self.lease.turn
+            inbound = inbound_message(self._broadcast.entry(turn.message_generation), turn)
+            await self.emit(AgentArtifact(replies.as_artifact(message, inbound), key=key))
+        return message if self._answer_as is AnswerAs.BOTH else None
+
+    def _ends_as_message(self, ending: Reply | InputRequired, event: TaskStatusUpdateEvent) -> bool:
+        decided = self._reply_as is not ReplyAs.MESSAGE and self._broadcast.replies_with_task
+        if self._reply_as is ReplyAs.TASK or decided:
+            return False
+        return replies.is_message(self._reply_as, self.lease.turn, ending, event, self._broadcast.log)
+
+    async def fail(self, reason: str, *, run_next: bool) -> None:
+        """End the task as failed, with the reason as its message, and release the lease."""
+        reason = utf8(reason)
+        message = Message(role=Role.ROLE_AGENT, parts=[Part(text=reason)])
+        await self.end(Reply(message, TaskState.TASK_STATE_FAILED, {"error": reason}), run_next=run_next)
+
+    async def pause(self) -> None:
+        """Suspend the turn: write its chunks and release its lease. Another process can then resume it."""
+        self._close_delta(CUT)
+        await self._deltas.flush()
+        await self._store.pause(self.lease, made_progress=self.made_progress, stopped_by=self.stopped_by)
+
+    async def close(self) -> None:
+        """Stop the writer of the turn's chunks."""
+        await self._deltas.stop()
+
+    def _close_delta(self, reason: str) -> None:
+        if self._open_call is not None:
+            self._stream(Delta("", append=True, last=True, reason=reason))
+            self._open_call = None
+
+    def _stream(self, delta: Delta) -> None:
+        self._broadcast.publish(self._deltas.add(delta), delta)
+
+    async def _record(self, event: Event, *, key: str = "") -> None:
+        # Refuse a value without a JSON form, because no client could read the log.
+        prepare_event(event)
+        await self._deltas.flush()
+        self._head = await self._store.append(self.lease, self._head, event, key=key)
+        self.made_progress = True
+        self._publish(event, key)
+        # Let the readers send the event before the agent continues, which halves the time to the first event.
+        await asyncio.sleep(0)
+
+    async def _finish(self, event: Event, *, run_next: bool) -> None:
+        prepare_event(event)
+        await self._deltas.flush()
+        self.releasing = True
+        try:
+            self.ended = await self._store.finish(
+                self.lease, self._head, event, run_next=run_next, snapshot=self._snapshot(event)
+            )
+        except BaseException:
+            self.releasing = False
+            raise
+        self._head = self.ended.head
+        self._publish(event)
+
+    def _publish(self, event: Event, key: str = "") -> None:
+        self._deltas.follow(self._head.generation)
+        if key:
+            self._keys.add(key)
+        self._broadcast.record(Numbered(self._head.generation, event, key=key))
+
+    def _snapshot(self, event: Event) -> Task | None:
+        """Return a snapshot of the task after the turn's last event if its log is long, else None."""
+        if len(self._broadcast.log) < SNAPSHOT_EVERY:
+            return None
+        return projection.fold([*self._broadcast.log, Numbered(self._head.generation + 1, event)])
+
+    def _set_server_fields(self, message: Message) -> None:
+        """Set the message's role, task id and context id, and an id if it has none."""
+        message.message_id = message.message_id or str(uuid7())
+        message.role = Role.ROLE_AGENT
+        message.task_id, message.context_id = self.key.task_id, self.lease.context.context_id
+
+    def _update(self, status: TaskStatus) -> TaskStatusUpdateEvent:
+        return TaskStatusUpdateEvent(task_id=self.key.task_id, context_id=self.lease.context.context_id, status=status)
+
+    def _status(self, state: TaskState) -> TaskStatus:
+        return timestamps.status_at(state, self._clock.now())
+
+
+def inbound_message(entry: Numbered | None, turn: Turn) -> Message:
+    """Return the client's message from this log entry. Raises StoreCorrupt if the entry has no message."""
+    if entry is not None and entry.message is not None:
+        return entry.message
+    if entry is not None and isinstance(entry.event, Task) and entry.event.history:
+        return entry.event.history[-1]
+    raise StoreCorrupt(f"Event {turn.message_generation} of the task has no message to answer.")

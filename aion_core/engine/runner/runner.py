@@ -1,0 +1,358 @@
+"""Runner of turns: one turn at a time per context, under a lease (right to run it), until the process's deadline."""
+
+import asyncio
+import logging
+from collections.abc import AsyncGenerator, Callable, Mapping
+from contextlib import aclosing
+
+from aion_core import log
+from aion_core.clock import Clock
+from aion_core.engine.agent import (
+    Agent,
+    AgentTyping,
+    AnswerAs,
+    Chunk,
+    Emission,
+    Ending,
+    InputRequired,
+    Paused,
+    Reply,
+    ReplyAs,
+    StepCompleted,
+    TaskUsed,
+)
+from aion_core.engine.listing.conversations import Conversations
+from aion_core.engine.outcomes import TurnStarted
+from aion_core.engine.process.deadline import DRAIN_SECONDS, Deadline, margins
+from aion_core.engine.process.exception_groups import ungrouped
+from aion_core.engine.process.exits import exit_guard
+from aion_core.engine.queues import WorkQueue
+from aion_core.engine.records import StoppedBy
+from aion_core.engine.runner.execution import TurnExecution
+from aion_core.engine.runner.heartbeat import Heartbeat, LeaseKeeper
+from aion_core.engine.runner.metrics import TurnMetrics
+from aion_core.engine.stream.broadcast import EventBroadcast
+from aion_core.engine.turn.store import TurnStore
+from aion_core.engine.wake_ups import wake
+from aion_core.errors import CANCELED_ITSELF, AgentFailed, LeaseLost, StoreCorrupt, StoreError, StoreUnavailable
+from aion_core.protocol.types import TaskState
+from aion_core.telemetry import Metrics, NoopTraces, NullMetrics, SpanKind, Traces
+
+logger = logging.getLogger(__name__)
+
+
+MAX_TRIES = 3
+"""Maximum number of tries of a turn. Then its task fails, because the turn itself may crash its processes."""
+
+
+MAX_HANDOFFS = 200
+"""Maximum number of handoffs of a turn between processes, about two days of work. Then its task fails."""
+
+
+STOP_SECONDS = 2.0
+"""Longest wait for a cancelled agent to stop. The store refuses its later writes, because the fence has grown."""
+
+
+AFTER_END_SECONDS = 5.0
+"""Time limit for an agent's code after its turn has ended, because another turn may have the lease by then."""
+
+
+LAST_STOP: Mapping[StoppedBy | None, str] = {
+    StoppedBy.DEADLINE: "The last try used up the time of its process: the agent may run without an end. ",
+    StoppedBy.STORE: "In the last try a read or write of the store failed. ",
+    StoppedBy.WORKER: "In the last try the process ended or froze: the agent may crash it, use up its memory, or block it "
+    "until the end of its time. ",
+}
+"""Sentence of the error text for a turn without progress, by the cause of its last stop."""
+
+
+UNREADABLE = "A record of this task can no longer be read. Send the message again, in a new task."
+"""Error text for a task with a lost or unreadable log or message."""
+
+
+RENEWALS = 3
+"""Renewals per lease term, so that one or two failed renewals do not lose the lease."""
+
+
+class TaskRunner:
+    """Runner of turns whose lease (right to run) this process holds, with the agents of this deployment."""
+
+    def __init__(
+        self,
+        store: TurnStore,
+        agents: Callable[[str], Agent],
+        clock: Clock,
+        work_queue: WorkQueue,
+        *,
+        lease_seconds: float = 30.0,
+        max_tries: int = MAX_TRIES,
+        reveal_errors: bool = False,
+        conversations: Conversations | None = None,
+        keep_lease: LeaseKeeper = Heartbeat,
+        replies: Mapping[str, ReplyAs] | None = None,
+        answers: Mapping[str, AnswerAs] | None = None,
+        metrics: Metrics | None = None,
+        traces: Traces | None = None,
+    ) -> None:
+        """`agents` returns the agent with an id. With `reveal_errors` clients see the text of the agent's errors.
+
+        Turns read the history of their context from `conversations`. `replies` and `answers` map agents to their
+        `reply` and `answer` settings, with the defaults `task` and `message`.
+        """
+        self._store, self._agents, self._clock, self._work_queue = store, agents, clock, work_queue
+        self.lease_seconds, self._max_tries, self._reveal_errors = lease_seconds, max_tries, reveal_errors
+        self._conversations, self._keep_lease = conversations, keep_lease
+        self._replies, self._answers = replies or {}, answers or {}
+        self._metrics, self._traces = metrics or NullMetrics(), traces or NoopTraces()
+
+    async def run(
+        self, begun: TurnStarted, broadcast: EventBroadcast, deadline: Deadline | None = None
+    ) -> TurnStarted | None:
+        """Run a leased turn until its end or the deadline, and publish its events to `broadcast`.
+
+        Return the next queued turn of the context, already leased; None if the queue is empty or no time is left.
+        Errors of the agent or the store are not raised: the log has the result, and a wake-up message or timer restarts
+        an unfinished turn.
+        """
+        agent_id = begun.lease.context.agent
+        turn = TurnExecution(
+            begun,
+            broadcast,
+            self._store,
+            self._clock,
+            self._conversations,
+            reply=self._replies.get(agent_id, ReplyAs.TASK),
+            answer=self._answers.get(agent_id, AnswerAs.MESSAGE),
+        )
+        labels = turn.labels
+        with (
+            log.about(**labels),
+            self._traces.span(
+                "turn",
+                SpanKind.CONSUMER,
+                traceparent=labels.get("traceparent", ""),
+                tracestate=labels.get("tracestate", ""),
+                attributes=turn.attributes,
+            ) as span,
+        ):
+            metrics = TurnMetrics(
+                self._metrics,
+                self._clock,
+                begun.lease.turn,
+                broadcast.entry(begun.lease.turn.message_generation),
+                agent=agent_id,
+            )
+            metrics.begin()
+            try:
+                await self._run(turn, metrics, broadcast, deadline or Deadline())
+            finally:
+                metrics.end(turn.ended)
+            if turn.ended is not None and turn.ended.head.state == TaskState.TASK_STATE_FAILED:
+                span.failed("the turn has failed")
+            if turn.ended is not None and turn.ended.waiting:
+                await wake(self._work_queue, turn.lease.context)
+        return turn.ended.next if turn.ended is not None else None
+
+    async def _run(
+        self, turn: TurnExecution, metrics: TurnMetrics, broadcast: EventBroadcast, deadline: Deadline
+    ) -> None:
+        """Run the turn while this process holds its lease, and suspend it at the deadline."""
+        try:
+            async with self._keep_lease(
+                self._store,
+                self._work_queue,
+                turn.lease,
+                renew_seconds=self.lease_seconds / RENEWALS,
+                wake_up_seconds=self.lease_seconds,
+            ) as beat:
+                work = asyncio.create_task(self._work(turn, metrics, broadcast, deadline))
+                end = asyncio.create_task(self._wait_for_deadline(turn, deadline))
+                try:
+                    await asyncio.wait({work, beat.lost, end}, return_when=asyncio.FIRST_COMPLETED)
+                    if turn.releasing or turn.over:
+                        # Wait until the work has suspended the turn or released its lease, although the heartbeat may
+                        # report the lease as lost. If the work were cancelled between its write and its wake-up
+                        # message, only the sweep would find the next turn.
+                        if not work.done():
+                            await asyncio.wait({work})
+                    elif beat.lost.done():
+                        self._lose(turn)
+                finally:
+                    end.cancel()
+                    if not work.done():
+                        turn.stopped = True
+                        work.cancel()
+                        await asyncio.wait({work}, timeout=STOP_SECONDS)
+                if end.done() and not end.cancelled() and turn.ended is None and not turn.over:
+                    await self._suspend(turn)
+        finally:
+            broadcast.end()
+            await turn.close()
+
+    async def _work(
+        self, turn: TurnExecution, metrics: TurnMetrics, broadcast: EventBroadcast, deadline: Deadline
+    ) -> None:
+        try:
+            try:
+                logger.info("A turn begins.", extra=turn.start)
+                with ungrouped(LeaseLost, StoreError), exit_guard(), log.kept_handlers() as keep_handlers:
+                    async with aclosing(self._agent(turn).run(turn.request())) as emissions:
+                        ending = await self._record(turn, metrics, emissions, keep_handlers)
+                        if not isinstance(ending, Paused):
+                            await turn.end(ending, run_next=self._has_time(deadline))
+                            await self._run_out(turn, emissions)
+                if isinstance(ending, Paused):
+                    turn.made_progress = True
+                    await self._suspend(turn)
+            except StoreCorrupt:
+                logger.exception("A record of the task cannot be read.")
+                await turn.fail(UNREADABLE, run_next=self._has_time(deadline))
+            except (LeaseLost, StoreError, GeneratorExit):
+                raise
+            except BaseException as error:  # an agent may raise any exception, as the panic of a library in Rust
+                work = asyncio.current_task()
+                if isinstance(error, asyncio.CancelledError) and (turn.stopped or work is None or work.cancelling()):
+                    raise
+                # If nobody has cancelled this asyncio task, the agent's code has raised CancelledError, as a cancel
+                # scope does.
+                logger.exception("The agent failed.")
+                if turn.ended is None and not turn.stopped:
+                    await turn.fail(self._reason(error), run_next=self._has_time(deadline))
+        except LeaseLost:
+            self._lose(turn)
+        except StoreError as error:
+            # Suspend the turn and delay its wake-up message, because the store has just failed and may need time.
+            logger.exception("The turn could not be recorded.")
+            counts = turn.agent_ran or not isinstance(error, StoreUnavailable)
+            turn.stopped_by = StoppedBy.STORE if counts else None
+            if not await self._suspend(turn, delay=self.lease_seconds / 2):
+                # Fail the stream: the disk may be full for hours, and the client must not wait for the next holder.
+                broadcast.fail(StoreUnavailable("The turn could neither be recorded nor suspended."))
+
+    async def _wait_for_deadline(self, turn: TurnExecution, deadline: Deadline) -> None:
+        """Set `turn.drain` shortly before the deadline, and return when the turn must be cancelled."""
+        drain_before, cut_before = margins(deadline, self._clock.now())
+        if deadline.until is None:
+            await deadline.now.wait()
+        else:
+            left = (deadline.until - self._clock.now()).total_seconds()
+            ends = [
+                asyncio.ensure_future(each) for each in (deadline.now.wait(), self._clock.sleep(left - drain_before))
+            ]
+            try:
+                await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+            finally:
+                for each in ends:
+                    each.cancel()
+        turn.drain.set()
+        grace = drain_before - cut_before
+        if deadline.grace is not None and deadline.now.is_set():
+            grace = deadline.grace
+        if deadline.until is not None:
+            left = (deadline.until - self._clock.now()).total_seconds()
+            grace = min(grace, max(0.0, left - cut_before))
+        await self._clock.sleep(grace)
+
+    def _has_time(self, deadline: Deadline) -> bool:
+        """Return True if this process has time for another turn."""
+        if deadline.now.is_set():
+            return False
+        return deadline.until is None or (deadline.until - self._clock.now()).total_seconds() > 2 * DRAIN_SECONDS
+
+    async def _suspend(self, turn: TurnExecution, *, delay: float = 0.0) -> bool:
+        """Suspend the turn and enqueue a wake-up message. Return False if the store fails: the lease expires instead."""
+        turn.over = True
+        try:
+            await turn.pause()
+        except (LeaseLost, StoreError) as error:
+            logger.warning("The turn could not be suspended: %s", error)
+            return isinstance(error, LeaseLost)
+        await wake(self._work_queue, turn.lease.context, delay=delay)
+        return True
+
+    def _lose(self, turn: TurnExecution) -> None:
+        """End the turn in this process because its lease is lost. Log the loss once."""
+        if not turn.over:
+            turn.over = True
+            lease = turn.lease
+            logger.warning(
+                "The turn was canceled, or another worker took it over.",
+                extra={"holder": lease.holder, "fence": lease.fence},
+            )
+
+    def _agent(self, turn: TurnExecution) -> Agent:
+        """Return the agent of the turn. Raises AgentFailed for too many tries or handoffs, and for an unknown agent."""
+        record = turn.lease.turn
+        if record.tries > self._max_tries:
+            raise AgentFailed(
+                f"The turn was begun {self._max_tries} times without progress. {LAST_STOP.get(record.stopped_by, '')}"
+                "Read the server's log before you send the message again with a new id."
+            )
+        if record.handoffs > MAX_HANDOFFS:
+            raise AgentFailed("The turn took too long: it was suspended too often and did not end.")
+        agent_id = turn.lease.context.agent
+        try:
+            return self._agents(agent_id)
+        except KeyError:
+            raise AgentFailed(
+                f"The agent {agent_id!r} is no longer in aion.yaml: it was removed or renamed after this message."
+            ) from None
+
+    async def _record(
+        self,
+        turn: TurnExecution,
+        metrics: TurnMetrics,
+        emissions: AsyncGenerator[Emission, None],
+        keep_handlers: Callable[[], None],
+    ) -> Ending:
+        """Record or stream each emission of the agent, and return the turn's ending."""
+        async for emission in emissions:
+            turn.agent_ran = True
+            # Restore the log handlers, because the agent's code may set up logging at any time.
+            keep_handlers()
+            match emission:
+                case Chunk():
+                    turn.add_chunk(emission)
+                    if emission.text:
+                        metrics.count_chunk()
+                case AgentTyping():
+                    turn.type()
+                case StepCompleted():
+                    turn.made_progress = True
+                case TaskUsed():
+                    turn.use_task()
+                case Reply() | InputRequired() | Paused():
+                    return emission
+                case _:
+                    await turn.emit(emission)
+        return Reply(None)
+
+    async def _run_out(self, turn: TurnExecution, emissions: AsyncGenerator[Emission, None]) -> None:
+        """Give the agent's code a short time to finish after its turn has ended, and ignore its emissions."""
+        try:
+            async with asyncio.timeout(AFTER_END_SECONDS):
+                async for _ in emissions:
+                    logger.warning("The agent emitted after its end; ignored.")
+        except TimeoutError:
+            logger.warning("The agent did not return after its end; it is canceled.")
+        except Exception:  # an agent may raise any exception
+            logger.exception("The agent failed after its end.")
+
+    def _reason(self, error: BaseException) -> str:
+        """Return the error text for the client after an agent's failure: the error's class and a fixed sentence.
+
+        The notes of an AgentFailed contain a text of the agent's code or model, so they are revealed only in development.
+        """
+        while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
+            error = error.exceptions[0]  # name the agent's own exception instead of the group of an asyncio.TaskGroup
+        if isinstance(error, asyncio.CancelledError):
+            return CANCELED_ITSELF
+        if isinstance(error, AgentFailed):
+            return " ".join([str(error), *(getattr(error, "__notes__", ()) if self._reveal_errors else ())])
+        reason = f"{type(error).__name__}: the agent could not finish this turn."
+        if not self._reveal_errors:
+            return reason
+        try:
+            return f"{reason} {error}".rstrip()
+        except Exception:  # the author's `__str__` may raise any exception
+            return reason

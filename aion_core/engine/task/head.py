@@ -1,0 +1,94 @@
+"""Head of a task (state, last event number, fencing token): its item, and the effect of an event. Pure."""
+
+from datetime import UTC, datetime
+from typing import cast
+
+from msgspec.structs import replace
+
+from aion_core.engine.records import Head, PushEvents
+from aion_core.engine.task.states import HAS_NOT_ENDED, TERMINAL, may_follow, state_name
+from aion_core.engine.task.subscribers import subscriber_attributes, subscribers_as_read
+from aion_core.engine.task.timestamps import timestamp_of
+from aion_core.errors import InvalidTransition, StoreCorrupt
+from aion_core.protocol.types import (
+    Event,
+    Task,
+    TaskState,
+    TaskStatusUpdateEvent,
+)
+from aion_core.table.conditions import Both, Condition, Equals
+from aion_core.table.item import Item
+from aion_core.table.keys import ContextKey, TaskKey
+from aion_core.table.writes import Change
+
+
+def advance(head: Head, event: Event) -> Head:
+    """Return the task's head after the event: the event number grows by one, and a status event sets the state.
+
+    Raises InvalidTransition if the task has ended, or if its state does not allow the event's state.
+    """
+    if head.state in TERMINAL:
+        raise InvalidTransition(f"The task is {state_name(head.state)}: nothing follows.")
+    if isinstance(event, TaskStatusUpdateEvent | Task):
+        if head.generation and not may_follow(head.state, event.status.state):
+            raise InvalidTransition(f"{state_name(event.status.state)} does not follow {state_name(head.state)}.")
+        return replace(
+            head, generation=head.generation + 1, state=event.status.state, timestamp=timestamp_of(event.status)
+        )
+    return replace(head, generation=head.generation + 1)
+
+
+HEAD_ATTRIBUTES = ("agent", "context_id", "state", "timestamp", "generation", "fence", "push_epoch", "push_events")
+"""The attributes of an item that hold its head."""
+
+
+def head_of(key: TaskKey, item: Item) -> Head:
+    """Parse a task's head (state, event number, fence) from its item. Raises StoreCorrupt if the item is invalid."""
+    try:
+        return Head(
+            key=key,
+            context=ContextKey(key.owner, item["agent"], item["context_id"]),
+            state=cast("TaskState", TaskState.Value(item["state"])),
+            timestamp=datetime.fromtimestamp(item["timestamp"] / 1000, UTC),
+            generation=item["generation"],
+            fence=item["fence"],
+            push_epoch=item.get("push_epoch", 0),
+            push_events=PushEvents(item["push_events"]) if "push_events" in item else None,
+        )
+    except (KeyError, ValueError, TypeError) as error:
+        raise StoreCorrupt("The head of a task cannot be read.") from error
+
+
+def as_read(head: Head, *, fence: bool) -> Condition:
+    """Return the condition that the task's event number, subscribers and (if `fence`) fence equal those of `head`."""
+    mine = (Equals("fence", head.fence),) if fence else ()
+    return Both((Equals("generation", head.generation), *mine, subscribers_as_read(head)))
+
+
+def moved(head: Head, after: Head, *, expires: int | None = None, fence: bool = True) -> Change:
+    """Return the change of a task's head item from `head` to `after`. `expires` extends the item's TTL."""
+    values = {
+        "generation": after.generation,
+        "state": TaskState.Name(after.state),
+        "timestamp": int(after.timestamp.timestamp() * 1000),
+        "fence": after.fence,
+    }
+    if after.push_epoch != head.push_epoch:
+        values |= subscriber_attributes(after)
+    if expires is not None:
+        values["expires"] = expires
+    return Change(values, only_if=as_read(head, fence=fence))
+
+
+def fenced(head: Head, fence: int) -> Change:
+    """Return the change to set a new fence in a task's head. Writes under earlier leases then fail.
+
+    The change fails if the event number has changed since `head` was read: the holder of an expired lease may have
+    recorded one more event.
+    """
+    return Change({"fence": fence}, only_if=Both((Equals("generation", head.generation), HAS_NOT_ENDED)))
+
+
+def is_over(head: Head | None) -> bool:
+    """Return True if the task can have no further turn: it has ended, or it expired in the queue."""
+    return head is None or head.state in TERMINAL

@@ -1,0 +1,82 @@
+"""Projection of a task from its event log: the task is the fold of its events. Pure."""
+
+from collections.abc import Iterable
+
+from aion_core.engine.records import Numbered
+from aion_core.errors import StoreCorrupt
+from aion_core.protocol.types import (
+    Artifact,
+    Message,
+    Task,
+    TaskArtifactUpdateEvent,
+    TaskStatusUpdateEvent,
+)
+
+
+def fold(log: Iterable[Numbered]) -> Task:
+    """Return the task resulting from a log's events. Raises StoreCorrupt if the log does not begin with a task."""
+    task: Task | None = None
+    # Look messages and artifacts up by id, because a search would make each event of a long log slower than the last.
+    known: set[str]
+    artifacts: dict[str, Artifact]
+    for entry in log:
+        if isinstance(entry.event, Task):
+            task = Task()
+            task.CopyFrom(entry.event)
+            known = {message.message_id for message in task.history}
+            artifacts = {artifact.artifact_id: artifact for artifact in reversed(task.artifacts)}
+        elif task is None:
+            raise StoreCorrupt("A log begins with its task.")
+        else:
+            _apply_to(task, entry, known, artifacts)
+    if task is None:
+        raise StoreCorrupt("A log is never empty.")
+    return task
+
+
+def _apply_to(task: Task, entry: Numbered, known: set[str], artifacts: dict[str, Artifact]) -> None:
+    """Apply the event to the task. `known` has the ids of its history's messages, `artifacts` its artifacts by id."""
+    event = entry.event
+    match event:
+        case Message():
+            _add_message(task, event, known)
+        case TaskStatusUpdateEvent():
+            # Move the earlier message to `history`, because `status.message` is only the task's latest message.
+            if task.status.HasField("message") and task.status.message.message_id != event.status.message.message_id:
+                _add_message(task, task.status.message, known)
+            if entry.message is not None:
+                _add_message(task, entry.message, known)
+            task.status.CopyFrom(event.status)
+            if event.status.HasField("message"):
+                # Remove the message from `history`: the last status may repeat a message of the turn as its answer.
+                _remove_message(task, event.status.message.message_id, known)
+            if event.HasField("metadata"):
+                task.metadata.MergeFrom(event.metadata)
+        case TaskArtifactUpdateEvent():
+            _put(task, event, artifacts)
+
+
+def _add_message(task: Task, message: Message, known: set[str]) -> None:
+    if message.message_id not in known:
+        known.add(message.message_id)
+        task.history.append(message)
+
+
+def _remove_message(task: Task, message_id: str, known: set[str]) -> None:
+    if message_id in known:
+        known.remove(message_id)
+        del task.history[next(n for n, each in enumerate(task.history) if each.message_id == message_id)]
+
+
+def _put(task: Task, event: TaskArtifactUpdateEvent, artifacts: dict[str, Artifact]) -> None:
+    """Add an artifact to the task. With the same id, replace it, or extend it if `append` is set (A2A 4.2.2)."""
+    artifact = artifacts.get(event.artifact.artifact_id)
+    if artifact is None:
+        task.artifacts.append(event.artifact)
+        artifacts[event.artifact.artifact_id] = task.artifacts[-1]
+    elif event.append:
+        artifact.parts.extend(event.artifact.parts)
+        if event.artifact.HasField("metadata"):
+            artifact.metadata.MergeFrom(event.artifact.metadata)
+    else:
+        artifact.CopyFrom(event.artifact)

@@ -1,0 +1,121 @@
+"""Timers (times of wake-ups) of items: found in an eventually consistent index, claimed by a write to the item."""
+
+import asyncio
+import logging
+from collections.abc import Sequence
+from datetime import datetime
+from functools import partial
+from typing import NamedTuple
+
+from msgspec import Struct
+
+from aion_core.clock import Clock
+from aion_core.engine import timers
+from aion_core.errors import StoreError
+from aion_core.table import keys
+from aion_core.table.conditions import Equals
+from aion_core.table.item import Item, Key
+from aion_core.table.keys import ContextKey
+from aion_core.table.port import Table
+from aion_core.table.reads import Reads
+from aion_core.table.refusals import WriteRefused
+from aion_core.table.times import Times, moment
+from aion_core.table.writes import Change, Update
+
+
+class ExpiredTimer(Struct, frozen=True):
+    """Expired timer (time of a wake-up) of a context, read from an index that may be outdated."""
+
+    context: ContextKey
+    at: datetime
+    """Time at which the timer expired."""
+
+
+NO_TIMER = ("due_shard", "due_at")
+"""The attributes of a timer; a change removes them."""
+
+
+def claimed_timer(item: Item | None, times: Times, *, is_alive: bool) -> Change | None:
+    """Return the change to claim the expired timer of an item; None if the item has no expired timer.
+
+    The claim sets the timer again, so that no other sweep claims it while the wake-up message is on its way. If the
+    item's TTL has passed (`is_alive` is False), the change removes the timer instead. Otherwise each sweep would find
+    it first until DynamoDB deletes the item.
+    """
+    due_at = item.get("due_at") if item is not None else None
+    if due_at is None or due_at > times.now:
+        return None
+    as_read = Equals("due_at", due_at)
+    if not is_alive:
+        return Change(remove=NO_TIMER, only_if=as_read)
+    return Change({"due_at": times.lease_until}, only_if=as_read)
+
+
+logger = logging.getLogger(__name__)
+
+
+CONTEXTS = tuple(keys.timer_partition(shard) for shard in range(keys.TIMER_SHARDS))
+"""Partitions of the timer index for contexts."""
+
+PUSHES = tuple(keys.push_timer_partition(shard) for shard in range(keys.TIMER_SHARDS))
+"""Partitions of the timer index for push timers. Contexts use others, so that many push timers do not delay them."""
+
+
+class Expired(NamedTuple):
+    """Expired timer of an item: the time at which it expired, and the key of the item."""
+
+    at: datetime
+    key: Key
+
+
+class TimerIndex:
+    """Timers (times of wake-ups) of one kind. `shards` are the index partitions of this kind: CONTEXTS or PUSHES."""
+
+    def __init__(self, table: Table, clock: Clock, shards: Sequence[str], *, lease_seconds: float) -> None:
+        self._table, self._shards = table, shards
+        self._times = partial(Times.read, clock, lease_seconds)
+        self._reads = Reads(table, clock)
+
+    async def expired(self, limit: int, *, complete: bool = False) -> list[Expired]:
+        """Return the expired timers of all index partitions, longest overdue first, at most `limit` per partition.
+
+        If a partition cannot be read, log the error and leave it out. Raises StoreError if no partition can be read or,
+        with `complete`, if one cannot be read.
+        """
+        if not limit:
+            return []
+        answers = await asyncio.gather(
+            *(self._reads.expired_timers(shard, limit) for shard in self._shards), return_exceptions=True
+        )
+        found: list[Item] = []
+        failures: dict[str, StoreError] = {}
+        for shard, answer in zip(self._shards, answers, strict=True):
+            if isinstance(answer, StoreError):
+                failures[shard] = answer
+            elif isinstance(answer, BaseException):
+                raise answer
+            else:
+                found += answer
+        if failures and (complete or len(failures) == len(self._shards)):
+            raise next(iter(failures.values()))
+        for shard, error in failures.items():
+            logger.error("The timers of shard %s cannot be read.", shard, exc_info=error)
+        return sorted(Expired(moment(item["due_at"]), keys.key_of(item)) for item in found)
+
+    async def claim(self, key: Key) -> bool:
+        """Claim the timer of the item with this key, so that only one process handles it.
+
+        Return True if the claim succeeded. Return False if the timer is not due, its item has expired, or another
+        process has claimed it.
+        """
+        # Read the timer's current time from the item, because the index may be outdated.
+        item = await self._table.get(key)
+        is_alive = item is not None and self._reads.lives(item)
+        change = timers.claimed_timer(item, self._times(), is_alive=is_alive)
+        if change is None:
+            return False
+        try:
+            await self._table.write(Update(key, change))
+        except WriteRefused:
+            return False
+        return is_alive

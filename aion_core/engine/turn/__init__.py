@@ -1,0 +1,1 @@
+"""A turn: how it begins, records events, is suspended and ends."""

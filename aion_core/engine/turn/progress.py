@@ -1,0 +1,64 @@
+"""Transitions of a running turn: it records an event, or is suspended. Pure."""
+
+import hashlib
+
+from msgspec.structs import replace
+
+from aion_core.engine.context import changes
+from aion_core.engine.records import Head, Lease, StoppedBy, Turn
+from aion_core.engine.task.head import advance, moved
+from aion_core.engine.task.transition import HeadMove, Transition, new_event
+from aion_core.errors import LeaseLost
+from aion_core.protocol.types import Event, stream_response
+from aion_core.table.times import Times
+from aion_core.table.writes import Change
+
+
+def token_of(lease: Lease, generation: int, event: Event) -> str:
+    """Return the idempotency token for the write of this event. A repeated write has the same token."""
+    digest = hashlib.sha256(stream_response(event).SerializeToString()).hexdigest()
+    return f"{lease.holder}#{lease.fence}#{generation}#{digest}"
+
+
+def lost() -> LeaseLost:
+    """Return the error for a write under a lease that another holder has since taken over."""
+    return LeaseLost("Another holder runs this context now.")
+
+
+def appended(lease: Lease, head: Head, event: Event, *, key: str) -> Transition[Head]:
+    """Return the transition to append an event of a running turn to its task's log."""
+    after = advance(head, event)
+    token = token_of(lease, after.generation, event)
+    row = new_event(head, after.generation, event, key=key, token=token)
+    return Transition(after, None, (HeadMove(moved(head, after), after),), (row,))
+
+
+def still_mine(head: Head, now: Head | None) -> Head:
+    """Return the task's head with its current push subscribers, for a second attempt to write.
+
+    Raises LeaseLost if the task's events or fence have changed since `head` was read.
+    """
+    if now is None or (now.generation, now.fence) != (head.generation, head.fence):
+        raise lost()
+    return replace(head, push_epoch=now.push_epoch, push_events=now.push_events)
+
+
+def suspended(lease: Lease, times: Times, *, made_progress: bool, stopped_by: StoppedBy | None) -> tuple[Turn, Change]:
+    """Return the suspended turn, and the change of its context's record.
+
+    A suspension after progress counts as a handoff and resets the tries. If `stopped_by` is None, the agent never ran,
+    and the try does not count.
+    """
+    turn = lease.turn
+    if made_progress:
+        turn = replace(turn, tries=0, handoffs=turn.handoffs + 1, stopped_by=stopped_by)
+    elif stopped_by is None:
+        turn = replace(turn, tries=max(0, turn.tries - 1))
+    else:
+        turn = replace(turn, stopped_by=stopped_by)
+    return turn, changes.suspended(lease, turn, times)
+
+
+def task_changed() -> LeaseLost:
+    """Return the error for a write to a task that another process has changed since it was read."""
+    return LeaseLost("The task has changed since it was read.")

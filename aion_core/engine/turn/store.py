@@ -1,0 +1,231 @@
+"""Store of turns: a context has at most one running turn, under a lease whose fence every write checks."""
+
+from collections.abc import Sequence
+
+from msgspec.structs import replace
+from uuid_utils import uuid7
+
+from aion_core.engine.context import changes
+from aion_core.engine.context.changes import dropped
+from aion_core.engine.context.record import ContextRecord, task_of, turn_to_begin
+from aion_core.engine.outcomes import (
+    LeaseHeld,
+    TurnFinished,
+    TurnStarted,
+)
+from aion_core.engine.records import Head, Lease, StoppedBy, Turn
+from aion_core.engine.stored_tasks import BUSY, StoredTasks
+from aion_core.engine.task.head import is_over
+from aion_core.engine.task.rows import context_update
+from aion_core.engine.task.transition import Transition
+from aion_core.engine.timers import ExpiredTimer
+from aion_core.engine.turn import end, progress, start
+from aion_core.engine.turn.end import TurnEnding
+from aion_core.engine.turn.progress import task_changed
+from aion_core.protocol.types import Event, Task
+from aion_core.table import keys
+from aion_core.table.keys import ContextKey
+from aion_core.table.refusals import WriteRefused
+from aion_core.table.retries import TransactionPlan, commit
+from aion_core.table.times import Times
+from aion_core.table.writes import Update
+
+
+class TurnStore(StoredTasks):
+    """Store of turns: at most one runs per context, under a lease (right to run it).
+
+    A lease and a queued turn have a timer (time of a wake-up), and `expired_timers` finds the timer after this time.
+    """
+
+    async def begin(self, context: ContextKey, *, holder: str) -> TurnStarted | LeaseHeld | None:
+        """Lease the context's running turn if its lease has expired, else the first queued turn.
+
+        Return LeaseHeld while another lease is in force. Return None if the queue is empty, or while a task of the
+        context requires input. The fence and `turn.tries` grow by one. If the previous holder died after it had stored
+        a step, `turn.tries` is 2, because that holder tried the next step once. A message that was queued for its
+        running task is recorded in the same transaction, as event `turn.message_generation`.
+        """
+
+        async def plan(attempt: int) -> TransactionPlan[TurnStarted | LeaseHeld | None]:
+            times = self._times()
+            record = await self._context(context, times)
+            if attempt and record.running is not None and record.holder == holder:
+                # Return the turn that an earlier attempt of this call began, because the table's response was lost.
+                head = await self._log.head(task_of(context, record.running))
+                if head is not None:
+                    return TransactionPlan(TurnStarted(record.lease(context), head))
+            turn = turn_to_begin(record, times.now)
+            if turn is None and record.interrupted is not None and record.waiting:
+                return await self._without_ended_interrupt(context, record, times) or TransactionPlan(None)
+            if not isinstance(turn, Turn):
+                return TransactionPlan(turn)
+            head = await self._log.head(task_of(context, turn))
+            if head is None or is_over(head):
+                removal = dropped(record, turn.task_id, times)
+                return TransactionPlan(None, await self._writes(context, removal, times), again=True)
+            turn = start.taken_over(turn, record)
+            queued = None if turn.message_generation else await self._log.queued(head.key, turn.id)
+            begun = start.begun(context, turn, record, head, queued, holder=holder, times=times)
+            return TransactionPlan(begun.outcome, await self._writes(context, begun, times))
+
+        outcome = await commit(self._table, plan, busy=BUSY)
+        if isinstance(outcome, TurnStarted):
+            await self._notifier.begun(outcome)
+        return outcome
+
+    def renew(self, lease: Lease) -> bool:
+        """Extend the lease for another term. Return False if another holder has the context's lease.
+
+        The call blocks, for use in a separate thread: an agent may block the event loop.
+        """
+        try:
+            self._table.write_blocking(Update(keys.context_key(lease.context), changes.renewed(lease, self._times())))
+        except WriteRefused as refused:
+            return refused.is_conflict
+        return True
+
+    def holds(self, lease: Lease) -> bool:
+        """Return True while the lease is valid: no other holder has taken it, and the task is not canceled. Blocks."""
+        item = self._table.get_blocking(keys.head_key(task_of(lease.context, lease.turn)))
+        return item is not None and item.get("fence") == lease.fence
+
+    async def append(self, lease: Lease, head: Head, event: Event, *, key: str = "") -> Head:
+        """Record a turn's event as number `head.generation + 1` of its task and return the task's new head.
+
+        The cost does not depend on the log's length. `key` is stored with the event. A repeat after a lost response
+        finds the recorded event. If the fence has changed or another process has ended the task, nothing is recorded
+        and LeaseLost is raised.
+        """
+        known = replace(head, fence=lease.fence)
+
+        async def plan(attempt: int) -> TransactionPlan[Head]:
+            nonlocal known
+            appended = progress.appended(lease, known, event, key=key)
+            row = appended.events[0]
+            if attempt:
+                # Read the head first and then the event: an earlier attempt may still be written between the two reads.
+                now = await self._log.head(known.key)
+                if await self._log.holds(row.task, row.generation, row.token):
+                    return TransactionPlan(appended.outcome)
+                known = progress.still_mine(known, now)
+                appended = progress.appended(lease, known, event, key=key)
+            return TransactionPlan(appended.outcome, await self._writes(lease.context, appended, self._times()))
+
+        after = await commit(self._table, plan, busy=BUSY)
+        self._notifier.appended(after, event)
+        return after
+
+    async def finish(
+        self, lease: Lease, head: Head, event: Event, *, run_next: bool = False, snapshot: Task | None = None
+    ) -> TurnFinished:
+        """Record the turn's last event and release the lease atomically. With `run_next`, lease the next turn.
+
+        The next turn begins as by `begin`, with the same holder. If the event interrupts the task, no turn begins
+        before the client's answer. `snapshot` is the task after this event; readers of the log begin with it. If a
+        message is queued for the task that the event would end, nothing is recorded and PendingInput is raised. Raises
+        LeaseLost as `append` does.
+        """
+        ending = TurnEnding(lease, replace(head, fence=lease.fence), event, run_next)
+
+        async def plan(attempt: int) -> TransactionPlan[TurnFinished]:
+            nonlocal ending
+            times = self._times()
+            if attempt or not ending.stops_task:
+                record = await self._context(lease.context, times)
+                if attempt:
+                    now = await self._log.head(head.key)
+                    if await self._log.holds(head.key, ending.after.generation, ending.token):
+                        return TransactionPlan(await self._finished_before(ending))
+                    ending = replace(ending, head=progress.still_mine(ending.head, now))
+                finished = await self._finished(ending, record, times)
+            else:
+                finished = end.finished_alone(ending)
+            writes = await self._writes(lease.context, finished, times)
+            if snapshot is not None:
+                writes.append(await self._log.snapshot_row(head.key, ending.after.generation, snapshot, times))
+            return TransactionPlan(finished.outcome, writes)
+
+        finished = await commit(self._table, plan, busy=BUSY)
+        await self._notifier.committed(finished.head)
+        if finished.next is not None:
+            await self._notifier.begun(finished.next)
+        return finished
+
+    async def _finished_before(self, ending: TurnEnding) -> TurnFinished:
+        record = await self._context(ending.lease.context, self._times())
+        next_head = await self._log.head(task_of(ending.lease.context, record.running)) if record.running else None
+        return end.finished_before(ending, record, next_head)
+
+    async def _finished(self, ending: TurnEnding, record: ContextRecord, times: Times) -> Transition[TurnFinished]:
+        turn = end.next_turn(ending, record)
+        if turn is None or ending.requires_input:
+            return end.finished_alone(ending)
+        task = task_of(ending.lease.context, turn)
+        next_head, queued = None, None
+        if ending.run_next:
+            next_head = None if task == ending.head.key else await self._log.head(task)
+            queued = None if turn.message_generation else await self._log.queued(task, turn.id)
+        return end.finished(ending, record, turn, next_head, queued, times=times)
+
+    async def pause(
+        self, lease: Lease, *, made_progress: bool, stopped_by: StoppedBy | None = StoppedBy.DEADLINE
+    ) -> None:
+        """Suspend the turn so that another process can lease it. Its timer expires after one lease term.
+
+        With `made_progress` the suspension counts as a handoff and resets the tries. Otherwise, if `stopped_by` is
+        None, the agent never ran, and the try does not count. Raises LeaseLost.
+        """
+
+        async def plan(attempt: int) -> TransactionPlan[None]:
+            times = self._times()
+            turn, change = progress.suspended(lease, times, made_progress=made_progress, stopped_by=stopped_by)
+            if attempt:
+                record = await self._context(lease.context, times)
+                if (record.fence, record.running, record.holder) == (lease.fence, turn, ""):
+                    return TransactionPlan(None)  # An earlier attempt suspended the turn, but its response was lost.
+                if (record.fence, record.holder) != (lease.fence, lease.holder):
+                    raise progress.lost()
+            return TransactionPlan(None, [context_update(lease.context, change)])
+
+        await commit(self._table, plan, busy=BUSY)
+        await self._notifier.settle(task_of(lease.context, lease.turn))
+
+    async def cancel(self, head: Head, event: Event) -> TurnFinished:
+        """Record the cancellation of the task, and remove its running and queued turns.
+
+        The fence grows, so that later events of these turns are refused. Raises LeaseLost if the task has changed since
+        `head` was read: read it again.
+        """
+        token = str(uuid7())
+
+        async def plan(attempt: int) -> TransactionPlan[TurnFinished]:
+            times = self._times()
+            record = await self._context(head.context, times)
+            canceled = end.canceled(head, event, record, token=token, times=times)
+            if attempt:
+                now = await self._log.head(head.key)
+                if await self._log.holds(head.key, head.generation + 1, token):
+                    record, now = await self._context(head.context, times), await self._log.head(head.key)
+                    return TransactionPlan(end.canceled_before(head, now, event, record))
+                if now != head:
+                    raise task_changed()
+            return TransactionPlan(canceled.outcome, await self._writes(head.context, canceled, times))
+
+        finished = await commit(self._table, plan, busy=BUSY)
+        await self._notifier.committed(finished.head)
+        return finished
+
+    async def expired_timers(self, *, limit: int, complete: bool = False) -> Sequence[ExpiredTimer]:
+        """Return up to `limit` contexts with expired timers, longest overdue first. The index may be outdated.
+
+        If parts of the index cannot be read, they are logged and left out; with `complete`, raises StoreError.
+        """
+        found = await self._timers.expired(limit, complete=complete)
+        return [ExpiredTimer(keys.context_of(key), at) for at, key in found[:limit]]
+
+    async def claim(self, timer: ExpiredTimer) -> bool:
+        """Claim the timer to wake its context. Return False if it is no longer expired or another process claimed it.
+
+        The claim sets the timer again, in case the wake-up message is lost.
+        """
+        return await self._timers.claim(keys.context_key(timer.context))

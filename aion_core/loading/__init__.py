@@ -1,0 +1,1 @@
+"""Loading of agents: aion.yaml, discovery, import, and explanations of what fails."""

@@ -1,0 +1,1 @@
+"""Adapters for one machine: in memory, and in SQLite files."""

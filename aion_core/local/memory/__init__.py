@@ -1,0 +1,1 @@
+"""Adapters in memory: table, blobs, queues and cipher."""

@@ -1,0 +1,1 @@
+"""Adapters in SQLite files: table, blobs and queues, for `aion dev`."""

@@ -1,0 +1,309 @@
+"""Table port over a SQLite file."""
+
+import base64
+import json
+import sqlite3
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+from zlib import crc32
+
+from aion_core.clock import Clock
+from aion_core.local.sqlite.database import Database
+from aion_core.table.conditions import Condition
+from aion_core.table.item import PARTITION, SORT, Index, Item, Key
+from aion_core.table.port import Page
+from aion_core.table.refusals import FINE, TokenReused, canceled
+from aion_core.table.schema import INDEXES, TTL_ATTRIBUTE
+from aion_core.table.semantics.conditions import holds
+from aion_core.table.semantics.pages import check_filter, check_query, first_page, index_entry
+from aion_core.table.semantics.writes import (
+    TOKEN_LIFE,
+    check_key,
+    check_transaction,
+    check_transaction_size,
+    check_write,
+    fingerprint,
+    outcome,
+)
+from aion_core.table.writes import ConditionCheck, Delete, SingleWrite, Update, Write
+
+VERSION = 1
+"""Version of the file's schema. Increase it when the schema or the JSON form of items changes."""
+
+KEY_AND_TTL = (PARTITION, SORT, TTL_ATTRIBUTE)
+
+# Column `sort` has no type, so texts sort as texts and numbers as numbers.
+_SCHEMA = """
+CREATE TABLE items (pk TEXT NOT NULL, sk TEXT NOT NULL, item TEXT NOT NULL, expires INTEGER, PRIMARY KEY (pk, sk));
+CREATE INDEX items_by_expiry ON items (expires) WHERE expires IS NOT NULL;
+CREATE TABLE entries (
+    name TEXT NOT NULL, partition TEXT NOT NULL, sort NOT NULL, pk TEXT NOT NULL, sk TEXT NOT NULL, entry TEXT NOT NULL,
+    PRIMARY KEY (name, partition, sort, pk, sk)
+) WITHOUT ROWID;
+CREATE TABLE tokens (token TEXT PRIMARY KEY, fingerprint TEXT NOT NULL, made_at REAL NOT NULL) WITHOUT ROWID;
+CREATE INDEX tokens_by_age ON tokens (made_at)
+"""
+
+CLEANING = 100
+"""Number of written items between two deletions of expired items and tokens. A deletion removes up to twice as many
+items, so that expired items cannot accumulate."""
+
+GRACE_SECONDS, MAX_TTL_AGE = 3600, 5 * 365 * 86_400
+"""Limits in seconds. As in DynamoDB, an item stays readable for a time after its TTL, and a very old TTL is ignored.
+
+So code that does not check the TTL fails in tests with SQLite as it does on AWS.
+"""
+
+
+class SQLiteTable:
+    """`ports.table.Table` in one SQLite file, with consistent indexes."""
+
+    def __init__(self, path: Path, clock: Clock) -> None:
+        """Open the file, and create it if missing. Raises ConfigurationError if the file has another schema version."""
+        self._clock = clock
+        self._database = Database(path, _SCHEMA, version=VERSION)
+        self._written = CLEANING
+        """Number of items written since the last deletion of expired items. The first write of a process deletes too."""
+
+    def close(self) -> None:
+        """Close the SQLite file."""
+        self._database.close()
+
+    # ── Reads ─────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    async def get(self, key: Key) -> Item | None:
+        """See `ports.table.Table.get`."""
+        check_key(key)
+        return await self._database.read(lambda connection: _read(connection, key))
+
+    def get_blocking(self, key: Key) -> Item | None:
+        """See `ports.table.Table.get_blocking`."""
+        check_key(key)
+        return self._database.read_blocking(lambda connection: _read(connection, key))
+
+    async def query(
+        self,
+        partition: str,
+        first: str,
+        last: str,
+        *,
+        newest_first: bool = False,
+        limit: int | None = None,
+        after: Any = None,
+        keys_only: bool = False,
+    ) -> Page:
+        """See `ports.table.Table.query`."""
+        check_query(partition, limit)
+        span, values = _span(("sk",), first, last, after, newest_first=newest_first)
+
+        def work(connection: sqlite3.Connection) -> Page:
+            rows = connection.execute(f"SELECT item FROM items WHERE pk = ? AND {span}", (partition, *values))  # noqa: S608
+            page, is_cut = first_page(map(_unpacked, rows), limit)
+            items = [{name: item[name] for name in KEY_AND_TTL if name in item} for item in page] if keys_only else page
+            return Page(items, len(items), (page[-1][SORT],) if is_cut else None)
+
+        return await self._database.read(work)
+
+    async def query_index(
+        self,
+        index: Index,
+        partition: str,
+        first: str | int,
+        last: str | int,
+        *,
+        newest_first: bool = False,
+        limit: int | None = None,
+        after: Any = None,
+        only_if: Condition | None = None,
+        count_only: bool = False,
+    ) -> Page:
+        """See `ports.table.Table.query_index`."""
+        check_query(partition, limit)
+        check_filter(index, only_if)
+        span, values = _span(("sort", "pk", "sk"), first, last, after, newest_first=newest_first)
+        statement = f"SELECT entry FROM entries WHERE name = ? AND partition = ? AND {span}"  # noqa: S608
+
+        def work(connection: sqlite3.Connection) -> Page:
+            rows = connection.execute(statement, (index.name, partition, *values))
+            page, is_cut = first_page(map(_unpacked, rows), limit)
+            found = [entry for entry in page if holds(only_if, entry)]
+            last_of = (page[-1][index.sort], page[-1][PARTITION], page[-1][SORT]) if is_cut else None
+            return Page([] if count_only else found, len(found), last_of)
+
+        return await self._database.read(work)
+
+    async def scan(
+        self,
+        *,
+        segment: int = 0,
+        segments: int = 1,
+        after: Any = None,
+        attributes: Sequence[str] = (),
+        consistent: bool = False,
+    ) -> Page:
+        """See `ports.table.Table.scan`."""
+
+        def work(connection: sqlite3.Connection) -> Page:
+            statement = "SELECT item FROM items WHERE (pk, sk) > (?, ?) ORDER BY pk, sk"
+            items = map(_unpacked, connection.execute(statement, after or ("", "")))
+            page, is_cut = first_page(item for item in items if crc32(item[PARTITION].encode()) % segments == segment)
+            chosen = [{name: item[name] for name in attributes if name in item} for item in page]
+            return Page(chosen if attributes else page, len(page), _key_of(page[-1]) if is_cut else None)
+
+        return await self._database.read(work)
+
+    # ── Writes ────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    async def write(self, write: SingleWrite, *, returning: bool = False) -> Item | None:
+        """See `ports.table.Table.write`."""
+        check_write(write)
+        [(before, after)] = await self._database.write(lambda connection: self._make(connection, [write]))
+        returned = after if isinstance(write, Update) else before if isinstance(write, Delete) else None
+        return returned if returning else None
+
+    def write_blocking(self, write: SingleWrite) -> None:
+        """See `ports.table.Table.write_blocking`."""
+        check_write(write)
+        self._database.write_blocking(lambda connection: self._make(connection, [write]))
+
+    async def delete_all(self, keys: Sequence[Key]) -> Sequence[Key]:
+        """See `ports.table.ErasableTable.delete_all`. This implementation always deletes all of the items."""
+
+        def work(connection: sqlite3.Connection) -> None:
+            for key in keys:
+                _store(connection, key, _read(connection, key), None)
+
+        await self._database.write(work)
+        return []
+
+    async def transact(self, writes: Sequence[Write], *, token: str = "") -> None:
+        """See `ports.table.Table.transact`."""
+        check_transaction(writes, token)
+        await self._database.write(lambda connection: self._transact(connection, writes, token))
+
+    def _transact(self, connection: sqlite3.Connection, writes: Sequence[Write], token: str) -> None:
+        if token:
+            now, digest = self._clock.now().timestamp(), fingerprint(writes)
+            known = connection.execute("SELECT fingerprint, made_at FROM tokens WHERE token = ?", (token,)).fetchone()
+            if known is not None and known[1] > now - TOKEN_LIFE.total_seconds():
+                if known[0] != digest:
+                    raise TokenReused("SQLite: the token was used with other writes.")
+                return
+            connection.execute("INSERT OR REPLACE INTO tokens VALUES (?, ?, ?)", (token, digest, now))
+        self._make(connection, writes)
+
+    def _make(self, connection: sqlite3.Connection, writes: Sequence[Write]) -> list[tuple[Item | None, Item | None]]:
+        """Make the writes in the connection's transaction. Return each item before and after its write."""
+        befores = [_read(connection, write.key) for write in writes]
+        outcomes = [outcome(write, before, INDEXES) for write, before in zip(writes, befores, strict=True)]
+        if any(each.reason != FINE for each in outcomes):
+            if len(writes) == 1 and outcomes[0].error:
+                raise outcomes[0].error
+            raise canceled([each.reason for each in outcomes])
+        check_transaction_size([each.after for each in outcomes if each.after is not None])
+        for write, before, each in zip(writes, befores, outcomes, strict=True):
+            if not isinstance(write, ConditionCheck):
+                _store(connection, write.key, before, each.after)
+        self._written += len(writes)
+        if self._written >= CLEANING:
+            self._written = 0
+            self._clean(connection)
+        return [(before, each.after) for before, each in zip(befores, outcomes, strict=True)]
+
+    def _clean(self, connection: sqlite3.Connection) -> None:
+        now = self._clock.now().timestamp()
+        connection.execute("DELETE FROM tokens WHERE made_at <= ?", (now - TOKEN_LIFE.total_seconds(),))
+        expired = "SELECT item FROM items WHERE expires BETWEEN ? AND ? LIMIT ?"
+        bounds = now - MAX_TTL_AGE, now - GRACE_SECONDS
+        for item in map(_unpacked, connection.execute(expired, (*bounds, 2 * CLEANING)).fetchall()):
+            _store(connection, _key_of(item), item, None)
+
+
+def _span(
+    columns: tuple[str, ...], first: Any, last: Any, after: tuple[Any, ...] | None, *, newest_first: bool
+) -> tuple[str, tuple[Any, ...]]:
+    """Return the SQL condition and order for a range of sort keys after the position `after`, with its values."""
+    row, marks, column = ", ".join(columns), ", ".join("?" * len(columns)), columns[0]
+    order = ", ".join(f"{each} DESC" for each in columns) if newest_first else row
+    if after is None:
+        return f"{column} BETWEEN ? AND ? ORDER BY {order}", (first, last)
+    if newest_first:
+        return f"({row}) < ({marks}) AND {column} >= ? ORDER BY {order}", (*after, first)
+    return f"({row}) > ({marks}) AND {column} <= ? ORDER BY {order}", (*after, last)
+
+
+def _read(connection: sqlite3.Connection, key: Key) -> Item | None:
+    row = connection.execute("SELECT item FROM items WHERE pk = ? AND sk = ?", key).fetchone()
+    return _unpacked(row) if row is not None else None
+
+
+def _store(connection: sqlite3.Connection, key: Key, before: Item | None, after: Item | None) -> None:
+    """Replace, insert or delete an item and its index entries."""
+    if after is None:
+        connection.execute("DELETE FROM items WHERE pk = ? AND sk = ?", key)
+    else:
+        expires = after.get(TTL_ATTRIBUTE)
+        connection.execute(
+            "INSERT INTO items VALUES (?, ?, ?, ?) "
+            "ON CONFLICT DO UPDATE SET item = excluded.item, expires = excluded.expires",
+            (*key, _packed(after), expires if type(expires) is int else None),
+        )
+    for index in INDEXES:
+        old, new = index_entry(index, before), index_entry(index, after)
+        if old == new:
+            continue
+        if old is not None:
+            connection.execute(
+                "DELETE FROM entries WHERE name = ? AND partition = ? AND sort = ? AND pk = ? AND sk = ?",
+                (index.name, old[index.partition], old[index.sort], *key),
+            )
+        if new is not None:
+            connection.execute(
+                "INSERT INTO entries VALUES (?, ?, ?, ?, ?, ?)",
+                (index.name, new[index.partition], new[index.sort], *key, _packed(new)),
+            )
+
+
+def _key_of(item: Item) -> Key:
+    return Key(item[PARTITION], item[SORT])
+
+
+# ── Items as JSON ─────────────────────────────────────────────────────────────────────────────────────────────────────
+
+_encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
+
+
+def _packed(item: Mapping[str, Any]) -> str:
+    return _encode({name: _tagged(value) for name, value in item.items()})
+
+
+def _unpacked(row: tuple[str]) -> Item:
+    return {name: _untagged(value) for name, value in json.loads(row[0]).items()}
+
+
+def _tagged(value: Any) -> Any:
+    """Return the JSON form of a value. Each JSON object has one member, named by the value's type."""
+    match value:
+        case bytes():
+            return {"bytes": base64.b64encode(value).decode()}
+        case frozenset():
+            return {"set": sorted(value)}
+        case dict():
+            return {"map": {name: _tagged(member) for name, member in value.items()}}
+        case list():
+            return [_tagged(member) for member in value]
+    return value
+
+
+def _untagged(value: Any) -> Any:
+    match value:
+        case {"bytes": text}:
+            return base64.b64decode(text)
+        case {"set": members}:
+            return frozenset(members)
+        case {"map": members}:
+            return {name: _untagged(member) for name, member in members.items()}
+        case list():
+            return [_untagged(member) for member in value]
+    return value

@@ -1,1 +1,0 @@
-"""ADK's session service over stored records."""

@@ -1,0 +1,1 @@
+"""Sessions and artifacts of Google ADK."""

@@ -1,0 +1,337 @@
+"""ADK's sessions over the table.
+
+Each transaction of a session checks the fence (fencing token) of the CONTEXT:
+
+    _make      put SESSION/HEAD and STATE                    creates the session
+    _append    put SESSION/EVENT#n, update HEAD, put STATE   adds an event if HEAD is at n - 1
+               put USER/STATE#…, APP/STATE#…                 stores the event's shared state, one item for each value
+    _delete    delete HEAD and STATE, then the events        deletes the session before its events
+
+HEAD holds the session's revision. It is small, since each append rewrites it. STATE is written only if the session's
+own state changes.
+
+HEAD expires one retention and a day after the last append or refused answer, so it outlives the task. The other items
+expire one and a half retentions after their write, and are renewed every fifth of a retention, so each outlives HEAD.
+"""
+
+import asyncio
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import aclosing, suppress
+from datetime import timedelta
+from typing import Any
+
+from google.adk.errors.already_exists_error import AlreadyExistsError
+from google.adk.events.event import Event
+from google.adk.sessions import Session
+from msgspec import Struct
+from msgspec.structs import replace
+
+from aion_core.clock import Clock
+from aion_core.engine.fenced_writes import Fence, FencedWrites
+from aion_core.errors import StoreCorrupt
+from aion_core.state.adk.serialization import event_bytes, event_of, mapping_of, value_bytes
+from aion_core.state.adk.service import (
+    Revision,
+    ScopedState,
+    SessionKey,
+    SessionRecord,
+    StoredSessions,
+    not_found,
+    stale,
+)
+from aion_core.state.adk.session_items import EncryptedItems, SharedState
+from aion_core.state.renewal import renew
+from aion_core.table import keys
+from aion_core.table.blobs import Blobs
+from aion_core.table.cipher import Cipher
+from aion_core.table.conditions import Absent, AtMost, Both, Either, Equals, Exists
+from aion_core.table.item import SORT, Item, Key
+from aion_core.table.port import Table
+from aion_core.table.reads import Reads
+from aion_core.table.refusals import WriteRefused
+from aion_core.table.retries import jitter
+from aion_core.table.schema import BY_AGENT, RETENTIONS, SESSIONS, TTL_ATTRIBUTE
+from aion_core.table.ttl import Ttl
+from aion_core.table.writes import Change, Delete, Put, Update, Write
+
+VALUES_AT_ONCE = 80
+"""Number of shared state values in one transaction. A transaction may have 100 items and 4 MB."""
+
+ROWS_AT_ONCE = 50
+"""Number of items to delete in one transaction. The items of a transaction may have at most 4 MB."""
+
+FIRST_PAGE, LARGEST_PAGE = 100, 1000
+"""Page sizes of a query of a session's items, newest first."""
+
+READS = 5
+"""Number of attempts to read a whole session. A query may see only a part of a transaction."""
+
+ROW = RETENTIONS[SESSIONS]
+"""Lifetime of a session's event and state items in retention periods. It is longer than that of the head item."""
+
+
+class _Rows(Struct, frozen=True):
+    """Items of a session: its head (revision and times), its state and the requested events, oldest event first."""
+
+    head: Item
+    state: Item | None
+    events: Sequence[Item]
+
+
+class TableSessions(StoredSessions):
+    """ADK's session service for one turn.
+
+    Every method may raise StoreUnavailable. If another holder has the context, a write stores nothing and raises
+    LeaseLost. Expired sessions are not returned.
+    """
+
+    def __init__(
+        self,
+        table: Table,
+        blobs: Blobs,
+        cipher: Cipher,
+        clock: Clock,
+        *,
+        fence: Fence | None = None,
+        retention: timedelta = timedelta(days=30),
+    ) -> None:
+        """Check the fence with each write. Without a fence, only the session's revision detects other writers.
+
+        A session expires as a whole, some time after its task. The state of users and apps does not expire.
+        """
+        super().__init__(clock)
+        self._reads, self._ttl = Reads(table, clock), Ttl(clock, retention)
+        self._blobs, self._items = blobs, EncryptedItems(blobs, cipher)
+        self._shared_state = SharedState(self._reads, self._items, blobs)
+        self._writes = FencedWrites(table, fence)
+        self._in_turn = fence is not None
+        self._states: dict[str, tuple[Revision, dict[str, Any]]] = {}
+        """Cache of each session's own state, used by an append instead of a read."""
+        self._renewed: dict[str, int] = {}
+        """Times of this turn's renewals by session. The next append writes the time to the session's head."""
+
+    # ── Writes ────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    async def _make(self, record: SessionRecord, state: ScopedState) -> None:
+        thread = _thread(record.key)
+        changes: list[Write] = [self._new_head(record, thread)]
+        if record.state:
+            changes.append(await self._put_state(thread, record.revision, record.state))
+        try:
+            await self._commit(record.key, state, *changes)
+        except WriteRefused:
+            there = await self._reads.get(keys.session_head_key(thread))
+            # Accept this call's own session: an earlier attempt may have created it, but its response was lost.
+            if there is None or _revision_of(there).made != record.revision.made:
+                raise AlreadyExistsError(f"The session {record.key.session_id!r} exists already.") from None
+        self._states[thread] = record.revision, dict(record.state)
+
+    async def _append(self, key: SessionKey, known: Revision, event: Event, delta: ScopedState) -> Revision:
+        thread, revision = _thread(key), Revision(known.number + 1, known.made)
+        state = await self._state(thread, known)
+        if state is None:
+            return await self._appended_already(key, revision, event)
+        changes = [
+            self._move_head(thread, known, event, state_changes=bool(delta.session)),
+            await self._put(keys.session_event_key(thread, revision.number), event_bytes(event), thread),
+        ]
+        if delta.session:
+            state = {**state, **delta.session}
+            changes.append(await self._put_state(thread, revision, state))
+        try:
+            await self._commit(key, delta, *changes)
+        except WriteRefused:
+            await self._appended_already(key, revision, event)
+        self._states[thread] = revision, state
+        return revision
+
+    async def _appended_already(self, key: SessionKey, revision: Revision, event: Event) -> Revision:
+        """Return the new revision if an earlier attempt has stored this event. Otherwise raise StaleSessionError."""
+        thread = _thread(key)
+        head = await self._reads.get(keys.session_head_key(thread))
+        if head is None:
+            raise not_found(key)
+        if _revision_of(head) == revision:
+            row = await self._reads.get(keys.session_event_key(thread, revision.number))
+            if row is not None and event_of(await self._items.content(row)).id == event.id:
+                return revision
+        raise stale()
+
+    async def _delete(self, key: SessionKey) -> None:
+        thread = _thread(key)
+        # Delete the head first. If the deletion is interrupted, the session is gone and its remaining items expire.
+        await self._writes.commit(Delete(keys.session_head_key(thread)), Delete(keys.session_state_key(thread)))
+        pages = self._pages(thread, keys.event_sort(0), keys.HEAD, limit=LARGEST_PAGE, keys_only=True)
+        found = [Delete(keys.key_of(item)) async for page in pages for item in page]
+        for start in range(0, len(found), ROWS_AT_ONCE):
+            await self._writes.commit(*found[start : start + ROWS_AT_ONCE])
+        self._states.pop(thread, None)
+
+    async def _commit(self, key: SessionKey, shared: ScopedState, *changes: Write) -> None:
+        """Write the session's changes and shared state in one transaction. Write surplus shared values first."""
+        change = await self._shared_state.change(key, shared)
+        values = change.writes
+        while len(values) > VALUES_AT_ONCE:
+            await self._writes.commit(*values[:VALUES_AT_ONCE])
+            values = values[VALUES_AT_ONCE:]
+        await self._writes.commit_step(*changes, *values)
+        await self._shared_state.committed(change)
+
+    def _new_head(self, record: SessionRecord, thread: str) -> Put:
+        key, revision, now = record.key, record.revision, self._ttl.now()
+        item = {
+            **self._ttl.attributes(self._ttl.state_end()),
+            "app_name": key.app_name,
+            "user_id": key.user_id,
+            "session_id": key.session_id,
+            "made": revision.made,
+            "revision": revision.number,
+            "state_revision": revision.number if record.state else -1,
+            "updated": repr(record.updated),
+            "renewed": now,
+            BY_AGENT.partition: keys.listing_sessions(key.user_id, key.app_name),
+            BY_AGENT.sort: keys.listing_at(int(record.updated * 1000), thread),
+        }
+        # Allow a new session to replace an expired session, because DynamoDB deletes expired items late.
+        return Put(keys.session_head_key(thread), item, only_if=Either((Absent(), AtMost(TTL_ATTRIBUTE, now))))
+
+    def _move_head(self, thread: str, known: Revision, event: Event, *, state_changes: bool) -> Update:
+        """Return the update of a session's head for one more event. It fails if the session has another revision."""
+        values: dict[str, Any] = {
+            "revision": known.number + 1,
+            "updated": repr(event.timestamp),
+            TTL_ATTRIBUTE: self._ttl.state_end(),
+        }
+        if state_changes:
+            values["state_revision"] = known.number + 1
+        if thread in self._renewed:
+            values["renewed"] = self._renewed[thread]
+        is_as_read = Both((Equals("made", known.made), Equals("revision", known.number)))
+        return Update(keys.session_head_key(thread), Change(values, only_if=is_as_read))
+
+    async def _put_state(self, thread: str, revision: Revision, state: dict[str, Any]) -> Write:
+        at: dict[str, Any] = {"made": revision.made, "revision": revision.number}
+        return await self._put(keys.session_state_key(thread), value_bytes(state), thread, **at)
+
+    async def _put(self, key: Key, content: bytes, thread: str, **attributes: str | int) -> Write:
+        encrypted = await self._items.encrypted(key, content, folder=f"{SESSIONS}/{thread}")
+        return Put(key, {**self._ttl.attributes(self._ttl.end(ROW)), **attributes, **encrypted})
+
+    async def renew(self, session: Session) -> None:
+        """Renew the session's TTL without an append, if the session still exists."""
+        head = keys.session_head_key(_thread(SessionKey(session.app_name, session.user_id, session.id)))
+        with suppress(WriteRefused):
+            await self._writes.commit(Update(head, Change({TTL_ATTRIBUTE: self._ttl.state_end()}, only_if=Exists())))
+
+    async def _renew(self, thread: str) -> None:
+        """Renew the TTLs of a session's older items and their blobs. They must not expire before the head."""
+        pages = self._pages(thread, keys.event_sort(0), keys.SESSION_STATE)
+        soon = self._ttl.end(1.35)
+        rows = [row async for page in pages for row in page if row[SORT] != keys.HEAD and row[TTL_ATTRIBUTE] < soon]
+        if await renew(self._writes, self._blobs, rows, self._ttl.end(ROW)):
+            self._renewed[thread] = self._ttl.now()
+
+    # ── Reads ─────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    async def _read(self, key: SessionKey, *, newest: int | None) -> SessionRecord | None:
+        return await self._read_thread(_thread(key), newest=newest)
+
+    async def _read_thread(self, thread: str, *, newest: int | None) -> SessionRecord | None:
+        found = await self._read_rows(thread, newest=newest)
+        if found is None:
+            return None
+        record = _record_of(found.head)
+        state = mapping_of(await self._items.content(found.state)) if found.state is not None else {}
+        self._states[thread] = record.revision, state
+        contents = await self._items.contents(found.events)
+        return replace(record, state=dict(state), events=[event_of(content) for content in contents])
+
+    async def _read_rows(self, thread: str, *, newest: int | None) -> _Rows | None:
+        """Read a session's items with its newest events, or with all events if `newest` is None.
+
+        Return None if the session does not exist. Raises StoreCorrupt if a part of it is missing.
+        """
+        for attempt in range(READS):
+            found = await self._query(thread, newest=newest)
+            if found is None:
+                return None
+            number = _revision_of(found.head).number
+            has_state = found.head["state_revision"] >= 0
+            if len(found.events) == min(number, number if newest is None else newest) and has_state == bool(
+                found.state
+            ):
+                if self._in_turn and found.head["renewed"] <= self._ttl.end(-0.2):
+                    await self._renew(thread)
+                return found
+            await jitter(attempt)
+        raise StoreCorrupt("A part of the session is missing.")
+
+    async def _query(self, thread: str, *, newest: int | None) -> _Rows | None:
+        """Query a session's items once, without state of another revision. Return None if the session has expired."""
+        head: Item | None = None
+        state: Item | None = None
+        events: list[Item] = []
+        first = keys.event_sort(1) if newest != 0 else keys.HEAD
+        limit = FIRST_PAGE if newest is None else newest + 2
+        async with aclosing(self._pages(thread, first, keys.SESSION_STATE, limit=limit, newest_first=True)) as pages:
+            async for page in pages:
+                for item in page:
+                    if item[SORT] == keys.SESSION_STATE:
+                        state = item
+                    elif item[SORT] == keys.HEAD:
+                        head = item
+                    # Ignore events with other numbers, because a deleted session with the same id may have left them.
+                    elif head is not None and len(events) != newest and item[SORT] == _next_older(head, events):
+                        events.append(item)
+                if head is None or not self._reads.lives(head):
+                    return None
+                if len(events) == newest:
+                    break
+        if head is None:
+            return None
+        if state is not None and (state["made"], state["revision"]) != (head["made"], head["state_revision"]):
+            state = None
+        return _Rows(head, state, events[::-1])
+
+    async def _state(self, thread: str, known: Revision) -> dict[str, Any] | None:
+        """Return the session's own state at this revision, or None if the session's revision is another."""
+        if thread not in self._states or self._states[thread][0] != known:
+            record = await self._read_thread(thread, newest=0)
+            if record is None or record.revision != known:
+                return None
+        return self._states[thread][1]
+
+    async def _shared(self, app_name: str, user_id: str) -> ScopedState:
+        return await self._shared_state.of(app_name, user_id)
+
+    async def _all(self, app_name: str, user_id: str) -> Sequence[SessionRecord]:
+        # Read each listed session from the table, because the index may be outdated.
+        entries = self._reads.all_of_index(BY_AGENT, keys.listing_sessions(user_id, app_name))
+        threads = [keys.listed(entry[BY_AGENT.sort]).task_id async for entry in entries]
+        records = await asyncio.gather(*(self._read_thread(thread, newest=0) for thread in threads))
+        return [record for record in records if record is not None]
+
+    def _pages(
+        self, thread: str, first: str, last: str, *, limit: int = FIRST_PAGE, **options: bool
+    ) -> AsyncGenerator[list[Item], None]:
+        partition = keys.session_partition(thread)
+        return self._reads.pages(partition, first, last, limit=limit, largest=LARGEST_PAGE, **options)
+
+
+def _thread(key: SessionKey) -> str:
+    return keys.session_thread(key.user_id, key.app_name, key.session_id)
+
+
+def _record_of(head: Item) -> SessionRecord:
+    """Make the session's record, without state and events, from its head item."""
+    key = SessionKey(head["app_name"], head["user_id"], head["session_id"])
+    return SessionRecord(key, _revision_of(head), float(head["updated"]), {})
+
+
+def _revision_of(head: Item) -> Revision:
+    return Revision(head["revision"], head["made"])
+
+
+def _next_older(head: Item, events: Sequence[Item]) -> str:
+    """Return the sort key of the session's next older event. `events` has the events found so far, newest first."""
+    return keys.event_sort(head["revision"] - len(events))

@@ -1,0 +1,1 @@
+"""Checkpoints and stores of LangGraph."""

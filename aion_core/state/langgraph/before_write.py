@@ -1,0 +1,53 @@
+"""Hook before each write of a checkpoint: what a step emitted is in the log first."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+# Use these private functions of InMemoryStore for filters and match conditions, because LangGraph's other stores
+# implement both in SQL.
+from aion_core.errors import AgentFailed
+
+BeforePut = Callable[[], Awaitable[None]]
+"""Callback that waits until the graph's emissions so far are recorded. It must not wait for the graph itself, because
+the graph may be waiting for the callback."""
+
+
+class BeforeWrite:
+    """Hook before each write of a checkpointer. It waits until the graph's emissions so far are recorded.
+
+    It runs before a checkpoint and before the writes of a LangGraph task. Once a write of a node is stored, LangGraph
+    never runs the node again, so unrecorded emissions of the node would be lost in a crash.
+    """
+
+    def __init__(self, before_put: BeforePut | None) -> None:
+        """Make the hook on the event loop that runs `before_put`."""
+        self._before_put = before_put
+        self._loop = asyncio.get_running_loop() if before_put else None
+        self._one_at_a_time = asyncio.Lock()
+
+    async def __call__(self) -> None:
+        """Wait until all emissions are recorded."""
+        if self._before_put is not None:
+            async with self._one_at_a_time:
+                await self._before_put()
+
+    def blocking(self) -> None:
+        """Wait in the thread of a synchronous graph until all emissions are recorded."""
+        if self._loop is not None:
+            self.check_thread()
+            asyncio.run_coroutine_threadsafe(self(), self._loop).result()
+
+    def check_thread(self) -> None:
+        """Raise AgentFailed in the event loop's thread, because waiting there would prevent the recording forever."""
+        if self._loop is not None and self._loop is running_loop():
+            raise AgentFailed(
+                "An async node ran a subgraph by a blocking call. Use `await graph.ainvoke(...)`, or a plain def node."
+            )
+
+
+def running_loop() -> asyncio.AbstractEventLoop | None:
+    """Return the event loop running in this thread, or None if there is no loop."""
+    try:
+        return asyncio.get_running_loop()
+    except RuntimeError:
+        return None

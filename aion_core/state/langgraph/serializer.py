@@ -1,0 +1,115 @@
+"""Serializer of LangGraph's checkpoints: allowed types, and none that hold secrets."""
+
+from collections.abc import Iterable
+from dataclasses import fields, is_dataclass
+from functools import lru_cache
+from typing import Any
+
+import ormsgpack
+from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
+
+# Use these private functions of InMemoryStore for filters and match conditions, because LangGraph's other stores
+# implement both in SQL.
+from aion_core.authoring.types import A2AOutbox
+from aion_core.errors import AgentFailed
+from aion_core.protocol.types import Message, Task
+
+StoredType = tuple[str, str] | type
+"""Class of objects in a checkpoint: the class itself, or its module and name."""
+
+
+OUR_TYPES: tuple[StoredType, ...] = (
+    ("aion_core.authoring.types", "A2AInbox"),
+    ("aion_core.authoring.types", "A2AOutbox"),
+)
+
+
+SECRET_TYPES: tuple[StoredType, ...] = (("pydantic.types", "SecretStr"), ("pydantic.types", "SecretBytes"))
+"""Types restored as objects of their class, because plain text would show a secret in answers, questions and logs."""
+
+
+@lru_cache(maxsize=64)
+def serializer(types: frozenset[StoredType] = frozenset()) -> JsonPlusSerializer:
+    """Return LangGraph's serializer without pickle. It restores only objects of listed classes.
+
+    The list has LangGraph's safe types (messages, dates, `Send`, `Interrupt` and the like), OUR_TYPES, SECRET_TYPES and
+    `types`. Objects of other classes are stored too, but restored as plain data.
+    """
+    return _Serializer(pickle_fallback=False, allowed_msgpack_modules=(*OUR_TYPES, *SECRET_TYPES, *types))
+
+
+class UnserializableState(AgentFailed):
+    """Error: the agent's state contains a value that cannot be stored. The message names the value's type."""
+
+    def __init__(self, what: str) -> None:
+        super().__init__(
+            f"The graph's state, or an interrupt of it, holds a value ({what}) that cannot be stored from one step to the "
+            "next. Hold plain data there, messages, pydantic models, dataclasses or enums, and make the rest where it is "
+            "used."
+        )
+
+
+class _Serializer(JsonPlusSerializer):
+    """LangGraph's serializer, extended for protobuf: an agent's state may contain a Message or Task of the A2A SDK."""
+
+    def dumps_typed(self, obj: Any) -> tuple[str, bytes]:
+        """Serialize an object to a type and bytes. A protobuf Message or Task in it is later restored as an A2AOutbox.
+
+        Raises UnserializableState for a value that cannot be serialized.
+        """
+        try:
+            return super().dumps_typed(obj)
+        except ormsgpack.MsgpackEncodeError:
+            # Search the object for protobuf messages only after LangGraph's serializer has failed, because few states
+            # contain one.
+            pass
+        try:
+            return super().dumps_typed(_without_protobuf(obj))
+        except ormsgpack.MsgpackEncodeError as error:
+            # Read the type's name from the end of the error's text, such as "Type is not msgpack serializable:
+            # function".
+            raise UnserializableState(" in ".join(self._types_around(obj, str(error).rpartition(": ")[2]))) from error
+
+    def _types_around(self, value: Any, name: str) -> list[str]:
+        """Return the type that cannot be serialized, then the types that contain it.
+
+        `name` is the type in LangGraph's error. For a value within a model or dataclass, LangGraph's error may name the
+        model's type, so the parts are tried one by one.
+        """
+        for part in _parts_of(value):
+            try:
+                super().dumps_typed(part)
+            except ormsgpack.MsgpackEncodeError as error:
+                around = self._types_around(part, str(error).rpartition(": ")[2])
+                return around if isinstance(value, _COLLECTIONS) else [*around, type(value).__name__]
+        return [name]
+
+
+_COLLECTIONS = (dict, list, tuple, set, frozenset)
+
+
+def _parts_of(value: Any) -> Iterable[Any]:
+    """Return the values within a collection, model or dataclass."""
+    if isinstance(value, dict):
+        return value.values()
+    if isinstance(value, _COLLECTIONS):
+        return value
+    if isinstance(value, type):
+        return ()
+    if is_dataclass(value):
+        return [getattr(value, each.name, None) for each in fields(value)]
+    return vars(value).values() if hasattr(type(value), "model_fields") else ()
+
+
+def _without_protobuf(value: Any) -> Any:
+    match value:
+        case Message():
+            return A2AOutbox(message=value)
+        case Task():
+            return A2AOutbox(task=value)
+        case dict() if type(value) is dict:
+            return {key: _without_protobuf(held) for key, held in value.items()}
+        case list() if type(value) is list:
+            return [_without_protobuf(held) for held in value]
+        case _:
+            return value

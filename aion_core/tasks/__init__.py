@@ -1,1 +1,0 @@
-"""Task engine: admission, turns, event log, streams, lists and limits."""

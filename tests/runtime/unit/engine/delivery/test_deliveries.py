@@ -1,0 +1,146 @@
+"""Deliveries of push configs: transitions, and the item after each."""
+
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from msgspec.structs import replace
+
+from aion_core.engine.delivery import deliveries
+from aion_core.engine.delivery.records import Delivery
+from aion_core.errors import ClaimLost
+from aion_core.table.item import Item
+from tests.runtime.unit.engine.given import AT, TASK, accepted_in, made
+
+SOON, LATER, UNTIL = (AT + timedelta(seconds=seconds) for seconds in (1, 2, 3))
+MILLISECONDS = 1_767_323_045_678
+DELIVERY = Delivery(
+    TASK,
+    "p",
+    after=2,
+    cursor=5,
+    tries=3,
+    next_at=AT,
+    claimed_until=SOON,
+    failure="503",
+    dead=4,
+    dead_from=3,
+    disabled=False,
+    due_at=LATER,
+    revision="r",
+)
+ITEM = {
+    "registered": 2,
+    "passed": 5,
+    "tries": 3,
+    "failure": "503",
+    "dead": 4,
+    "dead_from": 3,
+    "disabled": False,
+    "revision": "r",
+    "next_at": MILLISECONDS,
+    "claimed_until": MILLISECONDS + 1000,
+    "due_at": MILLISECONDS + 2000,
+    "due_shard": "s",
+}
+PLAIN = Delivery(TASK, "p", after=2, cursor=5)
+PLAIN_ITEM = {
+    "registered": 2, "passed": 5, "tries": 0, "failure": "", "dead": 0, "dead_from": 0, "disabled": False,
+    "revision": "",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("step", "changes"),
+    [
+        (lambda: deliveries.claimed(DELIVERY, UNTIL), {"claimed_until": UNTIL, "due_at": UNTIL}),
+        (
+            lambda: deliveries.advanced(DELIVERY, 6, UNTIL),
+            {"cursor": 6, "claimed_until": UNTIL, "due_at": UNTIL, "tries": 0, "next_at": None, "failure": ""},
+        ),
+        (
+            lambda: deliveries.settled(DELIVERY, 6, delivered=True, due_at=UNTIL),
+            {"cursor": 6, "claimed_until": None, "due_at": UNTIL, "tries": 0, "next_at": None, "failure": ""},
+        ),
+        (
+            lambda: deliveries.settled(DELIVERY, 6, delivered=False, due_at=None),
+            {"cursor": 6, "claimed_until": None, "due_at": None},
+        ),
+        (
+            lambda: deliveries.failed(DELIVERY, "404", UNTIL, SOON),
+            {"tries": 4, "failure": "404", "next_at": UNTIL, "claimed_until": None, "due_at": SOON},
+        ),
+        (
+            lambda: deliveries.buried(DELIVERY, 6, "404", UNTIL),
+            {
+                "cursor": 6, "failure": "404", "next_at": None, "dead": 5, "claimed_until": UNTIL, "due_at": UNTIL,
+            },
+        ),
+        (
+            lambda: deliveries.buried(replace(DELIVERY, dead_from=0), 6, "404", UNTIL),
+            {
+                "cursor": 6, "failure": "404", "next_at": None, "dead": 5, "claimed_until": UNTIL, "due_at": UNTIL,
+                "dead_from": 6,
+            },
+        ),
+        (
+            lambda: deliveries.disabled(DELIVERY, "410"),
+            {"failure": "410", "disabled": True, "next_at": None, "claimed_until": None, "due_at": None},
+        ),
+    ],
+)  # fmt: skip
+def test_each_step_of_push_delivery_changes_expected_fields(
+    step: Callable[[], Delivery], changes: dict[str, object]
+) -> None:
+    assert step() == replace(DELIVERY, **changes)
+
+
+def test_new_push_config_starts_after_newest_event() -> None:
+    assert deliveries.registered(TASK, "p", None, after=7, due_at=AT) == Delivery(TASK, "p", 7, 7, due_at=AT)
+
+
+def test_replaced_push_config_keeps_cursor_and_dead_letters() -> None:
+    after = deliveries.registered(TASK, "p", DELIVERY, after=7, due_at=UNTIL)
+    assert after == Delivery(TASK, "p", 2, 5, dead=4, dead_from=3, due_at=UNTIL)
+
+
+def test_redrive_begins_with_first_undelivered_event() -> None:
+    assert deliveries.redriven(DELIVERY, UNTIL) == Delivery(TASK, "p", 2, 2, due_at=UNTIL)
+    assert deliveries.redriven(replace(DELIVERY, dead_from=1), UNTIL) == Delivery(TASK, "p", 2, 0, due_at=UNTIL)
+    assert deliveries.redriven(replace(DELIVERY, dead_from=0), UNTIL) == Delivery(TASK, "p", 2, 5, due_at=UNTIL)
+
+
+def test_delivery_is_found_by_push_config_id() -> None:
+    other = replace(DELIVERY, config_id="q")
+    assert deliveries.find([other, DELIVERY], "p") == DELIVERY
+    assert deliveries.find([other], "p") is None
+
+
+def test_lost_delivery_claim_error_states_its_cause() -> None:
+    error = deliveries.lost()
+    assert (type(error), str(error)) == (
+        ClaimLost,
+        "Another process delivers for this config, or the config was deleted or replaced.",
+    )
+
+
+@pytest.mark.parametrize(
+    ("delivery", "item"),
+    [(DELIVERY, ITEM), (PLAIN, PLAIN_ITEM), (replace(PLAIN, disabled=True), PLAIN_ITEM | {"disabled": True})],
+    ids=["all", "plain", "disabled"],
+)
+def test_delivery_is_unchanged_after_conversion_to_item_and_back(delivery: Delivery, item: Item) -> None:
+    assert deliveries.attributes_of(delivery, "s") == item
+    assert deliveries.delivery_of(TASK, "p", item) == delivery
+
+
+def test_delivery_update_requires_unchanged_revision() -> None:
+    after = replace(PLAIN, revision="new")
+    change = deliveries.change(DELIVERY, after, "s", expires=7)
+    assert accepted_in(change, {"as read": ITEM, "changed": ITEM | {"revision": "x"}, "gone": None}) == {"as read"}
+    assert made(change, ITEM) == PLAIN_ITEM | {"revision": "new", "expires": 7}
+    assert made(deliveries.change(PLAIN, DELIVERY, "s"), PLAIN_ITEM) == ITEM
+
+
+def test_delivery_times_are_in_utc() -> None:
+    assert deliveries.delivery_of(TASK, "p", PLAIN_ITEM | {"due_at": 0}).due_at == datetime(1970, 1, 1, tzinfo=UTC)

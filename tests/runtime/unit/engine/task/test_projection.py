@@ -1,0 +1,311 @@
+"""Life cycle of a task: transitions, timestamps, and the head and the task after an event."""
+
+import re
+import sys
+from collections.abc import Callable, Iterable
+from datetime import UTC, datetime, timedelta, timezone
+from types import FrameType
+from typing import Any, cast
+
+import pytest
+from google.protobuf.json_format import MessageToDict
+from google.protobuf.timestamp_pb2 import Timestamp
+
+from aion_core.engine.records import Numbered
+from aion_core.engine.task import projection, states, timestamps
+from aion_core.engine.task.head import advance
+from aion_core.errors import InvalidTransition, StoreCorrupt
+from aion_core.protocol.types import (
+    Artifact,
+    Event,
+    Message,
+    Part,
+    Role,
+    Task,
+    TaskArtifactUpdateEvent,
+    TaskState,
+    TaskStatus,
+    TaskStatusUpdateEvent,
+)
+from tests.runtime.unit.engine.given import AT, STATES, at, head, status
+
+ENDS = {"COMPLETED", "FAILED", "CANCELED", "REJECTED"}
+FOLLOWS = {
+    "SUBMITTED": {"WORKING"} | ENDS,
+    "WORKING": {"WORKING", "INPUT_REQUIRED", "AUTH_REQUIRED"} | ENDS,
+    "INPUT_REQUIRED": {"WORKING"} | ENDS,
+    "AUTH_REQUIRED": {"WORKING"} | ENDS,
+}
+
+
+@pytest.mark.parametrize("before", STATES)
+def test_task_state_has_allowed_next_states(before: str) -> None:
+    following = {after for after in STATES if states.may_follow(STATES[before], STATES[after])}
+    assert following == FOLLOWS.get(before, set())
+
+
+def test_event_updates_state_time_and_number_of_task() -> None:
+    event = status("INPUT_REQUIRED")
+    later = AT + timedelta(seconds=1)
+    assert advance(head(), event) == head(generation=3, state=STATES["INPUT_REQUIRED"], timestamp=later)
+    assert advance(head(), TaskArtifactUpdateEvent()) == head(generation=3)
+    assert advance(head(), Task(status=at("COMPLETED"))).state == STATES["COMPLETED"]
+
+
+def test_first_task_event_may_have_any_state() -> None:
+    before = head(state=STATES["SUBMITTED"], generation=0)
+    assert advance(before, status("INPUT_REQUIRED")).generation == 1
+
+
+@pytest.mark.parametrize("event", [status(), TaskArtifactUpdateEvent()], ids=["status", "artifact"])
+def test_event_after_terminal_state_is_refused(event: Event) -> None:
+    with pytest.raises(InvalidTransition, match=r"^The task is canceled: nothing follows\.$"):
+        advance(head(state=STATES["CANCELED"]), event)
+
+
+def test_invalid_state_transition_is_refused() -> None:
+    with pytest.raises(InvalidTransition, match=r"^auth-required does not follow input-required\.$"):
+        advance(head(state=STATES["INPUT_REQUIRED"], generation=1), status("AUTH_REQUIRED"))
+
+
+@pytest.mark.parametrize(("microsecond", "milliseconds"), [(0, 1), (999, 1), (2999, 2), (678_901, 678)])
+def test_status_timestamp_has_whole_milliseconds(microsecond: int, milliseconds: int) -> None:
+    """Convert a time of a whole second: its JSON has milliseconds too."""
+    zone = timezone(timedelta(hours=2))
+    made = timestamps.status_at(STATES["WORKING"], AT.replace(microsecond=microsecond).astimezone(zone))
+    assert made == at("WORKING", AT.replace(microsecond=milliseconds * 1000))
+    assert timestamps.timestamp_of(made) == AT.replace(microsecond=milliseconds * 1000)
+
+
+def test_timestamp_is_rounded_down_to_a_microsecond() -> None:
+    stamp = Timestamp(seconds=2, nanos=1999)
+    assert timestamps.timestamp_of(TaskStatus(timestamp=stamp)) == datetime(1970, 1, 1, 0, 0, 2, 1, tzinfo=UTC)
+
+
+@pytest.mark.parametrize(
+    ("event", "time"),
+    [
+        (status("WORKING", seconds=0), AT),
+        (Task(status=at("WORKING")), AT),
+        (Task(), None),
+        (TaskStatusUpdateEvent(), None),
+        (Message(), None),
+        (TaskArtifactUpdateEvent(), None),
+    ],
+)
+def test_only_tasks_and_status_events_have_times(event: Event, time: datetime | None) -> None:
+    assert timestamps.time_of(event) == time
+
+
+@pytest.mark.parametrize(("later", "milliseconds"), [(-1.0, 0.0), (0.0, 0.0), (0.0005, 0.5), (2.5, 2500.0)])
+def test_milliseconds_between_times_are_never_negative(later: float, milliseconds: float) -> None:
+    assert timestamps.milliseconds(AT, AT + timedelta(seconds=later)) == milliseconds
+
+
+# ── Timestamps ────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+SECOND = datetime(2026, 11, 22, 0, 52, 11, tzinfo=UTC)
+
+
+def written(at: datetime) -> str:
+    return str(MessageToDict(timestamps.status_at(TaskState.TASK_STATE_WORKING, at))["timestamp"])
+
+
+@pytest.mark.parametrize(
+    ("microsecond", "expected"),
+    [(0, "001"), (999, "001"), (1000, "001"), (1999, "001"), (2000, "002"), (27_000, "027"), (999_999, "999")],
+)
+def test_timestamp_always_has_milliseconds(microsecond: int, expected: str) -> None:
+    """The JSON of protobuf would omit the milliseconds of whole seconds."""
+    assert written(SECOND.replace(microsecond=microsecond)) == f"2026-11-22T00:52:11.{expected}Z"
+
+
+def test_timestamps_sort_as_text() -> None:
+    moments = [SECOND + timedelta(microseconds=250 * step) for step in range(-8, 9)]
+    texts = [written(moment) for moment in moments]
+    assert texts == sorted(texts)
+    assert all(re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", text) for text in texts)
+
+
+def test_timestamp_is_written_in_utc() -> None:
+    assert written(SECOND.replace(microsecond=5000).astimezone(timezone(timedelta(hours=2)))).endswith("T00:52:11.005Z")
+
+
+def fold(events: Iterable[Event]) -> Task:
+    return projection.fold(Numbered(number, event) for number, event in enumerate(events, start=1))
+
+
+def apply(task: Task, event: Event, message: Message | None = None) -> Task:
+    return projection.fold([Numbered(1, task), Numbered(2, event, message)])
+
+
+ALL_STATES = [cast("TaskState", state) for state in TaskState.values() if state]
+
+
+def said(text: str, role: Role = Role.ROLE_AGENT) -> Message:
+    return Message(message_id=text, role=role, parts=[Part(text=text)])
+
+
+def submitted() -> Task:
+    return Task(
+        id="t",
+        context_id="c",
+        status=TaskStatus(state=TaskState.TASK_STATE_SUBMITTED),
+        history=[said("question", Role.ROLE_USER)],
+    )
+
+
+def entered(state: TaskState, text: str = "", **metadata: object) -> TaskStatusUpdateEvent:
+    event = TaskStatusUpdateEvent(status=TaskStatus(state=state, message=said(text) if text else None))
+    if metadata:
+        event.metadata.update(metadata)  # type: ignore[arg-type]
+    return event
+
+
+def artifact(text: str, *, artifact_id: str = "a", append: bool = False, **metadata: object) -> TaskArtifactUpdateEvent:
+    event = TaskArtifactUpdateEvent(artifact=Artifact(artifact_id=artifact_id, parts=[Part(text=text)]), append=append)
+    if metadata:
+        event.artifact.metadata.update(metadata)  # type: ignore[arg-type]
+    return event
+
+
+def texts(task: Task) -> dict[str, list[str]]:
+    return {entry.artifact_id: [part.text for part in entry.parts] for entry in task.artifacts}
+
+
+WORKING, COMPLETED = TaskState.TASK_STATE_WORKING, TaskState.TASK_STATE_COMPLETED
+
+
+def test_task_history_excludes_current_status_message() -> None:
+    """The current message is in `status` only; `history` has each earlier message once."""
+    task = fold([submitted(), entered(WORKING, "one"), entered(WORKING, "two"), entered(COMPLETED, "answer")])
+    assert [entry.message_id for entry in task.history] == ["question", "one", "two"]
+    assert task.status.message == said("answer")
+    assert task.status.state == COMPLETED
+    assert [entry.message_id for entry in apply(task, said("two")).history] == ["question", "one", "two"]
+    assert [entry.message_id for entry in apply(task, said("three")).history] == ["question", "one", "two", "three"]
+
+
+def test_status_without_message_clears_previous_status_message() -> None:
+    task = fold([submitted(), entered(WORKING, "one"), entered(COMPLETED)])
+    assert not task.status.HasField("message")
+    assert [entry.message_id for entry in task.history] == ["question", "one"]
+
+
+def test_task_metadata_is_merged_key_by_key() -> None:
+    task = fold([submitted(), entered(WORKING, a=1, deep={"x": 1}), entered(WORKING, b=[1], deep={"y": 2})])
+    assert MessageToDict(task.metadata) == {"a": 1, "b": [1], "deep": {"y": 2}}
+
+
+def test_artifact_event_replaces_or_extends_artifact() -> None:
+    """`append` of the event decides whether it replaces the artifact or adds parts to it (A2A 4.2.2)."""
+    events: list[Event] = [
+        submitted(),
+        artifact("one"),
+        artifact("two", append=True, m=1),
+        artifact("x", artifact_id="b"),
+    ]
+    task = fold(events)
+    assert texts(task) == {"a": ["one", "two"], "b": ["x"]}
+    assert dict(task.artifacts[0].metadata) == {"m": 1}
+    assert texts(apply(task, artifact("new"))) == {"a": ["new"], "b": ["x"]}
+    assert texts(apply(task, artifact("none yet", artifact_id="z", append=True)))["z"] == ["none yet"]
+
+
+def test_building_task_from_events_does_not_change_events() -> None:
+    events: list[Event] = [submitted(), entered(WORKING, "one", a=1), artifact("one"), said("two")]
+    packed = [event.SerializeToString(deterministic=True) for event in events]
+    task = fold(events)
+    before = task.SerializeToString(deterministic=True)
+    for event in events[1:]:
+        apply(task, event)
+    assert task.SerializeToString(deterministic=True) == before
+    assert [event.SerializeToString(deterministic=True) for event in events] == packed
+
+
+def test_folding_whole_log_equals_applying_its_events_one_by_one() -> None:
+    events: list[Event] = [entered(WORKING, "one"), artifact("a"), said("two"), entered(COMPLETED, "end")]
+    task = submitted()
+    for event in events:
+        task = apply(task, event)
+    assert task == fold([submitted(), *events])
+
+
+def test_message_recorded_twice_is_once_in_history() -> None:
+    message = said("two")
+    assert fold([submitted(), message, message]) == fold([submitted(), message])
+
+
+@pytest.mark.parametrize(
+    "event",
+    [lambda text: entered(WORKING, text), lambda text: artifact(text, artifact_id=text)],
+    ids=["status", "artifact"],
+)
+def test_fold_of_long_log_takes_linear_work(event: Callable[[str], Event]) -> None:
+    def lines(number: int) -> int:
+        events, count, before = [submitted(), *(event(f"{each}") for each in range(number))], 0, sys.gettrace()
+
+        def trace(frame: FrameType, event: str, arg: Any) -> Any:
+            nonlocal count
+            count += event == "line"
+            return trace
+
+        sys.settrace(trace)
+        try:
+            fold(events)
+        finally:
+            sys.settrace(before)
+        return count
+
+    assert lines(400) < 5 * lines(100)
+
+
+@pytest.mark.parametrize(
+    ("events", "text"), [([], "A log is never empty."), ([entered(WORKING)], "A log begins with its task.")]
+)
+def test_log_without_initial_task_event_raises_store_corrupt(events: list[Event], text: str) -> None:
+    with pytest.raises(StoreCorrupt) as raised:
+        fold(events)
+    assert str(raised.value) == text
+
+
+def test_terminal_state_is_followed_by_no_state() -> None:
+    assert {states.state_name(state) for state in states.TERMINAL} == {
+        "completed", "failed", "canceled", "rejected",
+    }  # fmt: skip
+    for before in states.TERMINAL:
+        assert not any(states.may_follow(before, after) for after in ALL_STATES)
+
+
+def test_nonterminal_states_can_become_failed() -> None:
+    for before in set(ALL_STATES) - states.TERMINAL:
+        assert states.may_follow(before, TaskState.TASK_STATE_FAILED)
+        assert not states.may_follow(before, TaskState.TASK_STATE_SUBMITTED)
+
+
+@pytest.mark.parametrize("state", sorted(states.INTERRUPTED))
+def test_interrupted_task_may_return_to_working(state: TaskState) -> None:
+    assert states.may_follow(state, WORKING)
+    assert states.may_follow(WORKING, state)
+
+
+def test_history_has_answer_once_after_its_interrupt() -> None:
+    """Fold an interrupt and its answer: the history has each once, in this order."""
+    asked = fold([submitted(), entered(TaskState.TASK_STATE_INPUT_REQUIRED, "which?")])
+    answer = said("this one", Role.ROLE_USER)
+    task = apply(asked, entered(WORKING), answer)
+    assert [entry.message_id for entry in task.history] == ["question", "which?", "this one"]
+    done = apply(apply(task, entered(WORKING, "end")), entered(COMPLETED, "end"))
+    assert [entry.message_id for entry in done.history] == ["question", "which?", "this one"]
+    assert done.status.message == said("end")
+
+
+def test_message_repeated_in_final_status_is_not_duplicated() -> None:
+    """`status.message` is the latest message; `history` has the earlier messages, each once."""
+    working, completed = TaskState.TASK_STATE_WORKING, TaskState.TASK_STATE_COMPLETED
+    task = fold([submitted(), entered(working, "one"), entered(working, "two"), entered(working, n=1)])
+    assert [message.message_id for message in task.history] == ["question", "one", "two"]
+    task = apply(task, entered(completed, "two"))
+    assert [message.message_id for message in task.history] == ["question", "one"]
+    assert task.status.message.message_id == "two"
