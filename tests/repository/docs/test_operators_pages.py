@@ -43,7 +43,11 @@ OF_AWS = (
 
 
 def test_messages_quoted_in_runbook_exist_in_code() -> None:
-    source = "\n".join(path.read_text(encoding="utf-8") for path in (ROOT / "aion_core").rglob("*.py"))
+    source = "\n".join(
+        path.read_text(encoding="utf-8")
+        for folder in ("aion_core", "aion_tools")
+        for path in (ROOT / folder).rglob("*.py")
+    )
     # Join the texts that the code splits into several strings.
     messages = re.sub(r'"\n\s*f?"', "", source)
     prose = re.sub(r"^```.*?^```|`[^`]+`", "", RUNBOOK, flags=re.MULTILINE | re.DOTALL)

@@ -20,10 +20,10 @@ from tests.support.e2e.agents.steps import STEPS
 from tests.support.e2e.api_process import api_process
 from tests.support.e2e.forked import ForkedProcess
 from tests.support.e2e.function_process import task_process
-from tests.support.server import TIMEOUT
+from tests.support.server import ROOT, TIMEOUT
 from tests.support.service import send
 
-AGENTS = Path(__file__).parent / "agents"
+AGENTS = ROOT / "tests" / "support" / "e2e" / "agents"
 SHORT_LEASE: dict[str, Any] = {"AION_LEASE_SECONDS": "2"}
 
 

@@ -19,7 +19,7 @@ from tests.support.receiver import TIMEOUT, WebhookReceiver, answers, receiving
 from tests.support.server import ROOT
 from tests.support.service import http
 
-AGENTS = Path(__file__).parent / "agents"
+AGENTS = ROOT / "tests" / "support" / "e2e" / "agents"
 PUSH_HERE = {"AION_PUSH_HTTP": "true", "AION_PUSH_NETWORKS": "127.0.0.0/8"}
 
 

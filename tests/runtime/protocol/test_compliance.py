@@ -30,7 +30,7 @@ EXAMPLES = [
     # Leave out the example `mcp`, because its MCP server's process would outlive the event loop of its test.
     if path.parent.name != "mcp"
 ]
-GOLDEN = sorted((ROOT / "tests" / "golden").rglob("*.sse"))
+GOLDEN = sorted((ROOT / "tests" / "runtime" / "golden").rglob("*.sse"))
 
 
 def declared(config: Path) -> dict[str, Any]:
@@ -162,7 +162,7 @@ MISTAKES: dict[str, tuple[Callable[[list[Event]], None], str]] = {
 @pytest.mark.parametrize("mistake", MISTAKES)
 def test_compliance_check_detects_each_mistake_added_to_stream(mistake: str) -> None:
     """The compliance check must find the mistake that the test puts into the stream."""
-    (events,) = streams_of(ROOT / "tests" / "golden" / "plain_answer.v03.sse")
+    (events,) = streams_of(ROOT / "tests" / "runtime" / "golden" / "plain_answer.v03.sse")
     make, sentence = MISTAKES[mistake]
     make(events)
     assert any(sentence in fault for fault in faults(events, "0.3")), faults(events, "0.3")

@@ -70,8 +70,3 @@ def imported(tmp_path_factory: pytest.TempPathFactory) -> set[str]:
 def test_first_send_imports_no_unused_module(imported: set[str]) -> None:
     assert "langgraph.graph.state" in imported
     assert imported & UNUSED == set()
-
-
-def test_first_message_imports_few_modules_of_aion_core(imported: set[str]) -> None:
-    own = {name for name in imported if name.startswith("aion_core")}
-    assert len(own) <= 152, len(own)

@@ -41,6 +41,7 @@ TABLE = """
 from aion_core.clock import SystemClock
 from aion_core.table.conditions import *
 from aion_core.table.item import *
+from aion_core.table.refusals import *
 from aion_core.table.writes import *
 from aion_core.local.sqlite.table import SQLiteTable
 table = SQLiteTable(path, SystemClock())
