@@ -2,6 +2,7 @@
 
 from aion_core.engine import timers
 from aion_core.engine.admission.admission import MessageAdmission
+from aion_core.engine.cancellation import Cancellation
 from aion_core.engine.context import changes, record
 from aion_core.engine.delivery import deliveries, schedule
 from aion_core.engine.delivery.push_configs import PushConfigs
@@ -88,7 +89,7 @@ BUGS = [
     bug(
         "forgets the wake_up of what a cancel leaves behind",
         "I16",
-        Edit(MessageAdmission, "cancel", "if ended.waiting:", "if False:"),
+        Edit(Cancellation, "cancel", "if ended.waiting:", "if False:"),
         scenarios=("cancel what waits",),
     ),
     bug(
@@ -100,12 +101,12 @@ BUGS = [
     bug(
         "counts each try twice",
         "I15",
-        Edit(start, "_beginning", "tries=turn.tries + 1", "tries=turn.tries + 2"),
+        Edit(start, "beginning", "tries=turn.tries + 1", "tries=turn.tries + 2"),
     ),
     bug(
         "counts no try",
         "I16 I14 I1",
-        Edit(start, "_beginning", "tries=turn.tries + 1", "tries=0"),
+        Edit(start, "beginning", "tries=turn.tries + 1", "tries=0"),
         scenarios=("an agent that hangs",),
     ),
     bug(
@@ -137,7 +138,7 @@ BUGS = [
         Edit(
             TaskStore,
             "_created_before",
-            "return admission.created_before(new, record, head, holder)",
+            "return new_tasks.created_before(new, record, head, holder)",
             "return TurnQueued(head, record.held_until())",
         ),
         scenarios=("send and wait", "stream"),
@@ -159,7 +160,7 @@ BUGS = [
     bug(
         "ends a task for which a message waits",
         "I1 I4 I14",
-        Edit(end, "next_turn", "if ending.after.state in lifecycle.TERMINAL and waits:", "if False:"),
+        Edit(end, "next_turn", "if ending.after.state in states.TERMINAL and waits:", "if False:"),
         scenarios=("follow-up at the end", "double texting: enqueue"),
     ),
     bug(
@@ -322,7 +323,7 @@ BUGS = [
         "I4 I3",
         Edit(head, "advance", "if head.state in TERMINAL:", "if False:"),
         Edit(head, "advance", "if head.generation and not may_follow", "if False and not may_follow"),
-        Edit(MessageAdmission, "cancel", "if head.state in lifecycle.TERMINAL:", "if False:"),
+        Edit(Cancellation, "cancel", "if head.state in states.TERMINAL:", "if False:"),
         scenarios=("cancel",),
     ),
     bug(

@@ -131,7 +131,7 @@ STORE_BUGS = [
     bug(
         "answers a follow-up twice whose own record has expired",
         "I2",
-        Edit(MessageAdmission, "_follow_up", "if admission.holds_message(task, message):", "if False:"),
+        Edit(MessageAdmission, "_follow_up", "if repeats.holds_message(task, message):", "if False:"),
         scenarios=FORGOTTEN,
     ),
     bug(
