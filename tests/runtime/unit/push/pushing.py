@@ -7,6 +7,7 @@ from typing import Any
 
 from starlette.types import ASGIApp
 
+from aion_core.engine.agent import ReplyAs
 from aion_core.engine.delivery.records import Delivery, ExpiredPushTimer
 from aion_core.engine.queues import PushWakeUp
 from aion_core.engine.records import PushEvents
@@ -35,11 +36,12 @@ class Pushing:
         resolve: Resolver = look_up,
         events: PushEvents = PushEvents.STATUS,
         agent: Any = None,
+        reply: ReplyAs = ReplyAs.TASK,
     ) -> None:
         self.clock, self.agent = ManualClock(), agent or Obedient()
         webhooks = PinnedWebhookClient(allowed, self.clock, resolve=resolve, seconds=seconds, body_seconds=0.05)
         self.parts: ServiceParts = parts(
-            self.agent, clock=self.clock, webhooks=webhooks, allowed=allowed, push_events=events
+            self.agent, clock=self.clock, reply=reply, webhooks=webhooks, allowed=allowed, push_events=events
         )
         self.app: ASGIApp = self.parts.app()
 

@@ -8,6 +8,7 @@ import pytest
 from a2a.compat.v0_3 import types as v03
 from a2a.types.a2a_pb2 import TaskPushNotificationConfig
 
+from aion_core.engine.agent import ReplyAs
 from aion_core.engine.push_config import PushConfig, PushVersion
 from aion_core.engine.records import PushEvents
 from aion_core.push import signing
@@ -221,6 +222,19 @@ async def test_message_can_register_push_config_in_each_protocol_version(method:
         task = (await pushing.rpc("ListTasks", {}))["tasks"][0]
         await pushing.rests(task, lambda delivery: delivery.cursor == 3)
     assert receiver.ids == ids(task, 1, 2, 3)
+
+
+async def test_webhook_receives_events_of_task_behind_message_reply() -> None:
+    """The client receives a plain Message instead of a task; the webhook receives the task's events all the same."""
+    async with receiving(answers(200)) as receiver:
+        pushing = Pushing(reply=ReplyAs.MESSAGE)
+        message = {"messageId": "m", "role": "ROLE_USER", "parts": [{"text": "hi"}]}
+        configuration = {"taskPushNotificationConfig": {"id": "p", "url": receiver.url()}}
+        answer = await pushing.rpc("SendMessage", {"message": message, "configuration": configuration})
+        assert set(answer) == {"message"}
+        task = (await pushing.rpc("ListTasks", {}))["tasks"][0]
+        await pushing.rests(task, lambda delivery: delivery.cursor == 3)
+    assert receiver.ids == ids(task, 2, 3)
 
 
 async def test_webhook_receives_only_events_after_its_registration() -> None:

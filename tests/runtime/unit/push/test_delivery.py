@@ -165,6 +165,16 @@ async def test_webhook_responding_with_410_gets_no_more_posts() -> None:
     assert state.due_at is None, "nobody looks after it any more"
 
 
+async def test_webhook_created_again_after_410_gets_undelivered_events() -> None:
+    async with receiving(answers(410), OK) as receiver:
+        pushing = Pushing()
+        task = await pushing.send(config(receiver))
+        await pushing.rests(task, lambda delivery: delivery.disabled)
+        await pushing.rpc("CreateTaskPushNotificationConfig", {**config(receiver), "taskId": task["id"]})
+        await pushing.rests(task, lambda delivery: delivery.cursor == 3)
+    assert receiver.ids == ids(task, 2, 2, 3)
+
+
 async def test_retry_after_longer_than_schedule_is_honoured() -> None:
     """Answer with 429 and a Retry-After longer than the schedule's delay: the next attempt waits that long."""
     async with receiving(answers(429, Retry_After="600"), OK) as receiver:
@@ -385,6 +395,27 @@ async def test_hanging_webhook_delays_no_other_push_config() -> None:
         release.set()
         await pushing.rests(task, lambda delivery: delivery.cursor == 3)
     assert hung.ids == ids(task, 2, 3)
+
+
+async def test_sweep_delivers_events_whose_queue_messages_are_lost() -> None:
+    lost = list[PushWakeUp]()
+
+    async def lose(wake_up: PushWakeUp) -> None:
+        lost.append(wake_up)
+
+    async with receiving(OK) as receiver:
+        pushing = Pushing()
+        push = pushing.parts.push
+        assert push is not None
+        push.queue.handled_by(lose)
+        task = await pushing.send(config(receiver))
+        await pushing.quiet()
+        assert lost
+        assert receiver.ids == []
+        push.queue.handled_by(push.delivery.deliver)
+        await pushing.sweep()
+        await pushing.rests(task, lambda delivery: delivery.cursor == 3)
+    assert receiver.ids == ids(task, 2, 3)
 
 
 async def test_stopping_process_leaves_events_to_next_process() -> None:
