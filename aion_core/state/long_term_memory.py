@@ -153,7 +153,7 @@ class LongTermMemory:
         key, now = keys.memory_key(*scope, change.namespace, change.key), self._clock.now().isoformat()
         if change.value is None:
             return Delete(key)
-        values = {"v": VERSION, "body": change.value, "updated_at": now}
+        values = {"v": VERSION, "value": change.value, "updated_at": now}
         if change.ttl is None:
             return Update(key, Change(values, {"created_at": now}, remove=("ttl_ms", TTL_ATTRIBUTE)))
         values |= {"ttl_ms": int(change.ttl / timedelta(milliseconds=1)), TTL_ATTRIBUTE: self._ttl.after(change.ttl)}
@@ -173,7 +173,7 @@ def _item_of(item: Item) -> MemoryItem:
     return MemoryItem(
         namespace,
         key,
-        value=item["body"],
+        value=item["value"],
         created_at=datetime.fromisoformat(item["created_at"]),
         updated_at=datetime.fromisoformat(item["updated_at"]),
         ttl=timedelta(milliseconds=item["ttl_ms"]) if "ttl_ms" in item else None,

@@ -103,7 +103,7 @@ def delta_key(task: TaskKey, generation: int, fence: int, n: int) -> Key:
 
 def queued_message_key(task: TaskKey, turn_id: str) -> Key:
     """Return the key of a message queued for a running task."""
-    return Key(task_partition(task), f"ASKED#{turn_id}")
+    return Key(task_partition(task), f"QUEUED#{turn_id}")
 
 
 def push_sort(config_id: str) -> str:

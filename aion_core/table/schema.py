@@ -26,7 +26,7 @@ TASKS = "tasks"
 THREADS = "threads"
 ARTIFACTS = "artifacts"
 SESSIONS = "sessions"
-PERMANENT_FOLDER = "kept"
+PERMANENT_FOLDER = "permanent"
 """Folder of objects without a TTL, stored for users and apps."""
 
 RETENTIONS = {TASKS: 1.0, THREADS: 1.0, ARTIFACTS: 1.0, SESSIONS: 1.5}

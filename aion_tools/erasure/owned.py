@@ -64,7 +64,7 @@ PARTITIONS = (
         {
             "EVENT#*#SNAP": "task snapshots",
             "EVENT#*": "task events",
-            "ASKED#*": "waiting messages",
+            "QUEUED#*": "queued messages",
             "PUSH#*": "push configs",
             "*": "tasks",
         },

@@ -117,7 +117,7 @@ class Watch:
             if all((each.task, each.config.id) != (task, config_id) for each in history.listenings):
                 item, entries = self._world.table.get_blocking(key), history.log.get(task, ())
                 assert item is not None
-                after, known = item["registered"], sum(entry.at <= operation.at for entry in entries)
+                after, known = item["after"], sum(entry.at <= operation.at for entry in entries)
                 if not known <= after <= len(entries):
                     history.surprises.append(f"I8: {config_id} of {task.task_id} gets events from {after} on.")
                 history.listenings.append(Listening(at, task, config, after))
@@ -168,7 +168,7 @@ class Watch:
         """Return the ids of the task's waiting messages."""
         first, last = keys.queued_message_key(task, ""), keys.queued_message_key(task, keys.LAST)
         items = at_once(self._world.reads.query(first.partition, first.sort, last.sort))
-        return {Message.FromString(item["asked"]).message_id for item in items if "asked" in item}
+        return {Message.FromString(item["message"]).message_id for item in items if "message" in item}
 
 
 def _seconds(milliseconds: int) -> float:

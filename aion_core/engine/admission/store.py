@@ -192,5 +192,5 @@ class MessageStore(StoredTasks):
             item = await self._reads.get(key)
             if item is not None:
                 with readable("The record of a message"):
-                    return KnownMessage(item["task_id"], item["content"])
+                    return KnownMessage(item["task_id"], item["content_hash"])
         return None

@@ -1,7 +1,7 @@
 """Changes of a context's record. Pure.
 
 The condition of each change covers those parts of the record that the decision depends on. `fence` (fencing token)
-counts the leases; `line` (`queue_version`) counts the changes of the queue.
+counts the leases; `queue_version` counts the changes of the queue.
 
     acquired, acquired_for_input, acquired_next,    a turn runs: for a new message, for an answer, from the queue,
     acquired_abandoned, acquired_interrupting       after a suspension or a dead holder, or in place of a running turn
@@ -70,7 +70,7 @@ def acquired_for_input(lease: Lease, record: ContextRecord, times: Times) -> Cha
 def acquired_next(lease: Lease, record: ContextRecord, times: Times) -> Change:
     """Return the change to lease the first waiting turn, `lease.turn`, and remove it from the queue."""
     return Change(
-        _leased(lease, times, line=record.queue_version + 1),
+        _leased(lease, times, queue_version=record.queue_version + 1),
         drop_first=("waiting",),
         only_if=Both((fence_is(record.fence), NOTHING_RUNS, NO_INPUT_REQUIRED, queue_as_read(record))),
     )
@@ -105,7 +105,7 @@ def queued(turn: Turn, only_if: Condition, times: Times, *, timer: bool = True) 
     return Change(
         times.ttl,
         defaults={"fence": 0, **({"due_at": times.lease_until} if timer else {})},
-        add={"line": 1},
+        add={"queue_version": 1},
         append={"waiting": [turn_value(turn)]},
         only_if=only_if,
     )
@@ -114,7 +114,7 @@ def queued(turn: Turn, only_if: Condition, times: Times, *, timer: bool = True) 
 def queued_anew(turn: Turn, record: ContextRecord, times: Times) -> Change:
     """Return the change to replace the queue of an expired context by this turn."""
     return Change(
-        {"waiting": [turn_value(turn)], "line": record.queue_version + 1, "due_at": times.lease_until, **times.ttl},
+        {"waiting": [turn_value(turn)], "queue_version": record.queue_version + 1, "due_at": times.lease_until, **times.ttl},
         remove=("interrupted", *LEASE_ATTRIBUTES),
         only_if=has_expired(record, times),
     )
@@ -129,7 +129,7 @@ def queued_first(turn: Turn, record: ContextRecord, fence: int, times: Times, *,
     return Change(
         {
             "waiting": [turn_value(each) for each in (turn, *record.waiting)],
-            "line": record.queue_version + 1,
+            "queue_version": record.queue_version + 1,
             "fence": fence,
             "due_at": times.lease_until,
             "expires": times.expires,
@@ -163,7 +163,7 @@ def released_for_next(record: ContextRecord, times: Times) -> Change:
 def transferred(lease: Lease, record: ContextRecord, times: Times) -> Change:
     """Return the change to end a turn and lease the next queued turn to the same holder."""
     return Change(
-        _leased(lease, times, line=record.queue_version + 1),
+        _leased(lease, times, queue_version=record.queue_version + 1),
         drop_first=("waiting",),
         only_if=Both((fence_is(record.fence), queue_as_read(record))),
     )
@@ -188,7 +188,7 @@ def removed(task_id: str, record: ContextRecord, fence: int, times: Times) -> Ch
     remove = (*(LEASE_ATTRIBUTES if runs else ()), *(("interrupted",) if requires_input else ()))
     values: dict[str, Any] = {
         "waiting": [turn_value(turn) for turn in waiting],
-        "line": record.queue_version + 1,
+        "queue_version": record.queue_version + 1,
         "fence": fence,
     }
     if waiting and not another_runs and not another_requires_input:

@@ -45,8 +45,8 @@ def is_mine(lease: Lease) -> Condition:
 
 def queue_as_read(record: ContextRecord) -> Condition:
     """Return the condition that the queue of waiting turns has not changed since the record was read."""
-    # Expect no `line` for version 0: items of schema version 1 and items with an unchanged queue lack this attribute.
-    return Equals("line", record.queue_version) if record.queue_version else Absent("line")
+    # Expect no `queue_version` for version 0: the item of a context that has never queued a turn lacks this attribute.
+    return Equals("queue_version", record.queue_version) if record.queue_version else Absent("queue_version")
 
 
 def has_expired(record: ContextRecord, times: Times) -> Condition:

@@ -67,9 +67,9 @@ class PushItems:
         encrypted = await self._encrypted(task, config)
         key = keys.push_key(task, config.id)
         if before is not None:
-            return RegisteredConfig(Update(key, self.change(before, delivery, sealed=encrypted)), delivery)
+            return RegisteredConfig(Update(key, self.change(before, delivery, encrypted=encrypted)), delivery)
         attributes = deliveries.attributes_of(delivery, keys.push_timer_shard(task))
-        return RegisteredConfig(Put(key, {**attributes, "sealed": encrypted, **times.ttl}), delivery)
+        return RegisteredConfig(Put(key, {**attributes, "encrypted": encrypted, **times.ttl}), delivery)
 
     def change(self, before: Delivery, after: Delivery, **more: bytes) -> Change:
         """Return the change of a push config's item from one delivery state to another."""
@@ -81,7 +81,7 @@ class PushItems:
         """Decrypt the push config in an item. Raises StoreCorrupt if the config cannot be read."""
         config_id = keys.push_config_of(item["sk"])
         with readable("A push config"):
-            encrypted = item["sealed"]
+            encrypted = item["encrypted"]
         content = await self._with_cipher().decrypt(encrypted, about=_about(task, config_id))
         with readable("A push config"):
             fields = json.loads(content)
@@ -92,7 +92,7 @@ class PushItems:
                 scheme=fields["scheme"],
                 credentials=fields["credentials"],
                 secrets=tuple(fields["secrets"]),
-                older_until=datetime.fromisoformat(fields["older_until"]) if fields.get("older_until") else None,
+                older_until=datetime.fromisoformat(fields["older_until"]) if fields["older_until"] else None,
                 version=PushVersion(fields["version"]),
                 events=PushEvents(fields["events"]),
             )

@@ -14,12 +14,8 @@ from aion_core.table.keys import TaskKey
 from aion_core.table.times import milliseconds, moment
 from aion_core.table.writes import Change
 
-_FIELDS = {
-    "registered": "after",
-    "passed": "cursor",
-    **{name: name for name in ("tries", "failure", "dead", "dead_from", "disabled", "revision")},
-}
-"""Fields of a delivery, by the item's attributes that hold them. The item also has those of _TIMES that are not None."""
+_FIELDS = ("after", "cursor", "tries", "failure", "dead", "dead_from", "disabled", "revision")
+"""Fields of a delivery, each in an attribute of its name. The item also has those of _TIMES that are not None."""
 _TIMES = ("next_at", "claimed_until", "due_at")
 ATTRIBUTES = (*_FIELDS, *_TIMES)
 """The attributes of an item that hold its delivery."""
@@ -108,7 +104,7 @@ def find(known: Sequence[Delivery], config_id: str) -> Delivery | None:
 
 def attributes_of(delivery: Delivery, shard: str) -> Item:
     """Return the item attributes of the delivery. `shard` is the timer index partition of its task."""
-    found: Item = {name: getattr(delivery, field) for name, field in _FIELDS.items()}
+    found: Item = {name: getattr(delivery, name) for name in _FIELDS}
     for name in _TIMES:
         if (at := getattr(delivery, name)) is not None:
             found[name] = milliseconds(at)
@@ -117,7 +113,7 @@ def attributes_of(delivery: Delivery, shard: str) -> Item:
 
 def delivery_of(task: TaskKey, config_id: str, item: Item) -> Delivery:
     """Parse the delivery from the item of a push config."""
-    fields: dict[str, Any] = {field: item[name] for name, field in _FIELDS.items()}
+    fields: dict[str, Any] = {name: item[name] for name in _FIELDS}
     fields |= {name: moment(item[name]) for name in _TIMES if name in item}
     return Delivery(task, config_id, **fields)
 

@@ -140,8 +140,8 @@ class TaskLog:
         packed = await self._unpacked("event", item)
         if packed is None:
             raise StoreCorrupt("An event of the log is empty.")
-        asked = await self._unpacked("asked", item)
-        message = parsed(Message, asked) if asked is not None else None
+        sent = await self._unpacked("message", item)
+        message = parsed(Message, sent) if sent is not None else None
         return Numbered(generation, event_of(packed), message, item.get("key", ""), request_of(item))
 
     async def deltas(self, key: TaskKey, *, since: Cursor) -> Sequence[DeltaBatch]:
@@ -160,7 +160,7 @@ class TaskLog:
         """Return the message queued for the turn, or an empty QueuedMessage if it is missing or unreadable."""
         item = await self._reads.get(keys.queued_message_key(task, turn_id))
         try:
-            packed = await self._unpacked("asked", item) if item is not None else None
+            packed = await self._unpacked("message", item) if item is not None else None
             if item is not None and packed is not None:
                 return QueuedMessage(parsed(Message, packed), request_of(item))
         except StoreCorrupt:
@@ -178,8 +178,8 @@ class TaskLog:
             **await self._payload(event.task, f"{event.generation}-event", "event", event_bytes(event.event)),
         }
         if event.message is not None:
-            asked = event.message.SerializeToString()
-            row |= await self._payload(event.task, f"{event.generation}-asked", "asked", asked)
+            message = event.message.SerializeToString()
+            row |= await self._payload(event.task, f"{event.generation}-message", "message", message)
         if event.key:
             row["key"] = event.key
         if event.request:
@@ -196,7 +196,7 @@ class TaskLog:
     async def queued_row(self, follow_up: FollowUp, times: Times) -> Put:
         """Return the write of a follow-up message that is queued for a later turn of its task."""
         task, turn = follow_up.head.key, follow_up.turn
-        row = await self._payload(task, f"{turn.id}-asked", "asked", follow_up.message.SerializeToString())
+        row = await self._payload(task, f"{turn.id}-message", "message", follow_up.message.SerializeToString())
         if follow_up.request:
             row["request"] = json.dumps(follow_up.request)
         return Put(keys.queued_message_key(task, turn.id), {**row, **times.ttl})

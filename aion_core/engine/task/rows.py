@@ -100,7 +100,7 @@ _BEFORE = "before"
 
 
 def speakers(batch: DeltaBatch) -> dict[str, Mapping[str, str]]:
-    """Return the speakers in a batch, by the position of their chunk. Older versions of aion ignore this attribute."""
+    """Return the speakers in a batch, by the position of their chunk."""
     speakers = {str(place): chunk.speaker for place, chunk in enumerate(batch.chunks) if chunk.speaker}
     before = batch.continues.speaker if batch.continues is not None else None
     return {**speakers, _BEFORE: before} if before else speakers
@@ -115,7 +115,7 @@ def message_row(key: Key, task_id: str, content_hash: bytes, times: Times) -> Pu
     """Return the write of a message's record. The table refuses it if the record exists and has not expired."""
     # Allow the write to replace an expired record, because DynamoDB deletes expired items late.
     only_if = Either((Absent(), AtMost("expires", times.seconds)))
-    return Put(key, {"task_id": task_id, "content": content_hash, **times.ttl}, only_if)
+    return Put(key, {"task_id": task_id, "content_hash": content_hash, **times.ttl}, only_if)
 
 
 def context_update(context: ContextKey, change: Change) -> Update:

@@ -31,9 +31,9 @@ VERSION = 1
 _SCHEMA = """
 CREATE TABLE messages (
     id INTEGER PRIMARY KEY AUTOINCREMENT, queue TEXT NOT NULL, body TEXT NOT NULL, sent_at INTEGER NOT NULL,
-    visible_at INTEGER NOT NULL, receives INTEGER NOT NULL, receiver TEXT NOT NULL, parked INTEGER NOT NULL
+    visible_at INTEGER NOT NULL, receives INTEGER NOT NULL, receiver TEXT NOT NULL, dead INTEGER NOT NULL
 );
-CREATE INDEX messages_by_time ON messages (queue, parked, visible_at)
+CREATE INDEX messages_by_time ON messages (queue, dead, visible_at)
 """
 
 _MESSAGE = "SELECT id, body, sent_at, receives FROM messages"
@@ -117,7 +117,7 @@ class SQLiteQueue:
     def _insert(self, body: str, delay: float) -> Callable[[sqlite3.Connection], object]:
         now = self._now()
         visible_at = now + round(limited(delay) * 1000)
-        columns = "INSERT INTO messages (queue, body, sent_at, visible_at, receives, receiver, parked)"
+        columns = "INSERT INTO messages (queue, body, sent_at, visible_at, receives, receiver, dead)"
         values = (self.name, body, now, visible_at)
         return lambda connection: connection.execute(f"{columns} VALUES (?, ?, ?, ?, 0, '', 0)", values)
 
@@ -129,17 +129,17 @@ class SQLiteQueue:
         now = self._now()
 
         def work(connection: sqlite3.Connection) -> list[QueueMessage]:
-            oldest = f"{_MESSAGE} WHERE queue = ? AND parked = 0 AND visible_at <= ? ORDER BY visible_at, id LIMIT ?"
+            oldest = f"{_MESSAGE} WHERE queue = ? AND dead = 0 AND visible_at <= ? ORDER BY visible_at, id LIMIT ?"
             found = [QueueMessage(*row) for row in connection.execute(oldest, (self.name, now, limit))]
             for message in found:
-                is_parked = message.receives >= MAX_RECEIVES
+                is_dead = message.receives >= MAX_RECEIVES
                 connection.execute(
-                    "UPDATE messages SET parked = ?, receives = ?, visible_at = ?, receiver = ? WHERE id = ?",
+                    "UPDATE messages SET dead = ?, receives = ?, visible_at = ?, receiver = ? WHERE id = ?",
                     (
-                        is_parked,
-                        message.receives + (not is_parked),
+                        is_dead,
+                        message.receives + (not is_dead),
                         self._hidden_until(),
-                        "" if is_parked else self._receiver,
+                        "" if is_dead else self._receiver,
                         message.id,
                     ),
                 )
@@ -152,7 +152,7 @@ class SQLiteQueue:
         for message in found:
             if message.receives >= MAX_RECEIVES:
                 logger.error(
-                    "A message of the %s queue failed %d times and is parked; `aion dlq list` shows it.",
+                    "A message of the %s queue failed %d times and is a dead letter; `aion dlq list` shows it.",
                     self.name,
                     message.receives,
                 )
@@ -160,7 +160,7 @@ class SQLiteQueue:
 
     async def seconds_to_next(self) -> float | None:
         """Return the seconds until the next message is visible, or None if the queue is empty."""
-        statement = "SELECT min(visible_at) FROM messages WHERE queue = ? AND parked = 0"
+        statement = "SELECT min(visible_at) FROM messages WHERE queue = ? AND dead = 0"
         [(at,)] = await self._database.read(lambda connection: connection.execute(statement, (self.name,)).fetchall())
         return None if at is None else max(0, at - self._now()) / 1000
 
@@ -188,7 +188,7 @@ class SQLiteQueue:
     async def read(self, limit: int) -> list[DeadLetter]:
         """See `DeadLetters.read`. The messages stay visible to other readers."""
         await self._delete_expired()
-        statement = f"{_MESSAGE} WHERE queue = ? AND parked = 1 ORDER BY sent_at, id LIMIT ?"
+        statement = f"{_MESSAGE} WHERE queue = ? AND dead = 1 ORDER BY sent_at, id LIMIT ?"
         rows = await self._database.read(
             lambda connection: connection.execute(statement, (self.name, limit)).fetchall()
         )
@@ -207,18 +207,18 @@ class SQLiteQueue:
         now = self._now()
         values = now, now, self.name
         change = (
-            "UPDATE messages SET parked = 0, receives = 0, sent_at = ?, visible_at = ? WHERE queue = ? AND parked = 1"
+            "UPDATE messages SET dead = 0, receives = 0, sent_at = ?, visible_at = ? WHERE queue = ? AND dead = 1"
         )
         await self._database.write(lambda connection: connection.execute(change, values))
 
     async def drop(self, letter: DeadLetter) -> None:
         """See `DeadLetters.drop`."""
-        statement = "DELETE FROM messages WHERE id = ? AND parked = 1"
+        statement = "DELETE FROM messages WHERE id = ? AND dead = 1"
         await self._database.write(lambda connection: connection.execute(statement, (int(letter.id),)))
 
     async def _delete_expired(self) -> None:
         values = self.name, self._now() - DEAD_LETTER_SECONDS * 1000
-        statement = "DELETE FROM messages WHERE queue = ? AND parked = 1 AND sent_at <= ?"
+        statement = "DELETE FROM messages WHERE queue = ? AND dead = 1 AND sent_at <= ?"
         await self._database.write(lambda connection: connection.execute(statement, values))
 
     def _hidden_until(self) -> int:

@@ -26,7 +26,7 @@ from aion_core.table.writes import Put
 
 logger = logging.getLogger(__name__)
 
-_CONTENT = "kept"
+_CONTENT = "content"
 """Attribute with the encrypted content."""
 
 
@@ -39,7 +39,7 @@ class EncryptedItems:
     async def encrypted(self, key: Key, content: bytes, *, folder: str) -> Item:
         """Encrypt the content into an attribute of the item with this key. Other items cannot use the attribute."""
         body = await self._cipher.encrypt(compress(content), about=_about(key))
-        return await self._payloads.attributes({_CONTENT: StoredPayload("sealed", body)}, folder=folder)
+        return await self._payloads.attributes({_CONTENT: StoredPayload("encrypted", body)}, folder=folder)
 
     async def content(self, item: Item) -> bytes:
         """Decrypt the content of an item. Raises StoreCorrupt if the content cannot be read."""

@@ -265,7 +265,7 @@ async def test_deletion_includes_remaining_items_of_expired_tasks(stack: Stack, 
     folders = {
         each["Key"].partition("/")[0] for each in bucket_versions(stack) if any(t in each["Key"] for t in traces)
     }
-    assert folders == {"tasks", "kept"}
+    assert folders == {"tasks", "permanent"}
     assert (of_person(bob, table_items(stack)), of_person(bob, bucket_versions(stack))) == bobs
     rest = await work.find(alice.owners, AGENTS, ignored)
     await work.delete(rest, ignored)

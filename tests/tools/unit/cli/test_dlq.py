@@ -228,7 +228,7 @@ def test_dlq_drops_message_behind_a_thousand_others(tmp_path: Path, monkeypatch:
     build_stores(Settings.from_environ({"AION_STORE": "sqlite", "AION_SQLITE_FOLDER": str(folder)}), SystemClock())
     database, now = open_queues(folder / QUEUES_FILE), int(datetime.now(UTC).timestamp() * 1000)
     insert = (
-        "INSERT INTO messages (queue, body, sent_at, visible_at, receives, receiver, parked) VALUES (?,?,?,0,5,'',1)"
+        "INSERT INTO messages (queue, body, sent_at, visible_at, receives, receiver, dead) VALUES (?,?,?,0,5,'',1)"
     )
     database.write_blocking(
         lambda connection: connection.executemany(insert, [("task", "not of ours", now + at) for at in range(1001)])

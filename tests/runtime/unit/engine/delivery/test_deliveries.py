@@ -30,8 +30,8 @@ DELIVERY = Delivery(
     revision="r",
 )
 ITEM = {
-    "registered": 2,
-    "passed": 5,
+    "after": 2,
+    "cursor": 5,
     "tries": 3,
     "failure": "503",
     "dead": 4,
@@ -45,7 +45,7 @@ ITEM = {
 }
 PLAIN = Delivery(TASK, "p", after=2, cursor=5)
 PLAIN_ITEM = {
-    "registered": 2, "passed": 5, "tries": 0, "failure": "", "dead": 0, "dead_from": 0, "disabled": False,
+    "after": 2, "cursor": 5, "tries": 0, "failure": "", "dead": 0, "dead_from": 0, "disabled": False,
     "revision": "",
 }  # fmt: skip
 

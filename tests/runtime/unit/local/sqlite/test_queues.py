@@ -108,7 +108,7 @@ async def test_message_that_always_fails_becomes_dead_letter(
         await one.turn()
         clock.move(3600)
     assert one.failures == 100 - MAX_RECEIVES
-    assert "failed 5 times and is parked" in caplog.text
+    assert "failed 5 times and is a dead letter" in caplog.text
     (letter,) = await other.queue.read(10)
     assert wake_up_of(letter.body) == WAKE_UP
     await other.queue.redrive()
@@ -120,7 +120,7 @@ async def test_message_that_always_fails_becomes_dead_letter(
     assert one.handled == [WAKE_UP], "it has all its receives again"
 
 
-async def turn_until_parked(one: QueueProcess, clock: ManualClock) -> None:
+async def turn_until_dead(one: QueueProcess, clock: ManualClock) -> None:
     for _ in range(MAX_RECEIVES + 1):
         await one.turn()
         clock.move(60)
@@ -129,7 +129,7 @@ async def turn_until_parked(one: QueueProcess, clock: ManualClock) -> None:
 async def test_dropped_dead_letter_is_not_redriven(one: QueueProcess, clock: ManualClock) -> None:
     one.failures = 100
     await one.work_queue.enqueue(WAKE_UP)
-    await turn_until_parked(one, clock)
+    await turn_until_dead(one, clock)
     (letter,) = await one.queue.read(10)
     await one.queue.drop(letter)
     await one.queue.redrive()
@@ -139,7 +139,7 @@ async def test_dropped_dead_letter_is_not_redriven(one: QueueProcess, clock: Man
 async def test_dead_letter_expires_after_two_weeks(one: QueueProcess, clock: ManualClock) -> None:
     one.failures = 100
     await one.work_queue.enqueue(WAKE_UP)
-    await turn_until_parked(one, clock)
+    await turn_until_dead(one, clock)
     clock.move(14 * 24 * 3600 - 3600)
     assert len(await one.queue.read(10)) == 1
     clock.move(3600)
@@ -151,7 +151,7 @@ async def test_redriven_message_counts_as_sent_anew(one: QueueProcess, clock: Ma
     one.failures = 100
     await one.work_queue.enqueue(WAKE_UP)
     for _ in range(2):
-        await turn_until_parked(one, clock)
+        await turn_until_dead(one, clock)
         clock.move(10 * 24 * 3600)
         assert len(await one.queue.read(10)) == 1
         await one.queue.redrive()
