@@ -10,8 +10,8 @@ from datetime import datetime, timedelta
 from a2a.types.a2a_pb2 import AuthenticationInfo, TaskPushNotificationConfig
 
 from aion_core import log
+from aion_core.engine.agent_options import PushEvents
 from aion_core.engine.push_config import PushConfig, PushVersion
-from aion_core.engine.records import PushEvents
 from aion_core.errors import InvalidMessage, WebhookBlocked
 from aion_core.push import signing
 from aion_core.push.ssrf import WebhookPolicy, check_url

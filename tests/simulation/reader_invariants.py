@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from aion_core.engine.agent import ReplyAs
+from aion_core.engine.agent_options import ReplyAs
 from aion_core.engine.records import Delta
 from aion_core.engine.stream.broadcast import Resumed
 from aion_core.engine.stream.subscription import IDLE_SECONDS, LEAVE_SECONDS

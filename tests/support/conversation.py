@@ -7,7 +7,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from aion_core.engine.admission import messages
-from aion_core.engine.new_messages import FollowUp, NewTask
+from aion_core.engine.admission.messages import FollowUp, NewTask
 from aion_core.engine.outcomes import Interrupted, TurnFinished, TurnQueued, TurnStarted
 from aion_core.engine.records import Head
 from aion_core.engine.task import projection, states, timestamps, updates

@@ -2,10 +2,11 @@
 
 from msgspec.structs import replace
 
+from aion_core.engine.admission.messages import NewTask
+from aion_core.engine.agent_options import WhenBusy
 from aion_core.engine.context import changes, conditions
 from aion_core.engine.context.conditions import MAX_WAITING
 from aion_core.engine.context.record import ContextRecord
-from aion_core.engine.new_messages import NewTask, WhenBusy
 from aion_core.engine.outcomes import ContextInUse, Interrupted, TurnQueued, TurnStarted
 from aion_core.engine.records import Head, Lease, Numbered
 from aion_core.engine.task import subscribers, timestamps

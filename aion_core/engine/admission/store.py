@@ -5,9 +5,10 @@ from collections.abc import Sequence
 from uuid_utils import uuid7
 
 from aion_core.engine.admission import follow_ups, new_tasks
+from aion_core.engine.admission.messages import FollowUp, NewTask
 from aion_core.engine.admission.repeats import KnownMessage
+from aion_core.engine.agent_options import WhenBusy
 from aion_core.engine.context.record import ContextRecord
-from aion_core.engine.new_messages import FollowUp, NewTask, WhenBusy
 from aion_core.engine.outcomes import (
     ContextInUse,
     Duplicate,
@@ -134,7 +135,8 @@ class MessageStore(StoredTasks):
             if not takes:
                 waiting = follow_ups.queued(follow_up, record, times)
                 writes += await self._writes(context, waiting, times)
-                writes.append(await self._log.queued_row(follow_up, times))
+                queued = follow_up.turn.id, follow_up.message, follow_up.request
+                writes.append(await self._log.queued_row(before.key, *queued, times))
                 if not waiting.heads:
                     writes.append(ConditionCheck(keys.head_key(before.key), IS_RUNNING))
                 return TransactionPlan(waiting.outcome, writes)

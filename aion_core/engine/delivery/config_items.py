@@ -10,10 +10,10 @@ from msgspec.structs import replace
 from uuid_utils import uuid7
 
 from aion_core.clock import Clock
+from aion_core.engine.agent_options import PushEvents
 from aion_core.engine.delivery import deliveries
 from aion_core.engine.delivery.records import Delivery
 from aion_core.engine.push_config import PushConfig, PushVersion
-from aion_core.engine.records import PushEvents
 from aion_core.engine.task import subscribers
 from aion_core.errors import ConfigurationError
 from aion_core.table import keys

@@ -9,17 +9,8 @@ from uuid_utils import uuid7
 
 from aion_core.clock import Clock
 from aion_core.engine import answer as replies
-from aion_core.engine.agent import (
-    AgentArtifact,
-    AgentMessage,
-    AgentMetadata,
-    AnswerAs,
-    Chunk,
-    InputRequired,
-    Reply,
-    ReplyAs,
-    TurnRequest,
-)
+from aion_core.engine.agent import AgentArtifact, AgentMessage, AgentMetadata, Chunk, InputRequired, Reply, TurnRequest
+from aion_core.engine.agent_options import AnswerAs, ReplyAs
 from aion_core.engine.listing.conversations import Conversations
 from aion_core.engine.outcomes import TurnFinished, TurnStarted
 from aion_core.engine.records import Delta, Numbered, StoppedBy, Turn

@@ -10,17 +10,16 @@ from aion_core.clock import Clock
 from aion_core.engine.agent import (
     Agent,
     AgentTyping,
-    AnswerAs,
     Chunk,
     Emission,
     Ending,
     InputRequired,
     Paused,
     Reply,
-    ReplyAs,
     StepCompleted,
     TaskUsed,
 )
+from aion_core.engine.agent_options import AnswerAs, ReplyAs
 from aion_core.engine.listing.conversations import Conversations
 from aion_core.engine.outcomes import TurnStarted
 from aion_core.engine.process.deadline import DRAIN_SECONDS, Deadline, margins

@@ -5,7 +5,8 @@ from typing import cast
 
 from msgspec.structs import replace
 
-from aion_core.engine.records import Head, PushEvents
+from aion_core.engine.agent_options import PushEvents
+from aion_core.engine.records import Head
 from aion_core.engine.task.states import HAS_NOT_ENDED, TERMINAL, may_follow, state_name
 from aion_core.engine.task.subscribers import subscriber_attributes, subscribers_as_read
 from aion_core.engine.task.timestamps import timestamp_of

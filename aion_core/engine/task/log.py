@@ -6,8 +6,8 @@ import logging
 from collections.abc import Mapping, Sequence
 from contextlib import aclosing
 from datetime import timedelta
+from typing import Any
 
-from aion_core.engine.new_messages import FollowUp
 from aion_core.engine.records import Cursor, DeltaBatch, Head, Log, Numbered
 from aion_core.engine.task.head import head_of
 from aion_core.engine.task.rows import (
@@ -193,13 +193,14 @@ class TaskLog:
         payload = await self._payload(task, f"{generation}-task", "task", folded.SerializeToString())
         return Put(keys.snapshot_key(task, generation), {**payload, **times.ttl})
 
-    async def queued_row(self, follow_up: FollowUp, times: Times) -> Put:
-        """Return the write of a follow-up message that is queued for a later turn of its task."""
-        task, turn = follow_up.head.key, follow_up.turn
-        row = await self._payload(task, f"{turn.id}-message", "message", follow_up.message.SerializeToString())
-        if follow_up.request:
-            row["request"] = json.dumps(follow_up.request)
-        return Put(keys.queued_message_key(task, turn.id), {**row, **times.ttl})
+    async def queued_row(
+        self, task: TaskKey, turn_id: str, message: Message, request: Mapping[str, Any], times: Times
+    ) -> Put:
+        """Return the write of a message that is queued for a later turn of its task."""
+        row = await self._payload(task, f"{turn_id}-message", "message", message.SerializeToString())
+        if request:
+            row["request"] = json.dumps(request)
+        return Put(keys.queued_message_key(task, turn_id), {**row, **times.ttl})
 
     def delta_row(self, task: TaskKey, batch: DeltaBatch, times: Times) -> Put:
         """Return the write of a batch of stream deltas. The batch expires after DELTA_LIFE."""

@@ -7,7 +7,7 @@ import pytest
 from msgspec.structs import replace
 
 from aion_core.engine import timers
-from aion_core.engine.new_messages import WhenBusy
+from aion_core.engine.agent_options import WhenBusy
 from aion_core.engine.outcomes import TurnQueued, TurnStarted
 from aion_core.engine.sweep import Sweep
 from aion_core.engine.timers import ExpiredTimer

@@ -9,7 +9,8 @@ import pytest
 
 from aion_core.clock import SystemClock
 from aion_core.engine.admission import messages, repeats
-from aion_core.engine.agent import Chunk, Emission, InputRequired, Reply, ReplyAs, TurnRequest
+from aion_core.engine.agent import Chunk, Emission, InputRequired, Reply, TurnRequest
+from aion_core.engine.agent_options import ReplyAs
 from aion_core.engine.call import CallContext
 from aion_core.engine.outcomes import Interrupted, TurnStarted
 from aion_core.engine.process.deadline import Deadline
