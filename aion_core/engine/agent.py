@@ -112,8 +112,6 @@ class TaskUsed(Struct, frozen=True):
 
 
 Ending = Reply | InputRequired | Paused
-
-
 Emission = StepCompleted | TaskUsed | Chunk | AgentMessage | AgentMetadata | AgentArtifact | AgentTyping | Ending
 
 

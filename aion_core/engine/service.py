@@ -18,12 +18,10 @@ from aion_core.engine.records import Cursor
 from aion_core.engine.runner.worker import Worker
 from aion_core.engine.stream import subscription
 from aion_core.engine.stream.broadcast import StreamItem, StreamStart
-from aion_core.engine.stream.subscription import SharedReads
+from aion_core.engine.stream.shared_reads import SharedReads
 from aion_core.engine.task import projection, states
 from aion_core.engine.task_store import TaskStore
-from aion_core.errors import (
-    TaskFinished,
-)
+from aion_core.errors import TaskFinished
 from aion_core.protocol.types import Message, SendMessageRequest, Task, TaskState
 from aion_core.table.keys import TaskKey
 

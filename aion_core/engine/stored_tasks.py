@@ -18,13 +18,13 @@ from msgspec.structs import replace
 
 from aion_core.clock import Clock
 from aion_core.engine import timers
-from aion_core.engine.context.changes import dropped
+from aion_core.engine.context.changes import context_update, dropped
 from aion_core.engine.context.record import ContextRecord, record_of
 from aion_core.engine.delivery.config_items import PushItems
 from aion_core.engine.records import Cursor, DeltaBatch, Head, Log
 from aion_core.engine.task.head import is_over
 from aion_core.engine.task.log import TaskLog
-from aion_core.engine.task.rows import context_update, listing_at
+from aion_core.engine.task.rows import listing_at
 from aion_core.engine.task.transition import Transition
 from aion_core.engine.timers import TimerIndex
 from aion_core.engine.wake_ups import CommitNotifier

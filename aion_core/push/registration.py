@@ -37,7 +37,6 @@ _RESERVED_HEADERS = re.compile(
 )
 """Headers reserved for HTTP, proxies, clouds' metadata services and this server. A client's API key must not use them."""
 
-
 _CONFIG_ID = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9_.:@/+=~-]{0,127}(?<!/)")
 _CONFIG_ID_RULE = (
     "1 to 128 letters, digits or any of _ . : @ / + = ~ - , begin with a letter, a digit, _ or -, and not end with /"

@@ -12,7 +12,7 @@ from aion_core.clock import Clock
 from aion_core.engine.fenced_writes import Fence, FencedWrites
 from aion_core.table import keys
 from aion_core.table.conditions import Equals
-from aion_core.table.item import LAST, SORT, Item
+from aion_core.table.item import LAST, SORT, Item, key_of
 from aion_core.table.port import Table
 from aion_core.table.reads import Reads
 from aion_core.table.refusals import WriteRefused
@@ -146,7 +146,7 @@ class LongTermMemory:
                 count += len(page)
                 for start in range(0, 0 if dry_run else len(page), DELETES_AT_ONCE):
                     part = page[start : start + DELETES_AT_ONCE]
-                    await asyncio.gather(*(self._table.write(Delete(keys.key_of(item))) for item in part))
+                    await asyncio.gather(*(self._table.write(Delete(key_of(item))) for item in part))
         return count
 
     def _write(self, scope: MemoryScope, change: MemoryWrite) -> Update | Delete:

@@ -18,7 +18,7 @@ from aion_core.engine.delivery import push_configs
 from aion_core.engine.delivery.push_configs import PushConfigs
 from aion_core.engine.limits.rate_limits import RateLimits
 from aion_core.engine.listing.conversations import Conversations
-from aion_core.engine.listing.listing import TaskLister
+from aion_core.engine.listing.list_tasks import TaskLister
 from aion_core.engine.listing.task_list import TaskList
 from aion_core.engine.process.deadline import Deadline
 from aion_core.engine.push_config import PushConfig

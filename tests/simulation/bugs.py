@@ -1,6 +1,7 @@
 """Planted bugs in the engine's turns, streams and push notifications, which the simulation must find."""
 
 from aion_core.engine import timers
+from aion_core.engine.admission import repeats
 from aion_core.engine.admission.admission import MessageAdmission
 from aion_core.engine.cancellation import Cancellation
 from aion_core.engine.context import changes, record
@@ -14,7 +15,7 @@ from aion_core.engine.service import TaskService
 from aion_core.engine.stream import subscription
 from aion_core.engine.stream.delta_writer import DeltaWriter
 from aion_core.engine.sweep import Sweep
-from aion_core.engine.task import head, rows, subscribers, transition
+from aion_core.engine.task import head, subscribers, transition
 from aion_core.engine.task_store import TaskStore
 from aion_core.engine.turn import end, progress, start
 from aion_core.engine.wake_ups import CommitNotifier
@@ -119,7 +120,7 @@ BUGS = [
         "knows a messageId in every context of its owner",
         "I13 I1",
         Edit(
-            rows,
+            repeats,
             "message_keys_of",
             "keys.message_key(context, message_id)",
             'keys.message_key(ContextKey(context.owner, context.agent, "any"), message_id)',
@@ -129,7 +130,7 @@ BUGS = [
     bug(
         "does not know a messageId again",
         "I2",
-        Edit(rows, "message_row", "**times.ttl}, only_if)", "**times.ttl})"),
+        Edit(repeats, "message_row", "**times.ttl}, only_if)", "**times.ttl})"),
         scenarios=("one messageId, many sends",),
     ),
     bug(

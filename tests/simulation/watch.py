@@ -8,7 +8,7 @@ from aion_core.engine.records import Lease
 from aion_core.errors import StoreCorrupt
 from aion_core.protocol.types import Message
 from aion_core.table import keys
-from aion_core.table.item import Item, Key
+from aion_core.table.item import LAST, Item, Key
 from aion_core.table.keys import ContextKey, TaskKey
 from aion_core.table.schema import TIMERS
 from aion_core.table.writes import ConditionCheck, Delete
@@ -166,7 +166,7 @@ class Watch:
 
     def waiting_messages(self, task: TaskKey) -> set[str]:
         """Return the ids of the task's waiting messages."""
-        first, last = keys.queued_message_key(task, ""), keys.queued_message_key(task, keys.LAST)
+        first, last = keys.queued_message_key(task, ""), keys.queued_message_key(task, LAST)
         items = at_once(self._world.reads.query(first.partition, first.sort, last.sort))
         return {Message.FromString(item["message"]).message_id for item in items if "message" in item}
 

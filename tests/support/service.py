@@ -17,7 +17,7 @@ from aion_core.engine.agent_options import AnswerAs, PushEvents, ReplyAs, WhenBu
 from aion_core.engine.call import CallContext
 from aion_core.engine.delivery.push_configs import PushConfigs
 from aion_core.engine.listing.conversations import Conversations
-from aion_core.engine.listing.listing import TaskLister
+from aion_core.engine.listing.list_tasks import TaskLister
 from aion_core.engine.listing.task_list import TaskList
 from aion_core.engine.runner.runner import TaskRunner
 from aion_core.engine.runner.worker import Worker

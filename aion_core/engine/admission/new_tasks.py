@@ -18,13 +18,6 @@ from aion_core.table.times import Times
 from aion_core.table.writes import Change
 
 
-def created_before(new: NewTask, record: ContextRecord, head: Head, holder: str | None) -> TurnStarted | TurnQueued:
-    """Return the outcome of an earlier `create` with the same turn. The caller did not get its response."""
-    if record.has(new.turn, holder):
-        return TurnStarted(record.lease(new.context), head)
-    return TurnQueued(head, record.held_until())
-
-
 def refused(record: ContextRecord, when_busy: WhenBusy) -> Interrupted | ContextInUse | None:
     """Return the reason to refuse a new task in this context, or None if the task may be created."""
     if record.interrupted is not None:
@@ -43,6 +36,11 @@ def answers_nothing(new: NewTask, record: ContextRecord) -> bool:
 def is_full(record: ContextRecord) -> bool:
     """Return True if the queue in the context's record has no room for another turn."""
     return len(record.waiting) >= MAX_WAITING
+
+
+def queue_is_full() -> ContextBusy:
+    """Return the error for a message to a context with a full queue."""
+    return ContextBusy(f"{MAX_WAITING} messages already wait in this context. Send this one after the next answer.")
 
 
 def created(
@@ -79,9 +77,11 @@ def _events(new: NewTask, head: Head) -> tuple[NewEvent, ...]:
     )
 
 
-def queue_is_full() -> ContextBusy:
-    """Return the error for a message to a context with a full queue."""
-    return ContextBusy(f"{MAX_WAITING} messages already wait in this context. Send this one after the next answer.")
+def created_before(new: NewTask, record: ContextRecord, head: Head, holder: str | None) -> TurnStarted | TurnQueued:
+    """Return the outcome of an earlier `create` with the same turn. The caller did not get its response."""
+    if record.has(new.turn, holder):
+        return TurnStarted(record.lease(new.context), head)
+    return TurnQueued(head, record.held_until())
 
 
 def first_log(new: NewTask) -> tuple[Numbered, ...]:

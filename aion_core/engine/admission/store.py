@@ -6,18 +6,12 @@ from uuid_utils import uuid7
 
 from aion_core.engine.admission import follow_ups, new_tasks
 from aion_core.engine.admission.messages import FollowUp, NewTask
-from aion_core.engine.admission.repeats import KnownMessage
+from aion_core.engine.admission.repeats import KnownMessage, message_keys_of, message_row
 from aion_core.engine.agent_options import WhenBusy
 from aion_core.engine.context.record import ContextRecord
-from aion_core.engine.outcomes import (
-    ContextInUse,
-    Duplicate,
-    Interrupted,
-    TurnQueued,
-    TurnStarted,
-)
+from aion_core.engine.outcomes import ContextInUse, Duplicate, Interrupted, TurnQueued, TurnStarted
 from aion_core.engine.stored_tasks import BUSY, StoredTasks
-from aion_core.engine.task.rows import head_item, message_keys_of, message_row
+from aion_core.engine.task.rows import head_item
 from aion_core.engine.task.states import IS_RUNNING
 from aion_core.engine.turn.progress import task_changed
 from aion_core.errors import StoreCorrupt

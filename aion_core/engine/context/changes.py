@@ -16,6 +16,8 @@ counts the leases; `queue_version` counts the changes of the queue.
 
 from typing import Any
 
+from msgspec.structs import replace
+
 from aion_core.engine.context.conditions import (
     NO_INPUT_REQUIRED,
     NOTHING_RUNS,
@@ -28,9 +30,11 @@ from aion_core.engine.context.conditions import (
 from aion_core.engine.context.record import ContextRecord, turn_value
 from aion_core.engine.records import Lease, Turn
 from aion_core.engine.task.transition import Transition
+from aion_core.table import keys
 from aion_core.table.conditions import Absent, Both, Condition, Equals, Exists
+from aion_core.table.keys import ContextKey
 from aion_core.table.times import Times
-from aion_core.table.writes import Change
+from aion_core.table.writes import Change, Update
 
 LEASE_ATTRIBUTES = ("holder", "until", "running")
 
@@ -201,3 +205,15 @@ def removed(task_id: str, record: ContextRecord, fence: int, times: Times) -> Ch
 def dropped(record: ContextRecord, task_id: str, times: Times) -> Transition[None]:
     """Return the transition to remove an ended task from its context's record, so that the context is not blocked."""
     return Transition(None, removed(task_id, record, record.fence + 1, times))
+
+
+def context_update(context: ContextKey, change: Change) -> Update:
+    """Return the write for a context's change. If the timer is set or removed, its index partition changes too."""
+    shard = {"due_shard": keys.timer_shard(context)}
+    if "due_at" in change.values:
+        change = replace(change, values={**change.values, **shard})
+    if "due_at" in change.defaults:
+        change = replace(change, defaults={**change.defaults, **shard})
+    if "due_at" in change.remove:
+        change = replace(change, remove=(*change.remove, "due_shard"))
+    return Update(keys.context_key(context), change)

@@ -8,28 +8,13 @@ from aion_core.table.times import Times
 MAX_WAITING = 20
 """Maximum number of turns in the queue of one context."""
 
-
 NOTHING_RUNS = Absent("running")
-
-
 NO_INPUT_REQUIRED = Absent("interrupted")
-
-
 NOTHING_WAITS = ShorterThan("waiting", 1)
-
-
 HAS_ROOM = ShorterThan("waiting", MAX_WAITING)
-
-
 IS_BUSY = Either((Exists("running"), NotEmpty("waiting")))
-
-
 MAY_WAIT = Both((HAS_ROOM, NO_INPUT_REQUIRED))
-
-
 MAY_WAIT_BEHIND_OTHERS = Both((HAS_ROOM, NO_INPUT_REQUIRED, IS_BUSY))
-
-
 MAY_WAIT_ALONE = Both((NOTHING_RUNS, NO_INPUT_REQUIRED, NOTHING_WAITS))
 
 

@@ -38,7 +38,6 @@ from aion_core.protocol.types import (
 COMPLETE, CUT = "complete_message", "interrupted"
 """Reasons for closing a stream delta, as Aion's clients know them: the model call ended, or it was interrupted."""
 
-
 SNAPSHOT_EVERY = 100
 """At the end of a turn, a task's log with this many events gets a snapshot, and later reads begin there."""
 

@@ -11,12 +11,7 @@ from aion_core.engine.task.states import HAS_NOT_ENDED, TERMINAL, may_follow, st
 from aion_core.engine.task.subscribers import subscriber_attributes, subscribers_as_read
 from aion_core.engine.task.timestamps import timestamp_of
 from aion_core.errors import InvalidTransition, StoreCorrupt
-from aion_core.protocol.types import (
-    Event,
-    Task,
-    TaskState,
-    TaskStatusUpdateEvent,
-)
+from aion_core.protocol.types import Event, Task, TaskState, TaskStatusUpdateEvent
 from aion_core.table.conditions import Both, Condition, Equals
 from aion_core.table.item import Item
 from aion_core.table.keys import ContextKey, TaskKey

@@ -36,10 +36,8 @@ from aion_core.table.writes import Put
 
 logger = logging.getLogger(__name__)
 
-
 FIRST_PAGE, LARGEST_PAGE = 120, 1000
 """Page sizes of a query of events, newest first. The first page usually contains a snapshot."""
-
 
 DELTA_LIFE = timedelta(hours=1)
 

@@ -4,19 +4,14 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from msgspec.structs import replace
-
 from aion_core.engine.records import Cursor, Delta, DeltaBatch, Head, OpenText
 from aion_core.engine.task import subscribers
 from aion_core.errors import StoreCorrupt
 from aion_core.protocol.types import Event, StreamResponse, TaskState, stream_response, unwrap
 from aion_core.table import keys
-from aion_core.table.conditions import Absent, AtMost, Either
-from aion_core.table.item import SORT, Item, Key, readable
-from aion_core.table.keys import ContextKey
+from aion_core.table.item import SORT, Item, readable
 from aion_core.table.schema import BY_AGENT, BY_CONTEXT
-from aion_core.table.times import Times, milliseconds
-from aion_core.table.writes import Change, Put, Update
+from aion_core.table.times import milliseconds
 
 
 def parsed(kind: Any, packed: bytes | None) -> Any:
@@ -109,28 +104,3 @@ def speakers(batch: DeltaBatch) -> dict[str, Mapping[str, str]]:
 def cursor_of(batch: DeltaBatch) -> Cursor:
     """Return the position of a batch's first chunk. The batch's key contains it."""
     return Cursor(batch.generation, batch.fence, batch.first)
-
-
-def message_row(key: Key, task_id: str, content_hash: bytes, times: Times) -> Put:
-    """Return the write of a message's record. The table refuses it if the record exists and has not expired."""
-    # Allow the write to replace an expired record, because DynamoDB deletes expired items late.
-    only_if = Either((Absent(), AtMost("expires", times.seconds)))
-    return Put(key, {"task_id": task_id, "content_hash": content_hash, **times.ttl}, only_if)
-
-
-def context_update(context: ContextKey, change: Change) -> Update:
-    """Return the write for a context's change. If the timer is set or removed, its index partition changes too."""
-    shard = {"due_shard": keys.timer_shard(context)}
-    if "due_at" in change.values:
-        change = replace(change, values={**change.values, **shard})
-    if "due_at" in change.defaults:
-        change = replace(change, defaults={**change.defaults, **shard})
-    if "due_at" in change.remove:
-        change = replace(change, remove=(*change.remove, "due_shard"))
-    return Update(keys.context_key(context), change)
-
-
-def message_keys_of(context: ContextKey, message_id: str, idempotency_key: str) -> list[Key]:
-    """Return the keys of a message's records: by messageId and, if it has one, by Idempotency-Key."""
-    first = [keys.idempotency_key(context.owner, context.agent, idempotency_key)] if idempotency_key else []
-    return [*first, keys.message_key(context, message_id)]

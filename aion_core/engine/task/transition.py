@@ -7,10 +7,7 @@ from msgspec import Struct, field
 
 from aion_core.engine.records import Head
 from aion_core.engine.task.subscribers import has_subscriber_for
-from aion_core.protocol.types import (
-    Event,
-    Message,
-)
+from aion_core.protocol.types import Event, Message
 from aion_core.table.keys import TaskKey
 from aion_core.table.writes import Change
 

@@ -6,17 +6,12 @@ from msgspec.structs import replace
 from uuid_utils import uuid7
 
 from aion_core.engine.context import changes
-from aion_core.engine.context.changes import dropped
+from aion_core.engine.context.changes import context_update, dropped
 from aion_core.engine.context.record import ContextRecord, task_of, turn_to_begin
-from aion_core.engine.outcomes import (
-    LeaseHeld,
-    TurnFinished,
-    TurnStarted,
-)
+from aion_core.engine.outcomes import LeaseHeld, TurnFinished, TurnStarted
 from aion_core.engine.records import Head, Lease, StoppedBy, Turn
 from aion_core.engine.stored_tasks import BUSY, StoredTasks
 from aion_core.engine.task.head import is_over
-from aion_core.engine.task.rows import context_update
 from aion_core.engine.task.transition import Transition
 from aion_core.engine.timers import ExpiredTimer
 from aion_core.engine.turn import end, progress, start

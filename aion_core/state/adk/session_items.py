@@ -18,7 +18,7 @@ from aion_core.state.adk.service import ScopedState, SessionKey
 from aion_core.table import keys
 from aion_core.table.blobs import Blobs
 from aion_core.table.cipher import Cipher
-from aion_core.table.item import LAST, Item, Key
+from aion_core.table.item import LAST, Item, Key, key_of
 from aion_core.table.payloads import Payloads, StoredPayload, blobs_of, compress
 from aion_core.table.reads import Reads
 from aion_core.table.schema import PERMANENT_FOLDER, VERSION
@@ -46,7 +46,7 @@ class EncryptedItems:
         payload = (await self._payloads.of(item)).get(_CONTENT)
         if payload is None:
             raise StoreCorrupt("An item of a session has no content.")
-        return zlib.decompress(await self._cipher.decrypt(payload.body, about=_about(keys.key_of(item))))
+        return zlib.decompress(await self._cipher.decrypt(payload.body, about=_about(key_of(item))))
 
     async def contents(self, found: Iterable[Item]) -> list[bytes]:
         """Decrypt the contents of the items. Return them in the same order."""
@@ -127,5 +127,5 @@ class SharedState:
                     raise
                 previous = found
             else:
-                self._known |= {keys.key_of(item): blob for item in found for blob in blobs_of(item)}
+                self._known |= {key_of(item): blob for item in found for blob in blobs_of(item)}
                 return dict([value_of(content) for content in contents])
