@@ -65,7 +65,7 @@ class Inspection:
         async def read(number: int) -> Numbered | StoreError:
             item = rows.get(keys.event_sort(number))
             try:
-                return await self._log.entry(number, item) if item is not None else StoreCorrupt("It is missing.")
+                return await self._log.rows.event(number, item) if item is not None else StoreCorrupt("It is missing.")
             except StoreError as error:
                 return error
 

@@ -15,6 +15,7 @@ from aion_core.engine.stream.delta_writer import DeltaWriter
 from aion_core.engine.stream.shared_reads import SharedRead
 from aion_core.engine.task import head
 from aion_core.engine.task.log import TaskLog
+from aion_core.engine.task.rows import LogRows
 from aion_core.engine.task_store import TaskStore
 from aion_core.engine.turn import progress, start
 from aion_core.table import retries
@@ -96,7 +97,7 @@ STORE_BUGS = [
     bug(
         "stores an event whose blob is not there",
         "I26 I4",
-        Edit(TaskLog, "_payload", "await self._blobs.put(blob, packed)", "pass"),
+        Edit(LogRows, "_payload", "await self._blobs.put(blob, packed)", "pass"),
         scenarios=("large payloads",),
     ),
     bug(

@@ -11,7 +11,7 @@ from aion_core.engine.agent_options import WhenBusy
 from aion_core.engine.context.record import ContextRecord
 from aion_core.engine.outcomes import ContextInUse, Duplicate, Interrupted, TurnQueued, TurnStarted
 from aion_core.engine.stored_tasks import BUSY, StoredTasks
-from aion_core.engine.task.rows import head_item
+from aion_core.engine.task.head import head_item
 from aion_core.engine.task.states import IS_RUNNING
 from aion_core.engine.turn.progress import task_changed
 from aion_core.errors import StoreCorrupt
@@ -130,7 +130,7 @@ class MessageStore(StoredTasks):
                 waiting = follow_ups.queued(follow_up, record, times)
                 writes += await self._writes(context, waiting, times)
                 queued = follow_up.turn.id, follow_up.message, follow_up.request
-                writes.append(await self._log.queued_row(before.key, *queued, times))
+                writes.append(await self._rows.queued_row(before.key, *queued, times))
                 if not waiting.heads:
                     writes.append(ConditionCheck(keys.head_key(before.key), IS_RUNNING))
                 return TransactionPlan(waiting.outcome, writes)
@@ -169,7 +169,7 @@ class MessageStore(StoredTasks):
         """Return the writes to extend the TTL of a task's items after a new message."""
         head, task = follow_up.head, follow_up.task
         # Write a snapshot, because older events of the task keep their TTL and expire before the task.
-        writes: list[Write] = [await self._log.snapshot_row(head.key, head.generation, task, times)]
+        writes: list[Write] = [await self._rows.snapshot_row(head.key, head.generation, task, times)]
         longer = Change({"expires": times.expires})
         if task.history:
             writes.append(Update(keys.message_key(head.context, task.history[0].message_id), longer))

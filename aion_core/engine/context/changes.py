@@ -118,7 +118,12 @@ def queued(turn: Turn, only_if: Condition, times: Times, *, timer: bool = True) 
 def queued_anew(turn: Turn, record: ContextRecord, times: Times) -> Change:
     """Return the change to replace the queue of an expired context by this turn."""
     return Change(
-        {"waiting": [turn_value(turn)], "queue_version": record.queue_version + 1, "due_at": times.lease_until, **times.ttl},
+        {
+            "waiting": [turn_value(turn)],
+            "queue_version": record.queue_version + 1,
+            "due_at": times.lease_until,
+            **times.ttl,
+        },
         remove=("interrupted", *LEASE_ATTRIBUTES),
         only_if=has_expired(record, times),
     )

@@ -137,7 +137,7 @@ class TurnStore(StoredTasks):
                 finished = end.finished_alone(ending)
             writes = await self._writes(lease.context, finished, times)
             if snapshot is not None:
-                writes.append(await self._log.snapshot_row(head.key, ending.after.generation, snapshot, times))
+                writes.append(await self._rows.snapshot_row(head.key, ending.after.generation, snapshot, times))
             return TransactionPlan(finished.outcome, writes)
 
         finished = await commit(self._table, plan, busy=BUSY)

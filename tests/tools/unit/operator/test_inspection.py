@@ -3,8 +3,7 @@
 from aion_core.engine.agent_options import PushEvents
 from aion_core.engine.delivery import deliveries
 from aion_core.engine.delivery.records import Delivery
-from aion_core.engine.task.head import HEAD_ATTRIBUTES
-from aion_core.engine.task.rows import head_item
+from aion_core.engine.task.head import HEAD_ATTRIBUTES, head_item
 from aion_core.table.schema import BY_AGENT, BY_CONTEXT
 from tests.runtime.unit.engine.given import AT, TASK, head
 
