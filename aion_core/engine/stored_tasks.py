@@ -20,7 +20,7 @@ from aion_core.clock import Clock
 from aion_core.engine import timers
 from aion_core.engine.context.changes import context_update, dropped
 from aion_core.engine.context.record import ContextRecord, record_of
-from aion_core.engine.delivery.config_items import PushItems
+from aion_core.engine.delivery.items import PushItems
 from aion_core.engine.records import Cursor, DeltaBatch, Head, Log
 from aion_core.engine.task.delta_rows import delta_row
 from aion_core.engine.task.head import is_over, listing_at

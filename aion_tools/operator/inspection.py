@@ -8,9 +8,8 @@ from msgspec import Struct
 
 from aion_core.clock import Clock
 from aion_core.engine.context.record import ContextRecord, record_of
-from aion_core.engine.delivery import deliveries
-from aion_core.engine.delivery.config_items import delivery_of
 from aion_core.engine.delivery.records import Delivery
+from aion_core.engine.delivery.rows import ATTRIBUTES, delivery_of
 from aion_core.engine.records import Head, Numbered
 from aion_core.engine.task.head import HEAD_ATTRIBUTES, head_of
 from aion_core.engine.task.log import TaskLog
@@ -86,7 +85,7 @@ class Inspection:
 
     async def deliveries(self, task_id: str = "") -> AsyncIterator[Delivery]:
         """Scan the table and yield the push deliveries of all tasks, or of tasks with this id."""
-        async for item in self._scan(deliveries.ATTRIBUTES):
+        async for item in self._scan(ATTRIBUTES):
             task = keys.task_of(key_of(item))
             if item[SORT].startswith(keys.push_sort("")) and task_id in ("", task.task_id):
                 yield delivery_of(task, item)

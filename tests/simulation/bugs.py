@@ -5,7 +5,7 @@ from aion_core.engine.admission import repeats
 from aion_core.engine.admission.admission import MessageAdmission
 from aion_core.engine.cancellation import Cancellation
 from aion_core.engine.context import changes, record
-from aion_core.engine.delivery import deliveries, schedule
+from aion_core.engine.delivery import rows, schedule, transitions
 from aion_core.engine.delivery.push_configs import PushConfigs
 from aion_core.engine.fenced_writes import FencedWrites
 from aion_core.engine.runner.execution import TurnExecution
@@ -373,7 +373,7 @@ BUGS = [
     bug(
         "posts for a config that was deleted",
         "I8",
-        Edit(deliveries, "change", 'Equals("revision", before.revision)', "None"),
+        Edit(rows, "change", 'Equals("revision", before.revision)', "None"),
         scenarios=LISTENS_LATE,
         aims=aims(Fault.SLOW, "webhook.post", range(1, 4), 6.0),
     ),
@@ -386,7 +386,7 @@ BUGS = [
     bug(
         "does not look whether another has the claim",
         "I8",
-        Edit(deliveries, "change", 'Equals("revision", before.revision)', "None"),
+        Edit(rows, "change", 'Equals("revision", before.revision)', "None"),
         Edit(schedule, "is_claimed", "delivery.claimed_until > now", "False"),
         scenarios=(*TOLD, *LISTENS_LATE),
     ),
@@ -436,7 +436,7 @@ BUGS = [
     bug(
         "goes on with who has said that it is gone",
         "I8 I14 I16",
-        Edit(deliveries, "disabled", "disabled=True", "disabled=False"),
+        Edit(transitions, "disabled", "disabled=True", "disabled=False"),
         scenarios=TOLD,
     ),
     bug(

@@ -27,8 +27,8 @@ from aion_core.table.writes import Change, ConditionCheck, Put, Update, Write
 class MessageStore(StoredTasks):
     """Store of clients' messages: a message creates a task, or continues one.
 
-    An event for push subscribers (`Head.push_epoch`, `Head.push_events`) has a timer: `PushConfigs.expired_timers`
-    finds it. If the subscribers have changed, a commit reads them again.
+    An event for push subscribers (`Head.push_epoch`, `Head.push_events`) has a timer:
+    `DeliveryStore.expired_timers` finds it. If the subscribers have changed, a commit reads them again.
     """
 
     async def create(

@@ -39,17 +39,6 @@ from aion_core.table.writes import Change, Update
 LEASE_ATTRIBUTES = ("holder", "until", "running")
 
 
-def _leased(lease: Lease, times: Times, **more: Any) -> dict[str, Any]:
-    return {
-        "fence": lease.fence,
-        "holder": lease.holder,
-        "until": times.lease_until,
-        "running": turn_value(lease.turn),
-        "due_at": times.lease_until,
-        **more,
-    }
-
-
 def acquired(lease: Lease, record: ContextRecord, times: Times) -> Change:
     """Return the change to lease the turn of a new message. The context is free, new or expired."""
     values = _leased(lease, times, **times.ttl)
@@ -88,6 +77,17 @@ def acquired_abandoned(lease: Lease, record: ContextRecord, times: Times) -> Cha
 def acquired_interrupting(lease: Lease, record: ContextRecord, times: Times) -> Change:
     """Return the change to lease a turn that replaces the running turn of its task. The old holder may be alive."""
     return Change(_leased(lease, times, expires=times.expires), only_if=fence_is(record.fence))
+
+
+def _leased(lease: Lease, times: Times, **more: Any) -> dict[str, Any]:
+    return {
+        "fence": lease.fence,
+        "holder": lease.holder,
+        "until": times.lease_until,
+        "running": turn_value(lease.turn),
+        "due_at": times.lease_until,
+        **more,
+    }
 
 
 def renewed(lease: Lease, times: Times) -> Change:
