@@ -101,7 +101,9 @@ class Sweep:
         )
         return Swept(len(found), sum(enqueued))
 
-    async def _enqueue_for(self, left: Iterator[ExpiredPushTimer], configs: DeliveryStore, work_queue: PushQueue) -> int:
+    async def _enqueue_for(
+        self, left: Iterator[ExpiredPushTimer], configs: DeliveryStore, work_queue: PushQueue
+    ) -> int:
         enqueued = 0
         for timer in left:
             try:

@@ -1,4 +1,4 @@
-"""Timers (times of wake-ups) of items: found in an eventually consistent index, claimed by a write to the item."""
+"""Timers (times of wake-ups) of items: found in an index that may lag, claimed by a write to the item."""
 
 import asyncio
 import logging

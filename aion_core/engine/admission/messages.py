@@ -1,4 +1,4 @@
-"""Messages to store: a new task with its first turn, or a further message to a task. Pure."""
+"""What a client's message asks to store: a new task with its first turn, or a further message to a task. Pure."""
 
 from collections.abc import Mapping
 from datetime import datetime

@@ -1,4 +1,4 @@
-"""Reads of conversations (the messages and artifacts of a context from all its tasks) and of the list of contexts."""
+"""Conversations (the messages and artifacts of a context, from all its tasks), and the list of contexts."""
 
 import asyncio
 import logging

@@ -1,4 +1,4 @@
-"""Execution of one turn: the agent's emissions are numbered, recorded, and then published."""
+"""Execution of one turn: what the agent emits is numbered, recorded, and then published."""
 
 import asyncio
 from collections.abc import Mapping

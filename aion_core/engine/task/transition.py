@@ -1,4 +1,4 @@
-"""Transition of a context, of task heads and of their logs, written in one transaction."""
+"""Transition: changes of a context, of task heads and of their logs, to be written in one transaction."""
 
 from collections.abc import Mapping
 from typing import Any, Generic, TypeVar
