@@ -20,7 +20,6 @@ from aion_core.engine.context.record import turn_of
 from aion_core.engine.limits.open_tasks import owner_named_in
 from aion_core.errors import StoreUnavailable
 from aion_core.table import keys
-from aion_core.table.blobs import ObjectVersion, ObjectVersions, VersionPage
 from aion_core.table.item import LAST, PARTITION, SORT, Item, Key, key_of
 from aion_core.table.keys import ContextKey, TaskKey, thread_id
 from aion_core.table.port import Table
@@ -29,6 +28,7 @@ from aion_core.table.retries import MAX_ATTEMPTS, jitter
 from aion_core.table.semantics.values import item_size
 from aion_tools.erasure import owned
 from aion_tools.erasure.owned import FOLDERS, Folder, NamedBy
+from aion_tools.erasure.stores import ObjectVersion, ObjectVersions, VersionPage
 
 SEGMENTS = 4
 """Number of parallel scan segments."""

@@ -1,4 +1,4 @@
-"""What a client's message asks to store: a new task with its first turn, or a further message to a task. Pure."""
+"""Messages to store: a new task with its first turn, or a further message to a task. Pure."""
 
 from collections.abc import Mapping
 from datetime import datetime

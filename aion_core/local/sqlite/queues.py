@@ -5,13 +5,11 @@ import logging
 import os
 import sqlite3
 from collections.abc import Awaitable, Callable, Sequence
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Generic, NamedTuple, TypeVar
 
 from aion_core.clock import Clock
 from aion_core.engine.queues import (
-    DeadLetter,
     PushWakeUp,
     WakeUp,
     body_of,
@@ -41,9 +39,6 @@ _MESSAGE = "SELECT id, body, sent_at, receives FROM messages"
 MAX_RECEIVES = 5
 """Number of receives after which a message becomes a dead letter. AWS counts throttled receives too, so its limit is
 higher."""
-
-DEAD_LETTER_SECONDS = 14 * 24 * 3600
-"""Time from the sending of a message to its expiry as a dead letter, as on AWS (MessageRetentionPeriod)."""
 
 VISIBILITY_SECONDS = 60.0
 """Visibility timeout of a received message. The consumer prolongs it while the message's handler runs."""
@@ -94,7 +89,7 @@ def release_messages(file: Path, receiver: str = "") -> None:
 class SQLiteQueue:
     """Queue with delay, visibility timeout and a limited number of receives, for several processes.
 
-    The queue also stores its dead letters, for the methods of `DeadLetters`. Every method may raise StoreError.
+    The queue also stores its dead letters; `aion dlq` reads them. Every method may raise StoreError.
     """
 
     def __init__(self, database: Database, name: str, clock: Clock, *, receiver: str = "") -> None:
@@ -181,44 +176,6 @@ class SQLiteQueue:
         """Delete a handled message, unless another consumer has received it since."""
         values = message.id, message.receives
         statement = "DELETE FROM messages WHERE id = ? AND receives = ?"
-        await self._database.write(lambda connection: connection.execute(statement, values))
-
-    # ── Dead letters ──────────────────────────────────────────────────────────────────────────────────────────────────
-
-    async def read(self, limit: int) -> list[DeadLetter]:
-        """See `DeadLetters.read`. The messages stay visible to other readers."""
-        await self._delete_expired()
-        statement = f"{_MESSAGE} WHERE queue = ? AND dead = 1 ORDER BY sent_at, id LIMIT ?"
-        rows = await self._database.read(
-            lambda connection: connection.execute(statement, (self.name, limit)).fetchall()
-        )
-        return [
-            DeadLetter(str(message.id), message.body, datetime.fromtimestamp(message.sent_at / 1000, UTC))
-            for message in map(QueueMessage._make, rows)
-        ]
-
-    async def give_back(self, letters: Sequence[DeadLetter]) -> int:
-        """Return 0, because `read` hides no dead letters from other readers in SQLite."""
-        return 0
-
-    async def redrive(self) -> None:
-        """See `DeadLetters.redrive`. As on AWS, the messages count as sent now."""
-        await self._delete_expired()
-        now = self._now()
-        values = now, now, self.name
-        change = (
-            "UPDATE messages SET dead = 0, receives = 0, sent_at = ?, visible_at = ? WHERE queue = ? AND dead = 1"
-        )
-        await self._database.write(lambda connection: connection.execute(change, values))
-
-    async def drop(self, letter: DeadLetter) -> None:
-        """See `DeadLetters.drop`."""
-        statement = "DELETE FROM messages WHERE id = ? AND dead = 1"
-        await self._database.write(lambda connection: connection.execute(statement, (int(letter.id),)))
-
-    async def _delete_expired(self) -> None:
-        values = self.name, self._now() - DEAD_LETTER_SECONDS * 1000
-        statement = "DELETE FROM messages WHERE queue = ? AND dead = 1 AND sent_at <= ?"
         await self._database.write(lambda connection: connection.execute(statement, values))
 
     def _hidden_until(self) -> int:
