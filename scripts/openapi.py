@@ -15,7 +15,7 @@ import yaml
 from google.api import field_behavior_pb2
 from google.protobuf.descriptor import FieldDescriptor
 
-from aion_core.engine.listing.listing import MAX_PAGE_SIZE
+from aion_core.engine.listing.list_tasks import MAX_PAGE_SIZE
 from aion_core.engine.push_config import MAX_PUSH_CONFIGS
 from aion_core.protocol.message_rules import MAX_PARTS
 from aion_core.web.operations import OPERATIONS

@@ -9,7 +9,7 @@ from aion_core.clock import Clock
 from aion_core.errors import StoreError
 from aion_core.table import keys
 from aion_core.table.conditions import Absent
-from aion_core.table.item import Item
+from aion_core.table.item import Item, key_of
 from aion_core.table.port import Table
 from aion_core.table.reads import Reads
 from aion_core.table.refusals import WriteRefused
@@ -64,7 +64,7 @@ class ApiKeys:
     async def all(self) -> Sequence[KeyRecord]:
         """Return the records of all API keys, newest first. The index may lag behind `add`. Raises StoreError."""
         entries = self._reads.all_of_index(BY_AGENT, keys.LISTING_API_KEYS, newest_first=True)
-        found = [await self._reads.get(keys.key_of(entry)) async for entry in entries]
+        found = [await self._reads.get(key_of(entry)) async for entry in entries]
         return [_record(item) for item in found if item is not None]
 
     async def revoke(self, key_id: str) -> bool:
@@ -94,7 +94,7 @@ def _attributes(key: KeyRecord) -> Item:
 
 def _record(item: Item) -> KeyRecord:
     return KeyRecord(
-        id=keys.api_key_of(keys.key_of(item)),
+        id=keys.api_key_of(key_of(item)),
         sha256=item["sha256"],
         principal=item["principal"],
         created=datetime.fromtimestamp(item["created"] / 1000, UTC),

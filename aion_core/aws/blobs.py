@@ -1,12 +1,10 @@
-"""Large payloads in S3, and deletion of all versions of S3 objects."""
+"""Large payloads in S3."""
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from aion_core.aws.client import AwsClient, NoSuchObject
-from aion_core.errors import StoreError, StoreUnavailable
-from aion_core.table.blobs import ObjectVersion, VersionPage
+from aion_core.errors import StoreUnavailable
 from aion_core.table.refusals import WriteRefused
 
 _MEDIA_TYPE = re.compile(r"[\w.+-]+/[\w.+-]+(; ?[\w.+-]+=[\w.+-]+)*", re.ASCII)
@@ -70,32 +68,3 @@ class S3Blobs:
     async def delete(self, name: str) -> None:
         """Delete the S3 object of this name. See `Blobs.delete`."""
         await self._s3("delete_object", Bucket=self._bucket, Key=name)
-
-
-class S3ObjectVersions:
-    """Access to all versions of the objects in one S3 bucket (`ports.payloads.ObjectVersions`)."""
-
-    def __init__(self, s3: AwsClient, *, bucket: str) -> None:
-        self._s3, self._bucket = s3, bucket
-
-    async def page(self, prefix: str, *, after: Any = None) -> VersionPage:
-        """Return a page of versions and delete markers of S3 objects. See `ports.payloads.ObjectVersions.page`."""
-        answer = await self._s3("list_object_versions", Bucket=self._bucket, Prefix=prefix, **(after or {}))
-        versions = [_version(each, is_marker=False) for each in answer.get("Versions", ())]
-        versions += [_version(each, is_marker=True) for each in answer.get("DeleteMarkers", ())]
-        if not answer.get("IsTruncated"):
-            return VersionPage(versions)
-        following = {"KeyMarker": answer["NextKeyMarker"], "VersionIdMarker": answer["NextVersionIdMarker"]}
-        return VersionPage(versions, following)
-
-    async def delete(self, versions: Sequence[tuple[str, str]]) -> None:
-        """Delete these versions of S3 objects. See `ports.payloads.ObjectVersions.delete`."""
-        objects = [{"Key": name, "VersionId": version_id} for name, version_id in versions]
-        request = {"Objects": objects, "Quiet": True}
-        answer = await self._s3("delete_objects", Bucket=self._bucket, Delete=request)
-        if errors := answer.get("Errors"):
-            raise StoreError(f"DeleteObjects: {errors[0].get('Code', '')}")
-
-
-def _version(each: dict[str, Any], *, is_marker: bool) -> ObjectVersion:
-    return ObjectVersion(each["Key"], each["VersionId"], each.get("Size", 0), is_marker, each["LastModified"])

@@ -312,13 +312,6 @@ class DynamoDBTable:
             parameters["ReturnValues"] = _RETURN_VALUES[kind]
         return _item(await self._calls(f"{kind.lower()}_item", **parameters), "Attributes")
 
-    async def delete_all(self, keys: Sequence[Key]) -> Sequence[Key]:
-        """Delete items with one BatchWriteItem. See `ports.table.ErasableTable.delete_all`."""
-        requests = [{"DeleteRequest": {"Key": encoded_key(key)}} for key in keys]
-        answer = await self._calls("batch_write_item", RequestItems={self._name: requests})
-        left = answer.get("UnprocessedItems", {}).get(self._name, [])
-        return [key for key, request in zip(keys, requests, strict=True) if request in left]
-
     def write_blocking(self, write: SingleWrite) -> None:
         """Put, update or delete one item in the calling thread. See `ports.table.Table.write_blocking`."""
         kind, parameters = write_parameters(self._name, write)

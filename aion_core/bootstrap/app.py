@@ -16,7 +16,7 @@ from aion_core.bootstrap.webhooks import webhook_policy
 from aion_core.engine.admission.quotas import OpenTasks
 from aion_core.engine.limits.limits import Limits
 from aion_core.engine.listing.conversations import Conversations
-from aion_core.engine.listing.listing import TaskLister
+from aion_core.engine.listing.list_tasks import TaskLister
 from aion_core.engine.service import TaskService
 from aion_core.loading.cards import extended_card, public_card
 from aion_core.loading.config import default_agent

@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
-from enum import StrEnum
 from typing import Any, Protocol, runtime_checkable
 
 from msgspec import Struct, field
@@ -114,38 +113,6 @@ class TaskUsed(Struct, frozen=True):
 
 Ending = Reply | InputRequired | Paused
 Emission = StepCompleted | TaskUsed | Chunk | AgentMessage | AgentMetadata | AgentArtifact | AgentTyping | Ending
-
-
-class ReplyAs(StrEnum):
-    """Form of the response to a client's message: `reply` in aion.yaml."""
-
-    AGENT = "agent"
-    """The client receives a Message if an `AgentExecutor` answers with a Message and no task; else the task."""
-    TASK = "task"
-    """The client receives the task."""
-    MESSAGE = "message"
-    """The client receives the answer as a Message. If the turn fails or is interrupted, it receives the task."""
-    AUTO = "auto"
-    """The client receives a quick answer without other content as a Message; otherwise the task."""
-
-
-class AnswerAs(StrEnum):
-    """Place of a turn's answer in its task: `answer` in aion.yaml."""
-
-    MESSAGE = "message"
-    """The answer is the task's status message."""
-    ARTIFACT = "artifact"
-    """The answer is an artifact of the task."""
-    BOTH = "both"
-
-
-class AfterCrash(StrEnum):
-    """Policy for a turn whose process died before it stored a step: `resume` in aion.yaml."""
-
-    FAIL = "fail"
-    """The task fails as not resumable, so that no step runs twice."""
-    RESTART = "restart"
-    """The turn restarts from its message."""
 
 
 class Agent(Protocol):

@@ -9,7 +9,8 @@ from datetime import datetime
 
 from google.protobuf.struct_pb2 import Struct
 
-from aion_core.engine.agent import InputRequired, Reply, ReplyAs
+from aion_core.engine.agent import InputRequired, Reply
+from aion_core.engine.agent_options import ReplyAs
 from aion_core.engine.records import Numbered, Turn
 from aion_core.engine.task import timestamps
 from aion_core.protocol.types import (

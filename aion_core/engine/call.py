@@ -1,4 +1,4 @@
-"""Context of an A2A call: its caller, agent, headers and deadline."""
+"""Context of one A2A call."""
 
 from msgspec import Struct, field
 

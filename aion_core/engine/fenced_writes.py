@@ -1,4 +1,4 @@
-"""Writes of a turn: each checks the fence (fencing token) of the context in its own transaction."""
+"""Writes of an agent's state during a turn: each checks the fence (fencing token) of the context in its transaction."""
 
 from collections.abc import Sequence
 

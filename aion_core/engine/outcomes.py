@@ -1,4 +1,4 @@
-"""Outcomes of the operations on tasks: a turn has started, waits or has ended, or a message was not stored."""
+"""Outcomes of the stores' operations: a turn has started, waits or has ended, or a message was not stored."""
 
 from datetime import datetime
 

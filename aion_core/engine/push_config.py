@@ -1,4 +1,4 @@
-"""Push notification config of a task: a client's webhook."""
+"""Push notification config (A2A 4.3): a client's webhook for a task."""
 
 from datetime import datetime
 from enum import StrEnum
@@ -6,7 +6,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from aion_core.engine.records import PushEvents
+from aion_core.engine.agent_options import PushEvents
 
 MAX_PUSH_CONFIGS = 10
 """Limit of push configs per task."""

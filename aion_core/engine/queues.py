@@ -1,8 +1,6 @@
-"""Queue ports: wake-up messages and their JSON bodies, queues, and dead letters."""
+"""Wake-up messages, their JSON bodies, and the queues that carry them."""
 
 import json
-from collections.abc import Sequence
-from datetime import datetime
 from typing import Any, Protocol
 
 from msgspec import Struct
@@ -61,36 +59,6 @@ class PushQueue(Protocol):
 
     async def enqueue(self, wake_up: PushWakeUp, *, delay: float = 0.0) -> None:
         """Enqueue the message, delayed by `limited(delay)` seconds. Raises StoreUnavailable."""
-        ...
-
-
-class DeadLetter(Struct, frozen=True):
-    """A queue message whose handling has failed after all retries."""
-
-    id: str
-    body: str
-    sent_at: datetime
-    """Time at which the message was first sent."""
-    receipt: str = ""
-
-
-class DeadLetters(Protocol):
-    """Dead-letter queue of one queue. Every method may raise StoreError."""
-
-    async def read(self, limit: int) -> list[DeadLetter]:
-        """Return up to `limit` dead letters, without duplicates. Other readers may not see them until `give_back`."""
-        ...
-
-    async def give_back(self, letters: Sequence[DeadLetter]) -> int:
-        """Make dead letters from `read` visible to other readers again. Return the number of those that stay hidden."""
-        ...
-
-    async def redrive(self) -> None:
-        """Move all dead letters back into their queue. During the move, a message may be in both queues."""
-        ...
-
-    async def drop(self, letter: DeadLetter) -> None:
-        """Delete the dead letter, if it exists."""
         ...
 
 

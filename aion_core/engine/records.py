@@ -7,19 +7,9 @@ from typing import Any
 
 from msgspec import Struct, field
 
+from aion_core.engine.agent_options import PushEvents
 from aion_core.protocol.types import Event, Message, TaskState
 from aion_core.table.keys import ContextKey, TaskKey
-
-
-class PushEvents(StrEnum):
-    """Kinds of task events for push notifications: `push.events` in aion.yaml."""
-
-    STATUS = "status"
-    """Status updates only."""
-    STATUS_AND_ARTIFACT = "status+artifact"
-    """Status and artifact updates."""
-    ALL = "all"
-    """Every durable event, also the new task and messages."""
 
 
 class Head(Struct, frozen=True):

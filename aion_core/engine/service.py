@@ -9,22 +9,19 @@ from aion_core.engine import answer
 from aion_core.engine.admission.admission import Admission, MessageAdmission
 from aion_core.engine.admission.quotas import OpenTasks
 from aion_core.engine.admission.repeats import repeated_at
-from aion_core.engine.agent import ReplyAs
+from aion_core.engine.agent_options import ReplyAs, WhenBusy
 from aion_core.engine.call import CallContext
 from aion_core.engine.cancellation import Cancellation
 from aion_core.engine.isolation import log_of
-from aion_core.engine.new_messages import WhenBusy
 from aion_core.engine.queues import WorkQueue
 from aion_core.engine.records import Cursor
 from aion_core.engine.runner.worker import Worker
 from aion_core.engine.stream import subscription
 from aion_core.engine.stream.broadcast import StreamItem, StreamStart
-from aion_core.engine.stream.subscription import SharedReads
+from aion_core.engine.stream.shared_reads import SharedReads
 from aion_core.engine.task import projection, states
 from aion_core.engine.task_store import TaskStore
-from aion_core.errors import (
-    TaskFinished,
-)
+from aion_core.errors import TaskFinished
 from aion_core.protocol.types import Message, SendMessageRequest, Task, TaskState
 from aion_core.table.keys import TaskKey
 

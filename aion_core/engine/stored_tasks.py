@@ -18,13 +18,13 @@ from msgspec.structs import replace
 
 from aion_core.clock import Clock
 from aion_core.engine import timers
-from aion_core.engine.context.changes import dropped
+from aion_core.engine.context.changes import context_update, dropped
 from aion_core.engine.context.record import ContextRecord, record_of
-from aion_core.engine.delivery.config_items import PushItems
+from aion_core.engine.delivery.items import PushItems
 from aion_core.engine.records import Cursor, DeltaBatch, Head, Log
-from aion_core.engine.task.head import is_over
+from aion_core.engine.task.delta_rows import delta_row
+from aion_core.engine.task.head import is_over, listing_at
 from aion_core.engine.task.log import TaskLog
-from aion_core.engine.task.rows import context_update, listing_at
 from aion_core.engine.task.transition import Transition
 from aion_core.engine.timers import TimerIndex
 from aion_core.engine.wake_ups import CommitNotifier
@@ -69,6 +69,7 @@ class StoredTasks:
         self._times = partial(Times.read, clock, lease_seconds, retention)
         self._reads = Reads(table, clock)
         self._log = TaskLog(self._reads, blobs)
+        self._rows = self._log.rows
         self._push = PushItems(table, cipher, clock, lease_seconds=lease_seconds, retention=retention)
         self._timers = TimerIndex(table, clock, timers.CONTEXTS, lease_seconds=lease_seconds)
 
@@ -95,7 +96,7 @@ class StoredTasks:
 
     async def append_deltas(self, key: TaskKey, batch: DeltaBatch) -> None:
         """Store a batch of text chunks for readers in other processes. It expires within the hour."""
-        await self._table.write(self._log.delta_row(key, batch, self._times()))
+        await self._table.write(delta_row(key, batch, self._times()))
 
     async def _context(self, context: ContextKey, times: Times) -> ContextRecord:
         # Read an expired item too, because the next fence must be higher than the fence in this item.
@@ -121,7 +122,7 @@ class StoredTasks:
             if "timestamp" in change.values:
                 change = replace(change, values={**change.values, "listing_at": listing_at(move.after)})
             writes.append(Update(keys.head_key(move.after.key), change))
-        writes += [await self._log.event_row(event, times) for event in transition.events]
+        writes += [await self._rows.event_row(event, times) for event in transition.events]
         if transition.recorded_message is not None:
             writes.append(Delete(keys.queued_message_key(*transition.recorded_message)))
         return writes

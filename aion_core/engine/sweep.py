@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 from msgspec import Struct
 
-from aion_core.engine.delivery.push_configs import PushConfigs
 from aion_core.engine.delivery.records import ExpiredPushTimer
+from aion_core.engine.delivery.store import DeliveryStore
 from aion_core.engine.queues import PushQueue, PushWakeUp, WakeUp, WorkQueue
 from aion_core.engine.turn.store import TurnStore
 from aion_core.errors import StoreError
@@ -41,7 +41,7 @@ class Sweep:
         self,
         store: TurnStore,
         work_queue: WorkQueue,
-        push_configs: PushConfigs | None = None,
+        push_configs: DeliveryStore | None = None,
         push_queue: PushQueue | None = None,
         *,
         metrics: Metrics | None = None,
@@ -101,7 +101,9 @@ class Sweep:
         )
         return Swept(len(found), sum(enqueued))
 
-    async def _enqueue_for(self, left: Iterator[ExpiredPushTimer], configs: PushConfigs, work_queue: PushQueue) -> int:
+    async def _enqueue_for(
+        self, left: Iterator[ExpiredPushTimer], configs: DeliveryStore, work_queue: PushQueue
+    ) -> int:
         enqueued = 0
         for timer in left:
             try:

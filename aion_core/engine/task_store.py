@@ -1,4 +1,12 @@
-"""Task store: what the store of messages and the store of turns do, in one object for one table."""
+"""Task store: the store of messages and the store of turns in one object.
+
+Code is given the narrowest of these classes that it needs:
+
+    StoredTasks     reads heads, logs and streamed text: lists, streams, webhooks, agents
+    MessageStore    also stores clients' messages: admission
+    TurnStore       also begins, records and ends turns: worker, runner, heartbeat, cancellation, sweep
+    TaskStore       both: `TaskService` and the wiring
+"""
 
 from aion_core.engine.admission.store import MessageStore
 from aion_core.engine.turn.store import TurnStore

@@ -1,4 +1,4 @@
-"""Timers (times of wake-ups) of items: found in an eventually consistent index, claimed by a write to the item."""
+"""Timers (times of wake-ups) of items: found in an index that may lag, claimed by a write to the item."""
 
 import asyncio
 import logging
@@ -10,17 +10,27 @@ from typing import NamedTuple
 from msgspec import Struct
 
 from aion_core.clock import Clock
-from aion_core.engine import timers
 from aion_core.errors import StoreError
 from aion_core.table import keys
 from aion_core.table.conditions import Equals
-from aion_core.table.item import Item, Key
+from aion_core.table.item import Item, Key, key_of
 from aion_core.table.keys import ContextKey
 from aion_core.table.port import Table
 from aion_core.table.reads import Reads
 from aion_core.table.refusals import WriteRefused
 from aion_core.table.times import Times, moment
 from aion_core.table.writes import Change, Update
+
+logger = logging.getLogger(__name__)
+
+CONTEXTS = tuple(keys.timer_partition(shard) for shard in range(keys.TIMER_SHARDS))
+"""Partitions of the timer index for contexts."""
+
+PUSHES = tuple(keys.push_timer_partition(shard) for shard in range(keys.TIMER_SHARDS))
+"""Partitions of the timer index for push timers. Contexts use others, so that many push timers do not delay them."""
+
+NO_TIMER = ("due_shard", "due_at")
+"""The attributes of a timer; a change removes them."""
 
 
 class ExpiredTimer(Struct, frozen=True):
@@ -29,36 +39,6 @@ class ExpiredTimer(Struct, frozen=True):
     context: ContextKey
     at: datetime
     """Time at which the timer expired."""
-
-
-NO_TIMER = ("due_shard", "due_at")
-"""The attributes of a timer; a change removes them."""
-
-
-def claimed_timer(item: Item | None, times: Times, *, is_alive: bool) -> Change | None:
-    """Return the change to claim the expired timer of an item; None if the item has no expired timer.
-
-    The claim sets the timer again, so that no other sweep claims it while the wake-up message is on its way. If the
-    item's TTL has passed (`is_alive` is False), the change removes the timer instead. Otherwise each sweep would find
-    it first until DynamoDB deletes the item.
-    """
-    due_at = item.get("due_at") if item is not None else None
-    if due_at is None or due_at > times.now:
-        return None
-    as_read = Equals("due_at", due_at)
-    if not is_alive:
-        return Change(remove=NO_TIMER, only_if=as_read)
-    return Change({"due_at": times.lease_until}, only_if=as_read)
-
-
-logger = logging.getLogger(__name__)
-
-
-CONTEXTS = tuple(keys.timer_partition(shard) for shard in range(keys.TIMER_SHARDS))
-"""Partitions of the timer index for contexts."""
-
-PUSHES = tuple(keys.push_timer_partition(shard) for shard in range(keys.TIMER_SHARDS))
-"""Partitions of the timer index for push timers. Contexts use others, so that many push timers do not delay them."""
 
 
 class Expired(NamedTuple):
@@ -100,7 +80,7 @@ class TimerIndex:
             raise next(iter(failures.values()))
         for shard, error in failures.items():
             logger.error("The timers of shard %s cannot be read.", shard, exc_info=error)
-        return sorted(Expired(moment(item["due_at"]), keys.key_of(item)) for item in found)
+        return sorted(Expired(moment(item["due_at"]), key_of(item)) for item in found)
 
     async def claim(self, key: Key) -> bool:
         """Claim the timer of the item with this key, so that only one process handles it.
@@ -111,7 +91,7 @@ class TimerIndex:
         # Read the timer's current time from the item, because the index may be outdated.
         item = await self._table.get(key)
         is_alive = item is not None and self._reads.lives(item)
-        change = timers.claimed_timer(item, self._times(), is_alive=is_alive)
+        change = claimed_timer(item, self._times(), is_alive=is_alive)
         if change is None:
             return False
         try:
@@ -119,3 +99,19 @@ class TimerIndex:
         except WriteRefused:
             return False
         return is_alive
+
+
+def claimed_timer(item: Item | None, times: Times, *, is_alive: bool) -> Change | None:
+    """Return the change to claim the expired timer of an item; None if the item has no expired timer.
+
+    The claim sets the timer again, so that no other sweep claims it while the wake-up message is on its way. If the
+    item's TTL has passed (`is_alive` is False), the change removes the timer instead. Otherwise each sweep would find
+    it first until DynamoDB deletes the item.
+    """
+    due_at = item.get("due_at") if item is not None else None
+    if due_at is None or due_at > times.now:
+        return None
+    as_read = Equals("due_at", due_at)
+    if not is_alive:
+        return Change(remove=NO_TIMER, only_if=as_read)
+    return Change({"due_at": times.lease_until}, only_if=as_read)

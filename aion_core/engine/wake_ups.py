@@ -16,7 +16,6 @@ from aion_core.table.keys import ContextKey, TaskKey
 
 logger = logging.getLogger(__name__)
 
-
 ENQUEUE_SECONDS = 1.0
 """Longest wait for the push queue at the end of a turn, in seconds."""
 

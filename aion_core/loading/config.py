@@ -12,10 +12,8 @@ from msgspec import Struct, field
 from pydantic import BaseModel, Field, StringConstraints, ValidationError, model_validator
 
 from aion_core.auth.schemes.api_key import HEADER
-from aion_core.engine.agent import AfterCrash, AnswerAs, ReplyAs
+from aion_core.engine.agent_options import AfterCrash, AnswerAs, PushEvents, ReplyAs, WhenBusy
 from aion_core.engine.limits.limits import REQUESTS_PER_MINUTE, STREAMS_PER_OWNER, Limits
-from aion_core.engine.new_messages import WhenBusy
-from aion_core.engine.records import PushEvents
 from aion_core.errors import ConfigurationError
 from aion_core.loading.config_sections import (
     LISTABLE,

@@ -18,11 +18,11 @@ from aion_core.engine.agent import (
     InputAwareAgent,
     InputRequired,
     InspectableAgent,
-    ReplyAs,
     StoredState,
     TaskUsed,
     TurnRequest,
 )
+from aion_core.engine.agent_options import ReplyAs
 from aion_core.engine.task import states
 from aion_core.errors import AgentLoadError, ConfigurationError
 from aion_core.garbage import no_garbage_collection

@@ -8,6 +8,7 @@ from msgspec.structs import replace
 from uuid_utils import uuid7
 
 from aion_core.clock import Clock
+from aion_core.engine.agent_options import PushEvents
 from aion_core.engine.call import CallContext
 from aion_core.engine.delivery.push_configs import PushConfigs
 from aion_core.engine.isolation import head_of
@@ -15,7 +16,6 @@ from aion_core.engine.listing import page_tokens
 from aion_core.engine.listing.task_list import TaskList
 from aion_core.engine.push_config import MAX_PUSH_CONFIGS, PushConfig, PushVersion
 from aion_core.engine.queues import PushQueue, PushWakeUp
-from aion_core.engine.records import PushEvents
 from aion_core.engine.stored_tasks import StoredTasks
 from aion_core.engine.wake_ups import wake_delivery
 from aion_core.errors import InvalidMessage, PushConfigNotFound, StoreCorrupt, TaskNotFound

@@ -13,8 +13,8 @@ from datetime import datetime, timedelta
 
 from aion_core.clock import Clock
 from aion_core.engine.delivery import schedule
-from aion_core.engine.delivery.push_configs import PushConfigs
 from aion_core.engine.delivery.records import Claim, Delivery
+from aion_core.engine.delivery.store import DeliveryStore
 from aion_core.engine.queues import LONGEST_DELAY, PushQueue, PushWakeUp
 from aion_core.engine.records import Log, Numbered
 from aion_core.engine.stored_tasks import StoredTasks
@@ -66,7 +66,7 @@ class PushDelivery:
     def __init__(
         self,
         tasks: StoredTasks,
-        configs: PushConfigs,
+        configs: DeliveryStore,
         queue: PushQueue,
         webhooks: WebhookClient,
         render: Render,

@@ -10,8 +10,8 @@ from datetime import datetime, timedelta
 from a2a.types.a2a_pb2 import AuthenticationInfo, TaskPushNotificationConfig
 
 from aion_core import log
+from aion_core.engine.agent_options import PushEvents
 from aion_core.engine.push_config import PushConfig, PushVersion
-from aion_core.engine.records import PushEvents
 from aion_core.errors import InvalidMessage, WebhookBlocked
 from aion_core.push import signing
 from aion_core.push.ssrf import WebhookPolicy, check_url
@@ -36,7 +36,6 @@ _RESERVED_HEADERS = re.compile(
     re.IGNORECASE,
 )
 """Headers reserved for HTTP, proxies, clouds' metadata services and this server. A client's API key must not use them."""
-
 
 _CONFIG_ID = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9_.:@/+=~-]{0,127}(?<!/)")
 _CONFIG_ID_RULE = (

@@ -8,10 +8,8 @@ from aion_core.push.webhook import PostOutcome, PostRefused
 RETRY_SECONDS = (5.0, 300.0, 1800.0, 7200.0, 18_000.0, 36_000.0, 36_000.0)
 """Seconds to wait after each failed attempt: 28 hours in all, as Standard Webhooks advises."""
 
-
 JITTER = 0.2
 """Largest random extension of a delay, as a fraction, so that receivers that failed together do not retry together."""
-
 
 LONGEST_SECONDS = 86_400.0
 """Longest wait because of a Retry-After header: a day."""

@@ -12,7 +12,7 @@ from aion_core.clock import Clock
 from aion_core.engine.fenced_writes import Fence, FencedWrites
 from aion_core.table import keys
 from aion_core.table.conditions import Equals
-from aion_core.table.item import LAST, SORT, Item
+from aion_core.table.item import LAST, SORT, Item, key_of
 from aion_core.table.port import Table
 from aion_core.table.reads import Reads
 from aion_core.table.refusals import WriteRefused
@@ -146,14 +146,14 @@ class LongTermMemory:
                 count += len(page)
                 for start in range(0, 0 if dry_run else len(page), DELETES_AT_ONCE):
                     part = page[start : start + DELETES_AT_ONCE]
-                    await asyncio.gather(*(self._table.write(Delete(keys.key_of(item))) for item in part))
+                    await asyncio.gather(*(self._table.write(Delete(key_of(item))) for item in part))
         return count
 
     def _write(self, scope: MemoryScope, change: MemoryWrite) -> Update | Delete:
         key, now = keys.memory_key(*scope, change.namespace, change.key), self._clock.now().isoformat()
         if change.value is None:
             return Delete(key)
-        values = {"v": VERSION, "body": change.value, "updated_at": now}
+        values = {"v": VERSION, "value": change.value, "updated_at": now}
         if change.ttl is None:
             return Update(key, Change(values, {"created_at": now}, remove=("ttl_ms", TTL_ATTRIBUTE)))
         values |= {"ttl_ms": int(change.ttl / timedelta(milliseconds=1)), TTL_ATTRIBUTE: self._ttl.after(change.ttl)}
@@ -173,7 +173,7 @@ def _item_of(item: Item) -> MemoryItem:
     return MemoryItem(
         namespace,
         key,
-        value=item["body"],
+        value=item["value"],
         created_at=datetime.fromisoformat(item["created_at"]),
         updated_at=datetime.fromisoformat(item["updated_at"]),
         ttl=timedelta(milliseconds=item["ttl_ms"]) if "ttl_ms" in item else None,

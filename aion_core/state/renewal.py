@@ -4,10 +4,9 @@ import asyncio
 from collections.abc import Sequence
 
 from aion_core.engine.fenced_writes import FencedWrites
-from aion_core.table import keys
 from aion_core.table.blobs import Blobs
 from aion_core.table.conditions import Exists
-from aion_core.table.item import Item
+from aion_core.table.item import Item, key_of
 from aion_core.table.payloads import blobs_of
 from aion_core.table.refusals import WriteRefused
 from aion_core.table.schema import TTL_ATTRIBUTE
@@ -28,7 +27,7 @@ async def renew(writes: FencedWrites, blobs: Blobs, items: Sequence[Item], expir
         part = items[start : start + ITEMS_AT_ONCE]
         await asyncio.gather(*(_renew_blob(blobs, name) for item in part for name in blobs_of(item)))
         try:
-            await writes.commit(*(Update(keys.key_of(item), change) for item in part))
+            await writes.commit(*(Update(key_of(item), change) for item in part))
         except WriteRefused:
             return False
     return True

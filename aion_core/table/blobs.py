@@ -1,10 +1,7 @@
-"""Blobs port: payloads too large for an item, by name; and the versions of stored objects."""
+"""Blobs port: payloads too large for an item, by name."""
 
 from collections.abc import Mapping, Sequence
-from datetime import datetime
-from typing import Any, Protocol
-
-from msgspec import Struct
+from typing import Protocol
 
 
 class Blobs(Protocol):
@@ -36,35 +33,4 @@ class Blobs(Protocol):
 
     async def delete(self, name: str) -> None:
         """Delete the bytes stored under the name, if they exist."""
-        ...
-
-
-class ObjectVersion(Struct, frozen=True):
-    """A version of a stored object, or a delete marker."""
-
-    name: str
-    version_id: str
-    size: int
-    """Size of the version in bytes; 0 for a delete marker."""
-    is_marker: bool
-    modified: datetime
-
-
-class VersionPage(Struct, frozen=True):
-    """One page of object versions."""
-
-    versions: Sequence[ObjectVersion]
-    next: Any = None
-    """Position to pass as `after` for the next page; None on the last page."""
-
-
-class ObjectVersions(Protocol):
-    """All versions of the objects of one bucket. Every method may raise StoreUnavailable or StoreError."""
-
-    async def page(self, prefix: str, *, after: Any = None) -> VersionPage:
-        """Return a page of the versions and delete markers of objects whose names have this prefix."""
-        ...
-
-    async def delete(self, versions: Sequence[tuple[str, str]]) -> None:
-        """Delete up to 250 object versions, given as pairs of name and version id, if they exist."""
         ...

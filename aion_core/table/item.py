@@ -9,10 +9,8 @@ from aion_core.errors import StoreCorrupt
 PARTITION, SORT = "pk", "sk"
 """Names of the attributes of an item's key."""
 
-
 Item = dict[str, Any]
 """An item's attributes by name, with its key. A value is a str, int, bool, bytes, list, dict or frozenset of str."""
-
 
 LAST = "\U0010ffff"
 """Character that sorts after all characters of sort keys: the end of a range of keys."""
@@ -44,3 +42,8 @@ def readable(what: str) -> Iterator[None]:
         yield
     except (KeyError, ValueError, TypeError, AttributeError) as error:
         raise StoreCorrupt(f"{what} cannot be read.") from error
+
+
+def key_of(item: Item) -> Key:
+    """Return the key of an item or of an index entry."""
+    return Key(item[PARTITION], item[SORT])

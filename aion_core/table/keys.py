@@ -14,8 +14,7 @@ from zlib import crc32
 
 from msgspec import Struct
 
-from aion_core.table.item import LAST as LAST
-from aion_core.table.item import PARTITION, SORT, Item, Key
+from aion_core.table.item import Key
 
 
 class ContextKey(Struct, frozen=True):
@@ -37,11 +36,6 @@ HEAD = "HEAD"
 
 TASKS = "TASK#"
 """Prefix of the partitions of tasks."""
-
-
-def key_of(item: Item) -> Key:
-    """Return the key of an item or of an index entry."""
-    return Key(item[PARTITION], item[SORT])
 
 
 def task_partition(task: TaskKey) -> str:
@@ -103,7 +97,7 @@ def delta_key(task: TaskKey, generation: int, fence: int, n: int) -> Key:
 
 def queued_message_key(task: TaskKey, turn_id: str) -> Key:
     """Return the key of a message queued for a running task."""
-    return Key(task_partition(task), f"ASKED#{turn_id}")
+    return Key(task_partition(task), f"QUEUED#{turn_id}")
 
 
 def push_sort(config_id: str) -> str:

@@ -14,14 +14,11 @@ from aion_core.table.item import Item
 LARGE_BYTES = 32 * 1024
 """Largest payload stored in an item. A larger payload becomes a blob: S3 costs less than DynamoDB's write units."""
 
-
 FAST_BYTES = 256 * 1024
 """Size from which compression is optimised for speed, because size costs little on S3."""
 
-
 SMALL_BYTES = 4096
 """Size up to which zlib gets little memory: to allocate its usual 256 KB takes ten times as long as to compress."""
-
 
 TINY_BYTES = 512
 """Size up to which values are not compressed, only stored in zlib's format: they fit into one write unit of 1 KB."""

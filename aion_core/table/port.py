@@ -105,11 +105,3 @@ class Table(Protocol):
     def write_blocking(self, write: SingleWrite) -> None:
         """Write as `write` does, but in the calling thread."""
         ...
-
-
-class ErasableTable(Table, Protocol):
-    """A table that can delete many items at once."""
-
-    async def delete_all(self, keys: Sequence[Key]) -> Sequence[Key]:
-        """Delete up to 25 items, if they exist. Return the keys of items left over because the table was throttled."""
-        ...

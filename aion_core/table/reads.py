@@ -1,20 +1,25 @@
 """Reads of items that have not expired: DynamoDB deletes them late."""
 
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from aion_core.clock import Clock
-from aion_core.table.blobs import VersionPage
 from aion_core.table.item import LAST, Index, Item, Key
 from aion_core.table.port import Page, Table
 from aion_core.table.schema import TIMERS, TTL_ATTRIBUTE
 from aion_core.table.times import milliseconds
 
-P = TypeVar("P", Page, VersionPage)
+
+class _Paged(Protocol):
+    @property
+    def next(self) -> Any: ...
+
+
+P = TypeVar("P", bound=_Paged)
 
 
 async def all_pages(read: Callable[[Any], Awaitable[P]]) -> AsyncGenerator[P, None]:
-    """Yield all pages of a query. `read` gets the end position of the page before, or None for the first page."""
+    """Yield all pages. `read` gets the end position (`next`) of the page before, or None for the first page."""
     after = None
     while True:
         page = await read(after)

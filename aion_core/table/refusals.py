@@ -6,6 +6,9 @@ from aion_core.errors import StoreError, StoreUnavailable
 
 CONDITION_FAILED, CONFLICT, FINE = "ConditionalCheckFailed", "TransactionConflict", "None"
 
+THROTTLED, CAPACITY_EXCEEDED, INVALID = "ThrottlingError", "ProvisionedThroughputExceeded", "ValidationError"
+"""Further cancellation reasons of a DynamoDB transaction."""
+
 
 class WriteRefused(Exception):
     """Error: nothing was written, because a condition failed or another transaction was writing one of the items."""
@@ -25,8 +28,8 @@ class WriteRefused(Exception):
         return CONFLICT in self.reasons and CONDITION_FAILED not in self.reasons
 
 
-THROTTLED, CAPACITY_EXCEEDED, INVALID = "ThrottlingError", "ProvisionedThroughputExceeded", "ValidationError"
-"""Further cancellation reasons of a DynamoDB transaction."""
+class TokenReused(StoreError):
+    """Error: an earlier call with this token had other writes and may have succeeded (IdempotentParameterMismatch)."""
 
 
 def canceled(reasons: Sequence[str], operation: str = "") -> Exception:
@@ -37,7 +40,3 @@ def canceled(reasons: Sequence[str], operation: str = "") -> Exception:
     # Any other reason is a mistake, such as an item that is too large.
     is_refusal = {FINE} != {*reasons} <= {CONDITION_FAILED, CONFLICT, FINE}
     return WriteRefused(tuple(reasons)) if reasons and is_refusal else StoreError(text)
-
-
-class TokenReused(StoreError):
-    """Error: an earlier call with this token had other writes and may have succeeded (IdempotentParameterMismatch)."""

@@ -15,14 +15,11 @@ from aion_core.table.writes import ConditionCheck, Write
 
 T = TypeVar("T")
 
-
 MAX_ATTEMPTS = 8
 """Maximum number of attempts of a write that conflicts with other writers of the same items."""
 
-
 FIRST_WAIT_SECONDS = 0.02
 """Longest wait before the second attempt. It doubles with each further attempt."""
-
 
 MAX_LOST_ANSWERS = 3
 """Maximum number of attempts of a write whose responses are lost. In each attempt boto3 sends the request twice."""

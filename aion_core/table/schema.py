@@ -26,12 +26,11 @@ TASKS = "tasks"
 THREADS = "threads"
 ARTIFACTS = "artifacts"
 SESSIONS = "sessions"
-PERMANENT_FOLDER = "kept"
+PERMANENT_FOLDER = "permanent"
 """Folder of objects without a TTL, stored for users and apps."""
 
 RETENTIONS = {TASKS: 1.0, THREADS: 1.0, ARTIFACTS: 1.0, SESSIONS: 1.5}
 """Lifetime of each folder's objects, as a multiple of the retention. Other folders have no lifecycle rule."""
-
 
 VERSION = 2
 """Version of the context items. Since version 2 a context has a queue counter and a timer, and a turn has `hops`."""

@@ -62,6 +62,4 @@ class ConditionCheck(Struct, frozen=True):
 
 
 SingleWrite = Put | Update | Delete
-
-
 Write = SingleWrite | ConditionCheck

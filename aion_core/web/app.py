@@ -20,7 +20,7 @@ from aion_core.engine.agent import Agent
 from aion_core.engine.limits.limits import Limits
 from aion_core.engine.limits.rate_limits import RateLimits
 from aion_core.engine.listing.conversations import Conversations
-from aion_core.engine.listing.listing import TaskLister
+from aion_core.engine.listing.list_tasks import TaskLister
 from aion_core.engine.service import TaskService
 from aion_core.errors import ConfigurationError
 from aion_core.protocol.types import AgentCard

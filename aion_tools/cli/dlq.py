@@ -21,7 +21,7 @@ from aion_tools.cli.render import describe_context
 from aion_tools.cli.steps import result_of
 
 if TYPE_CHECKING:
-    from aion_core.engine.queues import DeadLetter, DeadLetters
+    from aion_tools.operator.dead_letters import DeadLetter, DeadLetters
     from aion_tools.operator.services import Operator
 
 READING = "Reading the dead letter queues"
@@ -283,7 +283,7 @@ async def read_letters(
 
 async def _give_back(letters: "DeadLetters", read: "Sequence[DeadLetter]") -> None:
     """Release the dead letters. If some stay hidden, print their number at the end of the command."""
-    from aion_core.aws.queues import HIDDEN_SECONDS
+    from aion_tools.operator.sqs_dead_letters import HIDDEN_SECONDS
 
     if count := await letters.give_back(read):
         text = f"SQS did not release {count} messages. They stay hidden for up to {HIDDEN_SECONDS} seconds."

@@ -26,9 +26,9 @@ from aion_tools.cli.verdict import Verdict, delivery_text, verdict_of
 from aion_tools.dev.data_folder import SQLITE
 
 if TYPE_CHECKING:
-    from aion_core.engine.queues import DeadLetter
     from aion_core.engine.records import Head
     from aion_tools.deploy.logs import LogLine
+    from aion_tools.operator.dead_letters import DeadLetter
     from aion_tools.operator.services import Operator
 
 SCANS = "Reading the whole table, since no owner is given (--owner or --subject). This is slow for a large table."

@@ -20,14 +20,13 @@ from typing import TypeVar
 from aion_core.clock import Clock
 from aion_core.errors import StoreUnavailable
 from aion_core.table import keys
-from aion_core.table.blobs import ObjectVersions
 from aion_core.table.conditions import Absent, AtMost, Both, Exists
 from aion_core.table.item import Key
-from aion_core.table.port import ErasableTable
 from aion_core.table.refusals import WriteRefused
 from aion_core.table.retries import MAX_ATTEMPTS, jitter, write_unless_refused
 from aion_core.table.writes import Change, ConditionCheck, Delete, Update, Write
 from aion_tools.erasure import owned
+from aion_tools.erasure.stores import ErasableTable, ObjectVersions
 from aion_tools.erasure.survey import LEFTOVERS, KeyOwner, OwnedData, Progress, Survey, retry_unavailable
 
 ITEMS_AT_ONCE = 25

@@ -12,7 +12,7 @@ from urllib.parse import unquote
 from msgspec import Struct
 
 from aion_core.table import keys
-from aion_core.table.item import Item, Key
+from aion_core.table.item import Item, Key, key_of
 from aion_core.table.keys import ContextKey
 from aion_core.table.schema import ARTIFACTS, PERMANENT_FOLDER, SESSIONS, TASKS, THREADS
 
@@ -64,7 +64,7 @@ PARTITIONS = (
         {
             "EVENT#*#SNAP": "task snapshots",
             "EVENT#*": "task events",
-            "ASKED#*": "waiting messages",
+            "QUEUED#*": "queued messages",
             "PUSH#*": "push configs",
             "*": "tasks",
         },
@@ -115,7 +115,7 @@ def context_of(item: Item) -> ContextKey | None:
 
     Contexts, message ids, idempotency keys and task heads name their context.
     """
-    key = keys.key_of(item)
+    key = key_of(item)
     if key.partition.startswith(("CONTEXT#", "MESSAGE#")):
         return keys.context_of(key)
     if key.partition.startswith(keys.TASKS) and key.sort == keys.HEAD:

@@ -20,8 +20,7 @@ from aion_core.engine.context.record import turn_of
 from aion_core.engine.limits.open_tasks import owner_named_in
 from aion_core.errors import StoreUnavailable
 from aion_core.table import keys
-from aion_core.table.blobs import ObjectVersion, ObjectVersions, VersionPage
-from aion_core.table.item import LAST, PARTITION, SORT, Item, Key
+from aion_core.table.item import LAST, PARTITION, SORT, Item, Key, key_of
 from aion_core.table.keys import ContextKey, TaskKey, thread_id
 from aion_core.table.port import Table
 from aion_core.table.reads import all_pages
@@ -29,6 +28,7 @@ from aion_core.table.retries import MAX_ATTEMPTS, jitter
 from aion_core.table.semantics.values import item_size
 from aion_tools.erasure import owned
 from aion_tools.erasure.owned import FOLDERS, Folder, NamedBy
+from aion_tools.erasure.stores import ObjectVersion, ObjectVersions, VersionPage
 
 SEGMENTS = 4
 """Number of parallel scan segments."""
@@ -160,7 +160,7 @@ class Survey:
                 for item in page.items:
                     if owner == NOBODY and not scan.is_leftover(item):
                         continue
-                    key = keys.key_of(item)
+                    key = key_of(item)
                     store = kind.store_of(key.sort) if kind and owner != NOBODY else LEFTOVERS
                     found.rows.append(OwnedItem(owner, store, key, item_size(item)))
                     if "running" in item:
@@ -249,7 +249,7 @@ class _ScanResult:
             for each in self.owners:
                 texts = frozenset(text for text in item.get("tasks", ()) if owner_named_in(text) == each)
                 if texts:
-                    self.mentions.append(Mention(each, keys.key_of(item), texts))
+                    self.mentions.append(Mention(each, key_of(item), texts))
         if (context := owned.context_of(item)) is not None:
             self.agents.add(context.agent)
             self._add_context(context, owner if owner in self.owners else NOBODY)

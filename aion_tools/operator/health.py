@@ -134,3 +134,22 @@ async def _existing(request: Awaitable[dict[str, Any]]) -> dict[str, Any] | None
 async def rule_targets(events: AwsClient, rule: str) -> list[str]:
     """Return the ARNs that the EventBridge rule calls. Raises StoreError."""
     return [each["Arn"] for each in (await events("list_targets_by_rule", Rule=rule))["Targets"]]
+
+
+class QueueState(Struct, frozen=True):
+    """Approximate numbers of a queue's messages: waiting to be received, received but not deleted yet, and delayed."""
+
+    waiting: int
+    in_flight: int
+    delayed: int
+
+
+async def queue_state(sqs: AwsClient, url: str) -> QueueState:
+    """Return the approximate numbers of messages in a queue. Raises StoreError."""
+    names = [
+        "ApproximateNumberOfMessages",
+        "ApproximateNumberOfMessagesNotVisible",
+        "ApproximateNumberOfMessagesDelayed",
+    ]
+    attributes = (await sqs("get_queue_attributes", QueueUrl=url, AttributeNames=names))["Attributes"]
+    return QueueState(*(int(attributes.get(name, 0)) for name in names))

@@ -8,16 +8,15 @@ from msgspec import Struct
 
 from aion_core.clock import Clock
 from aion_core.engine.context.record import ContextRecord, record_of
-from aion_core.engine.delivery import deliveries
-from aion_core.engine.delivery.config_items import delivery_of
 from aion_core.engine.delivery.records import Delivery
+from aion_core.engine.delivery.rows import ATTRIBUTES, delivery_of
 from aion_core.engine.records import Head, Numbered
 from aion_core.engine.task.head import HEAD_ATTRIBUTES, head_of
 from aion_core.engine.task.log import TaskLog
 from aion_core.errors import StoreCorrupt, StoreError
 from aion_core.table import keys
 from aion_core.table.blobs import Blobs
-from aion_core.table.item import PARTITION, SORT, Item
+from aion_core.table.item import PARTITION, SORT, Item, key_of
 from aion_core.table.keys import ContextKey, TaskKey
 from aion_core.table.port import Table
 from aion_core.table.reads import Reads, all_pages
@@ -65,7 +64,7 @@ class Inspection:
         async def read(number: int) -> Numbered | StoreError:
             item = rows.get(keys.event_sort(number))
             try:
-                return await self._log.entry(number, item) if item is not None else StoreCorrupt("It is missing.")
+                return await self._log.rows.event(number, item) if item is not None else StoreCorrupt("It is missing.")
             except StoreError as error:
                 return error
 
@@ -76,8 +75,8 @@ class Inspection:
     async def tasks(self, task_id: str = "") -> AsyncIterator[Head]:
         """Scan the table and yield the heads (state and last event number) of all tasks, or of tasks with this id."""
         async for item in self._scan(HEAD_ATTRIBUTES):
-            if item[SORT] == keys.HEAD and task_id in ("", keys.task_of(keys.key_of(item)).task_id):
-                yield head_of(keys.task_of(keys.key_of(item)), item)
+            if item[SORT] == keys.HEAD and task_id in ("", keys.task_of(key_of(item)).task_id):
+                yield head_of(keys.task_of(key_of(item)), item)
 
     async def agent_of(self, task: TaskKey) -> str | None:
         """Return the id of the task's agent, or None for an expired or deleted task."""
@@ -86,8 +85,8 @@ class Inspection:
 
     async def deliveries(self, task_id: str = "") -> AsyncIterator[Delivery]:
         """Scan the table and yield the push deliveries of all tasks, or of tasks with this id."""
-        async for item in self._scan(deliveries.ATTRIBUTES):
-            task = keys.task_of(keys.key_of(item))
+        async for item in self._scan(ATTRIBUTES):
+            task = keys.task_of(key_of(item))
             if item[SORT].startswith(keys.push_sort("")) and task_id in ("", task.task_id):
                 yield delivery_of(task, item)
 

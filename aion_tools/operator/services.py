@@ -12,15 +12,15 @@ from aion_core.clock import Clock, SystemClock
 from aion_core.engine.agent import Agent
 from aion_core.engine.delivery.push_configs import PushConfigs
 from aion_core.engine.listing.task_list import TaskList
-from aion_core.engine.queues import DeadLetters, PushQueue
+from aion_core.engine.queues import PushQueue
 from aion_core.engine.runner.runner import TaskRunner
 from aion_core.engine.runner.worker import Worker
 from aion_core.engine.service import TaskService
 from aion_core.engine.task_store import TaskStore
 from aion_core.errors import ConfigurationError
 from aion_core.settings import Settings
-from aion_core.table.blobs import ObjectVersions
-from aion_core.table.port import ErasableTable
+from aion_tools.erasure.stores import ErasableTable, ObjectVersions
+from aion_tools.operator.dead_letters import DeadLetters
 from aion_tools.operator.inspection import Inspection
 
 if TYPE_CHECKING:
@@ -87,11 +87,12 @@ def build_push_operator(settings: Settings) -> PushOperator:
 def build_dead_letters(settings: Settings, queue: str) -> DeadLetters:
     """Return the dead letters of the queue for turns (`task`) or for push notifications (`push`)."""
     if settings.store == "sqlite":
-        from aion_core.local.sqlite.queues import SQLiteQueue, open_queues
+        from aion_core.local.sqlite.queues import open_queues
+        from aion_tools.operator.sqlite_dead_letters import SQLiteDeadLetters
 
-        return SQLiteQueue(open_queues(settings.sqlite_folder / QUEUES_FILE), queue, SystemClock())
+        return SQLiteDeadLetters(open_queues(settings.sqlite_folder / QUEUES_FILE), queue, SystemClock())
     from aion_core.aws.client import AwsClient
-    from aion_core.aws.queues import READERS, SQSDeadLetters
+    from aion_tools.operator.sqs_dead_letters import READERS, SQSDeadLetters
 
     url = settings.task_queue_url if queue == "task" else settings.push_queue_url
     return SQSDeadLetters(AwsClient("sqs", ThreadPoolExecutor(READERS)), queue_url=url)
@@ -111,18 +112,18 @@ def build_erasure(settings: Settings) -> "Erasure":
     table: ErasableTable
     objects: ObjectVersions
     if settings.store == "sqlite":
-        from aion_core.local.sqlite.blobs import SQLiteBlobs, SQLiteObjectVersions
-        from aion_core.local.sqlite.table import SQLiteTable
+        from aion_core.local.sqlite.blobs import SQLiteBlobs
+        from aion_tools.erasure.sqlite_stores import ErasableSQLiteTable, SQLiteObjectVersions
 
-        table = SQLiteTable(settings.sqlite_folder / TABLE_FILE, clock)
-        objects = SQLiteObjectVersions(SQLiteBlobs(settings.sqlite_folder / BLOBS_FILE, clock, retention=retention))
+        table = ErasableSQLiteTable(settings.sqlite_folder / TABLE_FILE, clock)
+        blobs = SQLiteBlobs(settings.sqlite_folder / BLOBS_FILE, clock, retention=retention)
+        objects = SQLiteObjectVersions(blobs.database)
     else:
-        from aion_core.aws.blobs import S3ObjectVersions
         from aion_core.aws.client import WORKERS, AwsClient
-        from aion_core.aws.dynamodb_table import DynamoDBTable
+        from aion_tools.erasure.aws_stores import ErasableDynamoDBTable, S3ObjectVersions
 
         executor = ThreadPoolExecutor(WORKERS)
-        table = DynamoDBTable(AwsClient("dynamodb", executor), name=settings.table)
+        table = ErasableDynamoDBTable(AwsClient("dynamodb", executor), name=settings.table)
         objects = S3ObjectVersions(AwsClient("s3", executor), bucket=settings.bucket)
     return Erasure(table, objects, clock, owner_of_key=owner_of_key, retention=retention)
 

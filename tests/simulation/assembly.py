@@ -14,11 +14,11 @@ from msgspec.structs import replace
 from aion_core.engine import timers
 from aion_core.engine.admission.quotas import OpenTasks
 from aion_core.engine.call import CallContext
-from aion_core.engine.delivery import push_configs
+from aion_core.engine.delivery import store as deliveries
 from aion_core.engine.delivery.push_configs import PushConfigs
 from aion_core.engine.limits.rate_limits import RateLimits
 from aion_core.engine.listing.conversations import Conversations
-from aion_core.engine.listing.listing import TaskLister
+from aion_core.engine.listing.list_tasks import TaskLister
 from aion_core.engine.listing.task_list import TaskList
 from aion_core.engine.process.deadline import Deadline
 from aion_core.engine.push_config import PushConfig
@@ -208,7 +208,7 @@ def deterministic(world: "SimWorld") -> Iterator[None]:
         (execution, "SNAPSHOT_EVERY", world.deployment.snapshot_every),
         (keys, "TIMER_SHARDS", SHARDS),
         (timers, "CONTEXTS", timers.CONTEXTS[:SHARDS]),
-        (push_configs, "PUSHES", timers.PUSHES[:SHARDS]),
+        (deliveries, "PUSHES", timers.PUSHES[:SHARDS]),
     ]
     patched += [(module, name, world.new_id) for module, name in _places(len(sys.modules), "uuid7", "uuid4")]
     patched += [

@@ -1,10 +1,11 @@
 """Planted bugs in the engine's turns, streams and push notifications, which the simulation must find."""
 
 from aion_core.engine import timers
+from aion_core.engine.admission import repeats
 from aion_core.engine.admission.admission import MessageAdmission
 from aion_core.engine.cancellation import Cancellation
 from aion_core.engine.context import changes, record
-from aion_core.engine.delivery import deliveries, schedule
+from aion_core.engine.delivery import rows, schedule, transitions
 from aion_core.engine.delivery.push_configs import PushConfigs
 from aion_core.engine.fenced_writes import FencedWrites
 from aion_core.engine.runner.execution import TurnExecution
@@ -14,7 +15,7 @@ from aion_core.engine.service import TaskService
 from aion_core.engine.stream import subscription
 from aion_core.engine.stream.delta_writer import DeltaWriter
 from aion_core.engine.sweep import Sweep
-from aion_core.engine.task import head, rows, subscribers, transition
+from aion_core.engine.task import head, subscribers, transition
 from aion_core.engine.task_store import TaskStore
 from aion_core.engine.turn import end, progress, start
 from aion_core.engine.wake_ups import CommitNotifier
@@ -119,7 +120,7 @@ BUGS = [
         "knows a messageId in every context of its owner",
         "I13 I1",
         Edit(
-            rows,
+            repeats,
             "message_keys_of",
             "keys.message_key(context, message_id)",
             'keys.message_key(ContextKey(context.owner, context.agent, "any"), message_id)',
@@ -129,7 +130,7 @@ BUGS = [
     bug(
         "does not know a messageId again",
         "I2",
-        Edit(rows, "message_row", "**times.ttl}, only_if)", "**times.ttl})"),
+        Edit(repeats, "message_row", "**times.ttl}, only_if)", "**times.ttl})"),
         scenarios=("one messageId, many sends",),
     ),
     bug(
@@ -372,7 +373,7 @@ BUGS = [
     bug(
         "posts for a config that was deleted",
         "I8",
-        Edit(deliveries, "change", 'Equals("revision", before.revision)', "None"),
+        Edit(rows, "change", 'Equals("revision", before.revision)', "None"),
         scenarios=LISTENS_LATE,
         aims=aims(Fault.SLOW, "webhook.post", range(1, 4), 6.0),
     ),
@@ -385,7 +386,7 @@ BUGS = [
     bug(
         "does not look whether another has the claim",
         "I8",
-        Edit(deliveries, "change", 'Equals("revision", before.revision)', "None"),
+        Edit(rows, "change", 'Equals("revision", before.revision)', "None"),
         Edit(schedule, "is_claimed", "delivery.claimed_until > now", "False"),
         scenarios=(*TOLD, *LISTENS_LATE),
     ),
@@ -435,7 +436,7 @@ BUGS = [
     bug(
         "goes on with who has said that it is gone",
         "I8 I14 I16",
-        Edit(deliveries, "disabled", "disabled=True", "disabled=False"),
+        Edit(transitions, "disabled", "disabled=True", "disabled=False"),
         scenarios=TOLD,
     ),
     bug(

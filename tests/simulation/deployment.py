@@ -3,8 +3,7 @@
 from dataclasses import dataclass
 from datetime import timedelta
 
-from aion_core.engine.agent import AnswerAs, ReplyAs
-from aion_core.engine.new_messages import WhenBusy
+from aion_core.engine.agent_options import AnswerAs, ReplyAs, WhenBusy
 
 
 @dataclass(frozen=True)

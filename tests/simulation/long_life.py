@@ -3,8 +3,7 @@
 import asyncio
 from datetime import timedelta
 
-from aion_core.engine.agent import AnswerAs, ReplyAs
-from aion_core.engine.new_messages import WhenBusy
+from aion_core.engine.agent_options import AnswerAs, ReplyAs, WhenBusy
 from aion_core.errors import TooManyRequests
 from tests.simulation.clients import Client
 from tests.simulation.deployment import Deployment

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from aion_core.engine.records import PushEvents
+from aion_core.engine.agent_options import PushEvents
 from aion_core.protocol.types import TaskArtifactUpdateEvent, TaskStatusUpdateEvent
 from aion_core.push.webhook import POST_SECONDS, Delivered, WebhookGone
 from tests.simulation import assembly

@@ -4,12 +4,12 @@ from collections.abc import Callable, Iterator
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from aion_core.engine.agent import ReplyAs
+from aion_core.engine.agent_options import ReplyAs
 from aion_core.engine.records import Delta
 from aion_core.engine.stream.broadcast import Resumed
 from aion_core.engine.stream.subscription import IDLE_SECONDS, LEAVE_SECONDS
 from aion_core.engine.task import projection
-from aion_core.engine.task.log import DELTA_LIFE
+from aion_core.engine.task.delta_rows import DELTA_LIFE
 from aion_core.errors import StoreUnavailable
 from aion_core.protocol.types import Message, Task, TaskStatusUpdateEvent
 from aion_core.table.keys import TaskKey

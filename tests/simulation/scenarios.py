@@ -5,9 +5,8 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any
 
-from aion_core.engine.new_messages import WhenBusy
+from aion_core.engine.agent_options import PushEvents, WhenBusy
 from aion_core.engine.push_config import PushConfig
-from aion_core.engine.records import PushEvents
 from aion_core.protocol.types import Task
 from tests.simulation.clients import Client
 from tests.simulation.deployment import Deployment

@@ -1,20 +1,21 @@
 """Planted bugs in the stores and their rules, and planted bugs that earlier tests missed."""
 
 from aion_core.engine import timers
-from aion_core.engine.admission import follow_ups
+from aion_core.engine.admission import follow_ups, repeats
 from aion_core.engine.admission.admission import MessageAdmission
 from aion_core.engine.admission.quotas import OpenTasks
 from aion_core.engine.limits import open_tasks
 from aion_core.engine.listing.conversations import Conversations
-from aion_core.engine.listing.listing import TaskLister
+from aion_core.engine.listing.list_tasks import TaskLister
 from aion_core.engine.runner.execution import TurnExecution
 from aion_core.engine.runner.renewal import LeaseRenewal
 from aion_core.engine.runner.runner import TaskRunner
 from aion_core.engine.stream import subscription
 from aion_core.engine.stream.delta_writer import DeltaWriter
-from aion_core.engine.stream.subscription import SharedRead
-from aion_core.engine.task import head, rows
+from aion_core.engine.stream.shared_reads import SharedRead
+from aion_core.engine.task import head
 from aion_core.engine.task.log import TaskLog
+from aion_core.engine.task.rows import LogRows
 from aion_core.engine.task_store import TaskStore
 from aion_core.engine.turn import progress, start
 from aion_core.table import retries
@@ -96,7 +97,7 @@ STORE_BUGS = [
     bug(
         "stores an event whose blob is not there",
         "I26 I4",
-        Edit(TaskLog, "_payload", "await self._blobs.put(blob, packed)", "pass"),
+        Edit(LogRows, "_payload", "await self._blobs.put(blob, packed)", "pass"),
         scenarios=("large payloads",),
     ),
     bug(
@@ -137,7 +138,7 @@ STORE_BUGS = [
     bug(
         "does not know an idempotency key again",
         "I24",
-        Edit(rows, "message_keys_of", "if idempotency_key else []", "if False else []"),
+        Edit(repeats, "message_keys_of", "if idempotency_key else []", "if False else []"),
         scenarios=("an idempotency key",),
     ),
     bug(

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
-from aion_core.engine.new_messages import WhenBusy
+from aion_core.engine.agent_options import WhenBusy
 from aion_core.engine.records import StoppedBy
 from aion_core.engine.runner.runner import LAST_STOP
 from aion_core.errors import (

@@ -8,7 +8,7 @@ from aion_core.engine.records import Lease
 from aion_core.errors import StoreCorrupt
 from aion_core.protocol.types import Message
 from aion_core.table import keys
-from aion_core.table.item import Item, Key
+from aion_core.table.item import LAST, Item, Key
 from aion_core.table.keys import ContextKey, TaskKey
 from aion_core.table.schema import TIMERS
 from aion_core.table.writes import ConditionCheck, Delete
@@ -117,7 +117,7 @@ class Watch:
             if all((each.task, each.config.id) != (task, config_id) for each in history.listenings):
                 item, entries = self._world.table.get_blocking(key), history.log.get(task, ())
                 assert item is not None
-                after, known = item["registered"], sum(entry.at <= operation.at for entry in entries)
+                after, known = item["after"], sum(entry.at <= operation.at for entry in entries)
                 if not known <= after <= len(entries):
                     history.surprises.append(f"I8: {config_id} of {task.task_id} gets events from {after} on.")
                 history.listenings.append(Listening(at, task, config, after))
@@ -166,9 +166,9 @@ class Watch:
 
     def waiting_messages(self, task: TaskKey) -> set[str]:
         """Return the ids of the task's waiting messages."""
-        first, last = keys.queued_message_key(task, ""), keys.queued_message_key(task, keys.LAST)
+        first, last = keys.queued_message_key(task, ""), keys.queued_message_key(task, LAST)
         items = at_once(self._world.reads.query(first.partition, first.sort, last.sort))
-        return {Message.FromString(item["asked"]).message_id for item in items if "asked" in item}
+        return {Message.FromString(item["message"]).message_id for item in items if "message" in item}
 
 
 def _seconds(milliseconds: int) -> float:

@@ -7,7 +7,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from aion_core.engine.admission import messages
-from aion_core.engine.new_messages import FollowUp, NewTask
+from aion_core.engine.admission.messages import FollowUp, NewTask
 from aion_core.engine.outcomes import Interrupted, TurnFinished, TurnQueued, TurnStarted
 from aion_core.engine.records import Head
 from aion_core.engine.task import projection, states, timestamps, updates
@@ -15,7 +15,7 @@ from aion_core.engine.task_store import TaskStore
 from aion_core.engine.timers import ExpiredTimer
 from aion_core.errors import PendingInput
 from aion_core.protocol.types import Message, Part, Role, Task, TaskState, TaskStatusUpdateEvent
-from aion_core.table import keys
+from aion_core.table import item, keys
 from aion_core.table.keys import ContextKey, TaskKey
 from aion_core.table.reads import Reads
 from tests.support.clock import ManualClock
@@ -175,7 +175,7 @@ class StoreConversation:
         """
         store: Any = self.store
         found = await Reads(store._table, self.clock).expired_timers(keys.timer_shard(self.context), MANY)
-        return keys.context_key(self.context) in map(keys.key_of, found)
+        return keys.context_key(self.context) in map(item.key_of, found)
 
     # ── Invariants ────────────────────────────────────────────────────────────────────────────────────────────────────
 

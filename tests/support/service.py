@@ -12,14 +12,13 @@ from starlette.types import ASGIApp
 
 from aion_core.agents.langgraph.agent import LangGraphAgent
 from aion_core.clock import Clock, SystemClock
-from aion_core.engine.agent import Agent, AnswerAs, ReplyAs
+from aion_core.engine.agent import Agent
+from aion_core.engine.agent_options import AnswerAs, PushEvents, ReplyAs, WhenBusy
 from aion_core.engine.call import CallContext
 from aion_core.engine.delivery.push_configs import PushConfigs
 from aion_core.engine.listing.conversations import Conversations
-from aion_core.engine.listing.listing import TaskLister
+from aion_core.engine.listing.list_tasks import TaskLister
 from aion_core.engine.listing.task_list import TaskList
-from aion_core.engine.new_messages import WhenBusy
-from aion_core.engine.records import PushEvents
 from aion_core.engine.runner.runner import TaskRunner
 from aion_core.engine.runner.worker import Worker
 from aion_core.engine.service import TaskService

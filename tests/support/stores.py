@@ -15,7 +15,7 @@ from aion_core.engine.task_store import TaskStore
 from aion_core.local.memory.blobs import MemoryBlobs
 from aion_core.local.memory.cipher import MemoryCipher
 from aion_core.local.memory.table import MemoryTable
-from aion_core.table import keys
+from aion_core.table import item, keys
 from aion_core.table.keys import TaskKey
 from aion_core.table.port import Table
 from aion_tools.stack.stack import LocalStack
@@ -37,7 +37,7 @@ class MemoryTaskStore(TaskStore):
 
     def task_keys(self) -> list[TaskKey]:
         """Return the keys of all tasks, in no guaranteed order."""
-        found = map(keys.key_of, self.table.items())
+        found = map(item.key_of, self.table.items())
         return [keys.task_of(key) for key in found if key.partition.startswith(keys.TASKS) and key.sort == keys.HEAD]
 
 

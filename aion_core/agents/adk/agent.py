@@ -36,7 +36,8 @@ from aion_core.agents.adk.thread import (
 from aion_core.agents.adk.turn import AdkServices, AdkTurn, ArtifactFactory, Drained, RunnerInput, SessionFactory
 from aion_core.agents.inbound import QUESTION_EXPIRED, InvalidResumeInput, answered_question
 from aion_core.agents.readable_json import readable_json
-from aion_core.engine.agent import AfterCrash, Agent, Emission, Paused, StateEntry, StoredState, TurnRequest
+from aion_core.engine.agent import Agent, Emission, Paused, StateEntry, StoredState, TurnRequest
+from aion_core.engine.agent_options import AfterCrash
 from aion_core.errors import AgentFailed, AgentLoadError, ConfigurationError, LeaseLost, StoreError
 from aion_core.loading.config import AgentConfig
 from aion_core.loading.frameworks import AgentDependencies

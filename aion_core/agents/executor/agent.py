@@ -20,7 +20,8 @@ from aion_core.agents.executor.outbound import ExecutorOutbound, QueueSink
 from aion_core.agents.executor.queue import RecordingQueue
 from aion_core.agents.inbound import context_of
 from aion_core.authoring.context import aion_context_set
-from aion_core.engine.agent import AfterCrash, Agent, Emission, TurnRequest
+from aion_core.engine.agent import Agent, Emission, TurnRequest
+from aion_core.engine.agent_options import AfterCrash
 from aion_core.engine.stored_tasks import StoredTasks
 from aion_core.engine.task import projection
 from aion_core.errors import CANCELED_ITSELF, AgentFailed, StoreError

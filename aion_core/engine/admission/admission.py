@@ -9,12 +9,13 @@ from uuid_utils import uuid7
 from aion_core.clock import Clock
 from aion_core.engine import resume_input
 from aion_core.engine.admission import messages, new_tasks, repeats
+from aion_core.engine.admission.messages import NewTask
 from aion_core.engine.admission.quotas import OpenTasks
 from aion_core.engine.admission.store import MessageStore
+from aion_core.engine.agent_options import WhenBusy
 from aion_core.engine.call import CallContext
 from aion_core.engine.cancellation import Cancellation
 from aion_core.engine.isolation import log_of
-from aion_core.engine.new_messages import NewTask, WhenBusy
 from aion_core.engine.outcomes import ContextInUse, Duplicate, Interrupted, TurnQueued, TurnStarted
 from aion_core.engine.queues import WakeUp, WorkQueue
 from aion_core.engine.records import Cursor, Log, Numbered
@@ -22,19 +23,11 @@ from aion_core.engine.runner.worker import Worker
 from aion_core.engine.stream.broadcast import EventBroadcast, StreamStart
 from aion_core.engine.task import projection
 from aion_core.engine.wake_ups import wake
-from aion_core.errors import (
-    ClientError,
-    ContextBusy,
-    InputNotRequired,
-    InvalidMessage,
-    LeaseLost,
-    TaskNotCancelable,
-)
+from aion_core.errors import ClientError, ContextBusy, InputNotRequired, InvalidMessage, LeaseLost, TaskNotCancelable
 from aion_core.protocol.types import SendMessageRequest, Task, to_json
 from aion_core.table.keys import ContextKey, TaskKey
 
 logger = logging.getLogger(__name__)
-
 
 RETRIES = 5
 """Limit of attempts to admit one message while its task changes."""

@@ -2,9 +2,10 @@
 
 from msgspec.structs import replace
 
+from aion_core.engine.admission.messages import FollowUp
+from aion_core.engine.agent_options import WhenBusy
 from aion_core.engine.context import changes, conditions
 from aion_core.engine.context.record import ContextRecord
-from aion_core.engine.new_messages import FollowUp, WhenBusy
 from aion_core.engine.outcomes import TurnQueued, TurnStarted
 from aion_core.engine.records import Head, Lease
 from aion_core.engine.task import states, subscribers

@@ -2,10 +2,11 @@
 
 from msgspec.structs import replace
 
+from aion_core.engine.admission.messages import NewTask
+from aion_core.engine.agent_options import WhenBusy
 from aion_core.engine.context import changes, conditions
 from aion_core.engine.context.conditions import MAX_WAITING
 from aion_core.engine.context.record import ContextRecord
-from aion_core.engine.new_messages import NewTask, WhenBusy
 from aion_core.engine.outcomes import ContextInUse, Interrupted, TurnQueued, TurnStarted
 from aion_core.engine.records import Head, Lease, Numbered
 from aion_core.engine.task import subscribers, timestamps
@@ -15,13 +16,6 @@ from aion_core.protocol.message_rules import names_interrupt
 from aion_core.protocol.types import Task
 from aion_core.table.times import Times
 from aion_core.table.writes import Change
-
-
-def created_before(new: NewTask, record: ContextRecord, head: Head, holder: str | None) -> TurnStarted | TurnQueued:
-    """Return the outcome of an earlier `create` with the same turn. The caller did not get its response."""
-    if record.has(new.turn, holder):
-        return TurnStarted(record.lease(new.context), head)
-    return TurnQueued(head, record.held_until())
 
 
 def refused(record: ContextRecord, when_busy: WhenBusy) -> Interrupted | ContextInUse | None:
@@ -42,6 +36,11 @@ def answers_nothing(new: NewTask, record: ContextRecord) -> bool:
 def is_full(record: ContextRecord) -> bool:
     """Return True if the queue in the context's record has no room for another turn."""
     return len(record.waiting) >= MAX_WAITING
+
+
+def queue_is_full() -> ContextBusy:
+    """Return the error for a message to a context with a full queue."""
+    return ContextBusy(f"{MAX_WAITING} messages already wait in this context. Send this one after the next answer.")
 
 
 def created(
@@ -78,9 +77,11 @@ def _events(new: NewTask, head: Head) -> tuple[NewEvent, ...]:
     )
 
 
-def queue_is_full() -> ContextBusy:
-    """Return the error for a message to a context with a full queue."""
-    return ContextBusy(f"{MAX_WAITING} messages already wait in this context. Send this one after the next answer.")
+def created_before(new: NewTask, record: ContextRecord, head: Head, holder: str | None) -> TurnStarted | TurnQueued:
+    """Return the outcome of an earlier `create` with the same turn. The caller did not get its response."""
+    if record.has(new.turn, holder):
+        return TurnStarted(record.lease(new.context), head)
+    return TurnQueued(head, record.held_until())
 
 
 def first_log(new: NewTask) -> tuple[Numbered, ...]:

@@ -9,11 +9,11 @@ import logging
 from collections.abc import Container, Sequence
 
 from aion_core.clock import Clock
+from aion_core.engine.admission.messages import NewTask
 from aion_core.engine.admission.store import MessageStore
 from aion_core.engine.limits import open_tasks
 from aion_core.engine.limits.limits import OpenTask
 from aion_core.engine.limits.rate_limits import RateLimits
-from aion_core.engine.new_messages import NewTask
 from aion_core.engine.records import Head
 from aion_core.engine.task import states
 from aion_core.errors import StoreError, TooManyRequests

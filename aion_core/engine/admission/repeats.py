@@ -8,6 +8,12 @@ from aion_core.engine.outcomes import Duplicate
 from aion_core.engine.records import Log
 from aion_core.errors import MessageIdReused
 from aion_core.protocol.types import Message, Role, Task
+from aion_core.table import keys
+from aion_core.table.conditions import Absent, AtMost, Either
+from aion_core.table.item import Key
+from aion_core.table.keys import ContextKey
+from aion_core.table.times import Times
+from aion_core.table.writes import Put
 
 
 class KnownMessage(Struct, frozen=True):
@@ -70,3 +76,16 @@ def repeat_of(content_hash: bytes, task_id: str, known_hash: bytes) -> Duplicate
             "This messageId or Idempotency-Key was used with other content. Use a new one for the new message."
         )
     return Duplicate(task_id)
+
+
+def message_row(key: Key, task_id: str, content_hash: bytes, times: Times) -> Put:
+    """Return the write of a message's record. The table refuses it if the record exists and has not expired."""
+    # Allow the write to replace an expired record, because DynamoDB deletes expired items late.
+    only_if = Either((Absent(), AtMost("expires", times.seconds)))
+    return Put(key, {"task_id": task_id, "content_hash": content_hash, **times.ttl}, only_if)
+
+
+def message_keys_of(context: ContextKey, message_id: str, idempotency_key: str) -> list[Key]:
+    """Return the keys of a message's records: by messageId and, if it has one, by Idempotency-Key."""
+    first = [keys.idempotency_key(context.owner, context.agent, idempotency_key)] if idempotency_key else []
+    return [*first, keys.message_key(context, message_id)]

@@ -5,18 +5,13 @@ from collections.abc import Sequence
 from uuid_utils import uuid7
 
 from aion_core.engine.admission import follow_ups, new_tasks
-from aion_core.engine.admission.repeats import KnownMessage
+from aion_core.engine.admission.messages import FollowUp, NewTask
+from aion_core.engine.admission.repeats import KnownMessage, message_keys_of, message_row
+from aion_core.engine.agent_options import WhenBusy
 from aion_core.engine.context.record import ContextRecord
-from aion_core.engine.new_messages import FollowUp, NewTask, WhenBusy
-from aion_core.engine.outcomes import (
-    ContextInUse,
-    Duplicate,
-    Interrupted,
-    TurnQueued,
-    TurnStarted,
-)
+from aion_core.engine.outcomes import ContextInUse, Duplicate, Interrupted, TurnQueued, TurnStarted
 from aion_core.engine.stored_tasks import BUSY, StoredTasks
-from aion_core.engine.task.rows import head_item, message_keys_of, message_row
+from aion_core.engine.task.head import head_item
 from aion_core.engine.task.states import IS_RUNNING
 from aion_core.engine.turn.progress import task_changed
 from aion_core.errors import StoreCorrupt
@@ -32,8 +27,8 @@ from aion_core.table.writes import Change, ConditionCheck, Put, Update, Write
 class MessageStore(StoredTasks):
     """Store of clients' messages: a message creates a task, or continues one.
 
-    An event for push subscribers (`Head.push_epoch`, `Head.push_events`) has a timer: `PushConfigs.expired_timers`
-    finds it. If the subscribers have changed, a commit reads them again.
+    An event for push subscribers (`Head.push_epoch`, `Head.push_events`) has a timer:
+    `DeliveryStore.expired_timers` finds it. If the subscribers have changed, a commit reads them again.
     """
 
     async def create(
@@ -134,7 +129,8 @@ class MessageStore(StoredTasks):
             if not takes:
                 waiting = follow_ups.queued(follow_up, record, times)
                 writes += await self._writes(context, waiting, times)
-                writes.append(await self._log.queued_row(follow_up, times))
+                queued = follow_up.turn.id, follow_up.message, follow_up.request
+                writes.append(await self._rows.queued_row(before.key, *queued, times))
                 if not waiting.heads:
                     writes.append(ConditionCheck(keys.head_key(before.key), IS_RUNNING))
                 return TransactionPlan(waiting.outcome, writes)
@@ -173,7 +169,7 @@ class MessageStore(StoredTasks):
         """Return the writes to extend the TTL of a task's items after a new message."""
         head, task = follow_up.head, follow_up.task
         # Write a snapshot, because older events of the task keep their TTL and expire before the task.
-        writes: list[Write] = [await self._log.snapshot_row(head.key, head.generation, task, times)]
+        writes: list[Write] = [await self._rows.snapshot_row(head.key, head.generation, task, times)]
         longer = Change({"expires": times.expires})
         if task.history:
             writes.append(Update(keys.message_key(head.context, task.history[0].message_id), longer))
@@ -192,5 +188,5 @@ class MessageStore(StoredTasks):
             item = await self._reads.get(key)
             if item is not None:
                 with readable("The record of a message"):
-                    return KnownMessage(item["task_id"], item["content"])
+                    return KnownMessage(item["task_id"], item["content_hash"])
         return None

@@ -1,7 +1,7 @@
 """Changes of a context's record. Pure.
 
 The condition of each change covers those parts of the record that the decision depends on. `fence` (fencing token)
-counts the leases; `line` (`queue_version`) counts the changes of the queue.
+counts the leases; `queue_version` counts the changes of the queue.
 
     acquired, acquired_for_input, acquired_next,    a turn runs: for a new message, for an answer, from the queue,
     acquired_abandoned, acquired_interrupting       after a suspension or a dead holder, or in place of a running turn
@@ -16,6 +16,8 @@ counts the leases; `line` (`queue_version`) counts the changes of the queue.
 
 from typing import Any
 
+from msgspec.structs import replace
+
 from aion_core.engine.context.conditions import (
     NO_INPUT_REQUIRED,
     NOTHING_RUNS,
@@ -28,22 +30,13 @@ from aion_core.engine.context.conditions import (
 from aion_core.engine.context.record import ContextRecord, turn_value
 from aion_core.engine.records import Lease, Turn
 from aion_core.engine.task.transition import Transition
+from aion_core.table import keys
 from aion_core.table.conditions import Absent, Both, Condition, Equals, Exists
+from aion_core.table.keys import ContextKey
 from aion_core.table.times import Times
-from aion_core.table.writes import Change
+from aion_core.table.writes import Change, Update
 
 LEASE_ATTRIBUTES = ("holder", "until", "running")
-
-
-def _leased(lease: Lease, times: Times, **more: Any) -> dict[str, Any]:
-    return {
-        "fence": lease.fence,
-        "holder": lease.holder,
-        "until": times.lease_until,
-        "running": turn_value(lease.turn),
-        "due_at": times.lease_until,
-        **more,
-    }
 
 
 def acquired(lease: Lease, record: ContextRecord, times: Times) -> Change:
@@ -70,7 +63,7 @@ def acquired_for_input(lease: Lease, record: ContextRecord, times: Times) -> Cha
 def acquired_next(lease: Lease, record: ContextRecord, times: Times) -> Change:
     """Return the change to lease the first waiting turn, `lease.turn`, and remove it from the queue."""
     return Change(
-        _leased(lease, times, line=record.queue_version + 1),
+        _leased(lease, times, queue_version=record.queue_version + 1),
         drop_first=("waiting",),
         only_if=Both((fence_is(record.fence), NOTHING_RUNS, NO_INPUT_REQUIRED, queue_as_read(record))),
     )
@@ -84,6 +77,17 @@ def acquired_abandoned(lease: Lease, record: ContextRecord, times: Times) -> Cha
 def acquired_interrupting(lease: Lease, record: ContextRecord, times: Times) -> Change:
     """Return the change to lease a turn that replaces the running turn of its task. The old holder may be alive."""
     return Change(_leased(lease, times, expires=times.expires), only_if=fence_is(record.fence))
+
+
+def _leased(lease: Lease, times: Times, **more: Any) -> dict[str, Any]:
+    return {
+        "fence": lease.fence,
+        "holder": lease.holder,
+        "until": times.lease_until,
+        "running": turn_value(lease.turn),
+        "due_at": times.lease_until,
+        **more,
+    }
 
 
 def renewed(lease: Lease, times: Times) -> Change:
@@ -105,7 +109,7 @@ def queued(turn: Turn, only_if: Condition, times: Times, *, timer: bool = True) 
     return Change(
         times.ttl,
         defaults={"fence": 0, **({"due_at": times.lease_until} if timer else {})},
-        add={"line": 1},
+        add={"queue_version": 1},
         append={"waiting": [turn_value(turn)]},
         only_if=only_if,
     )
@@ -114,7 +118,12 @@ def queued(turn: Turn, only_if: Condition, times: Times, *, timer: bool = True) 
 def queued_anew(turn: Turn, record: ContextRecord, times: Times) -> Change:
     """Return the change to replace the queue of an expired context by this turn."""
     return Change(
-        {"waiting": [turn_value(turn)], "line": record.queue_version + 1, "due_at": times.lease_until, **times.ttl},
+        {
+            "waiting": [turn_value(turn)],
+            "queue_version": record.queue_version + 1,
+            "due_at": times.lease_until,
+            **times.ttl,
+        },
         remove=("interrupted", *LEASE_ATTRIBUTES),
         only_if=has_expired(record, times),
     )
@@ -129,7 +138,7 @@ def queued_first(turn: Turn, record: ContextRecord, fence: int, times: Times, *,
     return Change(
         {
             "waiting": [turn_value(each) for each in (turn, *record.waiting)],
-            "line": record.queue_version + 1,
+            "queue_version": record.queue_version + 1,
             "fence": fence,
             "due_at": times.lease_until,
             "expires": times.expires,
@@ -163,7 +172,7 @@ def released_for_next(record: ContextRecord, times: Times) -> Change:
 def transferred(lease: Lease, record: ContextRecord, times: Times) -> Change:
     """Return the change to end a turn and lease the next queued turn to the same holder."""
     return Change(
-        _leased(lease, times, line=record.queue_version + 1),
+        _leased(lease, times, queue_version=record.queue_version + 1),
         drop_first=("waiting",),
         only_if=Both((fence_is(record.fence), queue_as_read(record))),
     )
@@ -188,7 +197,7 @@ def removed(task_id: str, record: ContextRecord, fence: int, times: Times) -> Ch
     remove = (*(LEASE_ATTRIBUTES if runs else ()), *(("interrupted",) if requires_input else ()))
     values: dict[str, Any] = {
         "waiting": [turn_value(turn) for turn in waiting],
-        "line": record.queue_version + 1,
+        "queue_version": record.queue_version + 1,
         "fence": fence,
     }
     if waiting and not another_runs and not another_requires_input:
@@ -201,3 +210,15 @@ def removed(task_id: str, record: ContextRecord, fence: int, times: Times) -> Ch
 def dropped(record: ContextRecord, task_id: str, times: Times) -> Transition[None]:
     """Return the transition to remove an ended task from its context's record, so that the context is not blocked."""
     return Transition(None, removed(task_id, record, record.fence + 1, times))
+
+
+def context_update(context: ContextKey, change: Change) -> Update:
+    """Return the write for a context's change. If the timer is set or removed, its index partition changes too."""
+    shard = {"due_shard": keys.timer_shard(context)}
+    if "due_at" in change.values:
+        change = replace(change, values={**change.values, **shard})
+    if "due_at" in change.defaults:
+        change = replace(change, defaults={**change.defaults, **shard})
+    if "due_at" in change.remove:
+        change = replace(change, remove=(*change.remove, "due_shard"))
+    return Update(keys.context_key(context), change)

@@ -8,28 +8,13 @@ from aion_core.table.times import Times
 MAX_WAITING = 20
 """Maximum number of turns in the queue of one context."""
 
-
 NOTHING_RUNS = Absent("running")
-
-
 NO_INPUT_REQUIRED = Absent("interrupted")
-
-
 NOTHING_WAITS = ShorterThan("waiting", 1)
-
-
 HAS_ROOM = ShorterThan("waiting", MAX_WAITING)
-
-
 IS_BUSY = Either((Exists("running"), NotEmpty("waiting")))
-
-
 MAY_WAIT = Both((HAS_ROOM, NO_INPUT_REQUIRED))
-
-
 MAY_WAIT_BEHIND_OTHERS = Both((HAS_ROOM, NO_INPUT_REQUIRED, IS_BUSY))
-
-
 MAY_WAIT_ALONE = Both((NOTHING_RUNS, NO_INPUT_REQUIRED, NOTHING_WAITS))
 
 
@@ -45,8 +30,8 @@ def is_mine(lease: Lease) -> Condition:
 
 def queue_as_read(record: ContextRecord) -> Condition:
     """Return the condition that the queue of waiting turns has not changed since the record was read."""
-    # Expect no `line` for version 0: items of schema version 1 and items with an unchanged queue lack this attribute.
-    return Equals("line", record.queue_version) if record.queue_version else Absent("line")
+    # Expect no `queue_version` for version 0: the item of a context that has never queued a turn lacks this attribute.
+    return Equals("queue_version", record.queue_version) if record.queue_version else Absent("queue_version")
 
 
 def has_expired(record: ContextRecord, times: Times) -> Condition:

@@ -94,8 +94,8 @@ def record_of(item: Item | None, seconds: int) -> ContextRecord:
     if item is None:
         return ContextRecord()
     try:
-        fence, queue_version = item.get("fence", 0), item.get("line", 0)
-        if item.get("expires", seconds + 1) <= seconds:
+        fence, queue_version = item["fence"], item.get("queue_version", 0)
+        if item["expires"] <= seconds:
             return ContextRecord(fence, queue_version, exists=True, expired=True)
         return ContextRecord(
             fence=fence,
@@ -113,9 +113,16 @@ def record_of(item: Item | None, seconds: int) -> ContextRecord:
 
 
 def turn_of(fields: Mapping[str, Any]) -> Turn:
-    """Parse a turn from a context's item. Items of version 1 have no `hops`."""
+    """Parse a turn from a context's item."""
     stopped_by = next((cause for cause in StoppedBy if cause == fields.get("stopped_by")), None)
-    return Turn(fields["id"], fields["task_id"], fields["asked"], fields["tries"], fields.get("hops", 0), stopped_by)
+    return Turn(
+        fields["id"],
+        fields["task_id"],
+        fields["message_generation"],
+        fields["tries"],
+        fields["handoffs"],
+        stopped_by,
+    )
 
 
 def turn_value(turn: Turn) -> dict[str, Any]:
@@ -123,8 +130,8 @@ def turn_value(turn: Turn) -> dict[str, Any]:
     return {
         "id": turn.id,
         "task_id": turn.task_id,
-        "asked": turn.message_generation,
+        "message_generation": turn.message_generation,
         "tries": turn.tries,
-        "hops": turn.handoffs,
+        "handoffs": turn.handoffs,
         **({"stopped_by": turn.stopped_by.value} if turn.stopped_by else {}),
     }

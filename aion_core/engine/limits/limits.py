@@ -10,7 +10,6 @@ from aion_core.table.keys import TaskKey
 REQUESTS_PER_MINUTE = 1200
 """Default limit of a caller's requests per minute. It is lower than the rate that API Gateway allows all callers."""
 
-
 STREAMS_PER_OWNER = 50
 """Default limit of a caller's open streams and blocking sends. It is a part of an AWS account's Lambda concurrency."""
 

@@ -19,19 +19,19 @@ def opened(stream: OpenStream, *, most: int, now: datetime) -> Change:
     """Return the change to count an open stream of an owner. It fails if `most` streams are counted already."""
     return Change(
         values={"v": VERSION, "expires": int((now + STREAM_COUNT_LIFE).timestamp())},
-        add_members={"open": frozenset({_stream_member(stream)})},
-        only_if=ShorterThan("open", most),
+        add_members={"streams": frozenset({_stream_member(stream)})},
+        only_if=ShorterThan("streams", most),
     )
 
 
 def closed(streams: Iterable[OpenStream]) -> Change:
     """Return the change to remove these streams from the owner's count."""
-    return Change(remove_members={"open": frozenset(map(_stream_member, streams))}, only_if=Exists())
+    return Change(remove_members={"streams": frozenset(map(_stream_member, streams))}, only_if=Exists())
 
 
 def open_streams(item: Item | None) -> list[OpenStream]:
     """Return the streams counted in the owner's item. If a process dies, its streams count until their `until`."""
-    members = (json.loads(member) for member in (item or {}).get("open", ()))
+    members = (json.loads(member) for member in (item or {}).get("streams", ()))
     return [OpenStream(id_, task_id, moment(until)) for until, id_, task_id in members]
 
 

@@ -1,4 +1,4 @@
-"""Reads of conversations (the messages and artifacts of a context from all its tasks) and of the list of contexts."""
+"""Conversations (the messages and artifacts of a context, from all its tasks), and the list of contexts."""
 
 import asyncio
 import logging
@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from aion_core.engine import answer
 from aion_core.engine.call import CallContext
-from aion_core.engine.listing.listing import LOADS, MAX_PAGE_BYTES, matches
+from aion_core.engine.listing.list_tasks import LOADS, MAX_PAGE_BYTES, matches
 from aion_core.engine.listing.task_list import ListCursor, TaskFilter, TaskList
 from aion_core.engine.records import Head
 from aion_core.engine.stored_tasks import StoredTasks

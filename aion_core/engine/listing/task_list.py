@@ -14,7 +14,7 @@ from aion_core.errors import StoreCorrupt
 from aion_core.protocol.types import TaskState
 from aion_core.table import keys
 from aion_core.table.conditions import Absent, Both, Equals, MoreThan
-from aion_core.table.item import Item
+from aion_core.table.item import LAST, Item
 from aion_core.table.keys import ContextKey
 from aion_core.table.port import Page, Table
 from aion_core.table.reads import Reads
@@ -116,7 +116,7 @@ class TaskList:
             context = ContextKey(tasks.owner, tasks.agent, tasks.context_id)
             index, partition = BY_CONTEXT, keys.listing_context(context)
         first = keys.listing_at(_milliseconds_from(tasks.since) if tasks.since else 0)
-        last = keys.listing_at(milliseconds(after.timestamp), after.task_id) if after else keys.LAST
+        last = keys.listing_at(milliseconds(after.timestamp), after.task_id) if after else LAST
         # Filter out expired entries, because DynamoDB deletes them late.
         only_if = [MoreThan(TTL_ATTRIBUTE, int(self._clock.now().timestamp()))]
         state = [Equals(STATE, TaskState.Name(tasks.state))] if tasks.state is not None else []

@@ -7,7 +7,6 @@ from typing import Any
 
 logger = logging.getLogger(__name__)
 
-
 CANCEL_SECONDS = 0.5
 """Maximum wait for the end of canceled turns."""
 

@@ -8,7 +8,6 @@ from msgspec import Struct, field
 DRAIN_SECONDS, CUT_SECONDS = 30.0, 12.0
 """Seconds before the deadline: first a turn is asked to stop at its next step boundary, then it is cancelled."""
 
-
 LEAST_CUT_SECONDS, LEAST_GRACE_SECONDS = 5.0, 3.0
 """Minimum seconds to cancel a turn and, before that, to drain it to a step boundary, in a process with little time."""
 

@@ -11,9 +11,7 @@ from aion_core.errors import AgentFailed
 PROCESS_EXITS = (SystemExit, KeyboardInterrupt)
 """Exceptions that asyncio passes straight to the event loop."""
 
-
 _EXIT_MESSAGE = "The agent tried to end its process."
-
 
 _in_a_turn: ContextVar[bool] = ContextVar("aion_in_a_turn", default=False)
 """True while an agent's code runs. The task factory wraps only tasks created by such code."""

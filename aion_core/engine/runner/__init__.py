@@ -1,1 +1,9 @@
-"""Runner: the execution of turns in this process, under leases that heartbeats renew."""
+"""Turns of this process, under leases that heartbeats renew.
+
+worker.py       Worker takes the turns of wake-up messages
+runner.py       TaskRunner runs one turn until its end or the deadline
+execution.py    TurnExecution records and publishes what the agent emits
+heartbeat.py    threads that renew a turn's lease
+renewal.py      the steps of a renewal
+metrics.py      metrics of a turn
+"""

@@ -1,4 +1,4 @@
-"""Execution of one turn: the agent's emissions are numbered, recorded, and then published."""
+"""Execution of one turn: what the agent emits is numbered, recorded, and then published."""
 
 import asyncio
 from collections.abc import Mapping
@@ -9,17 +9,8 @@ from uuid_utils import uuid7
 
 from aion_core.clock import Clock
 from aion_core.engine import answer as replies
-from aion_core.engine.agent import (
-    AgentArtifact,
-    AgentMessage,
-    AgentMetadata,
-    AnswerAs,
-    Chunk,
-    InputRequired,
-    Reply,
-    ReplyAs,
-    TurnRequest,
-)
+from aion_core.engine.agent import AgentArtifact, AgentMessage, AgentMetadata, Chunk, InputRequired, Reply, TurnRequest
+from aion_core.engine.agent_options import AnswerAs, ReplyAs
 from aion_core.engine.listing.conversations import Conversations
 from aion_core.engine.outcomes import TurnFinished, TurnStarted
 from aion_core.engine.records import Delta, Numbered, StoppedBy, Turn
@@ -46,7 +37,6 @@ from aion_core.protocol.types import (
 
 COMPLETE, CUT = "complete_message", "interrupted"
 """Reasons for closing a stream delta, as Aion's clients know them: the model call ended, or it was interrupted."""
-
 
 SNAPSHOT_EVERY = 100
 """At the end of a turn, a task's log with this many events gets a snapshot, and later reads begin there."""

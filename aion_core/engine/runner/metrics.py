@@ -6,9 +6,7 @@ from aion_core.clock import Clock
 from aion_core.engine.outcomes import TurnFinished
 from aion_core.engine.records import Numbered, Turn
 from aion_core.engine.task import states, timestamps
-from aion_core.protocol.types import (
-    TaskState,
-)
+from aion_core.protocol.types import TaskState
 from aion_core.telemetry import Metric, Metrics
 
 logger = logging.getLogger(__name__)

@@ -11,14 +11,11 @@ from aion_core.errors import StoreError
 
 logger = logging.getLogger(__name__)
 
-
 WATCH_SECONDS = 1.0
 """Shortest pause between two checks of a lease. After a cancel in another process, a turn may run this long."""
 
-
 LOOKS_PER_SECOND = 20
 """Number of lease checks per second in one process. With many turns each lease is checked less often."""
-
 
 beating: set[int] = set()
 """Ids of the running heartbeats of this process."""

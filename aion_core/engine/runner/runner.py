@@ -10,17 +10,16 @@ from aion_core.clock import Clock
 from aion_core.engine.agent import (
     Agent,
     AgentTyping,
-    AnswerAs,
     Chunk,
     Emission,
     Ending,
     InputRequired,
     Paused,
     Reply,
-    ReplyAs,
     StepCompleted,
     TaskUsed,
 )
+from aion_core.engine.agent_options import AnswerAs, ReplyAs
 from aion_core.engine.listing.conversations import Conversations
 from aion_core.engine.outcomes import TurnStarted
 from aion_core.engine.process.deadline import DRAIN_SECONDS, Deadline, margins
@@ -40,22 +39,17 @@ from aion_core.telemetry import Metrics, NoopTraces, NullMetrics, SpanKind, Trac
 
 logger = logging.getLogger(__name__)
 
-
 MAX_TRIES = 3
 """Maximum number of tries of a turn. Then its task fails, because the turn itself may crash its processes."""
-
 
 MAX_HANDOFFS = 200
 """Maximum number of handoffs of a turn between processes, about two days of work. Then its task fails."""
 
-
 STOP_SECONDS = 2.0
 """Longest wait for a cancelled agent to stop. The store refuses its later writes, because the fence has grown."""
 
-
 AFTER_END_SECONDS = 5.0
 """Time limit for an agent's code after its turn has ended, because another turn may have the lease by then."""
-
 
 LAST_STOP: Mapping[StoppedBy | None, str] = {
     StoppedBy.DEADLINE: "The last try used up the time of its process: the agent may run without an end. ",
@@ -65,10 +59,8 @@ LAST_STOP: Mapping[StoppedBy | None, str] = {
 }
 """Sentence of the error text for a turn without progress, by the cause of its last stop."""
 
-
 UNREADABLE = "A record of this task can no longer be read. Send the message again, in a new task."
 """Error text for a task with a lost or unreadable log or message."""
-
 
 RENEWALS = 3
 """Renewals per lease term, so that one or two failed renewals do not lose the lease."""

@@ -18,7 +18,6 @@ from aion_core.errors import LeaseLost, StoreCorrupt, StoreError, StoreUnavailab
 
 logger = logging.getLogger(__name__)
 
-
 AFTER_SECONDS = 1.0
 """Seconds from the end of a lease to the arrival of its wake-up message."""
 

@@ -1,1 +1,7 @@
-"""Streams: live to the clients of this process, and stored for readers in others."""
+"""Streams of a task: live to a client of this process, and from the stored log to readers in others.
+
+broadcast.py       a turn's events and text, for the client of the same process
+delta_writer.py    writer of the streamed text, in batches
+subscription.py    reader of the log and of these batches
+shared_reads.py    one read for all readers at the same position
+"""

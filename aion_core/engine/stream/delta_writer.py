@@ -13,14 +13,11 @@ from aion_core.table.keys import TaskKey
 
 logger = logging.getLogger(__name__)
 
-
 FLUSH_SECONDS = 0.25
 """Longest time until a chunk is stored. Readers in other processes lag by 0.2 to 0.4 s in all."""
 
-
 FLUSH_CHARACTERS = 16 * 1024
 """Number of pending characters that are written without waiting for FLUSH_SECONDS."""
-
 
 PAGE_CHARACTERS, PAGE_CHUNKS = 8 * 1024, 2048
 """Limits of a chunk in characters, and of a batch in chunks.
@@ -28,7 +25,6 @@ PAGE_CHARACTERS, PAGE_CHUNKS = 8 * 1024, 2048
 A batch has at most 2 * PAGE_CHARACTERS and an open text of OPEN_CHARACTERS: its item stays below 400 KB even with
 escapes.
 """
-
 
 OPEN_CHARACTERS = 2 * PAGE_CHARACTERS
 """Limit of an open text that is stored again after an event. Readers that miss a longer text wait for the next text."""

@@ -5,21 +5,23 @@ from typing import cast
 
 from msgspec.structs import replace
 
-from aion_core.engine.records import Head, PushEvents
+from aion_core.engine.agent_options import PushEvents
+from aion_core.engine.records import Head
 from aion_core.engine.task.states import HAS_NOT_ENDED, TERMINAL, may_follow, state_name
 from aion_core.engine.task.subscribers import subscriber_attributes, subscribers_as_read
 from aion_core.engine.task.timestamps import timestamp_of
 from aion_core.errors import InvalidTransition, StoreCorrupt
-from aion_core.protocol.types import (
-    Event,
-    Task,
-    TaskState,
-    TaskStatusUpdateEvent,
-)
+from aion_core.protocol.types import Event, Task, TaskState, TaskStatusUpdateEvent
+from aion_core.table import keys
 from aion_core.table.conditions import Both, Condition, Equals
 from aion_core.table.item import Item
 from aion_core.table.keys import ContextKey, TaskKey
+from aion_core.table.schema import BY_AGENT, BY_CONTEXT
+from aion_core.table.times import milliseconds
 from aion_core.table.writes import Change
+
+HEAD_ATTRIBUTES = ("agent", "context_id", "state", "timestamp", "generation", "fence", "push_epoch", "push_events")
+"""The attributes of an item that hold its head."""
 
 
 def advance(head: Head, event: Event) -> Head:
@@ -38,8 +40,9 @@ def advance(head: Head, event: Event) -> Head:
     return replace(head, generation=head.generation + 1)
 
 
-HEAD_ATTRIBUTES = ("agent", "context_id", "state", "timestamp", "generation", "fence", "push_epoch", "push_events")
-"""The attributes of an item that hold its head."""
+def is_over(head: Head | None) -> bool:
+    """Return True if the task can have no further turn: it has ended, or it expired in the queue."""
+    return head is None or head.state in TERMINAL
 
 
 def head_of(key: TaskKey, item: Item) -> Head:
@@ -59,10 +62,25 @@ def head_of(key: TaskKey, item: Item) -> Head:
         raise StoreCorrupt("The head of a task cannot be read.") from error
 
 
-def as_read(head: Head, *, fence: bool) -> Condition:
-    """Return the condition that the task's event number, subscribers and (if `fence`) fence equal those of `head`."""
-    mine = (Equals("fence", head.fence),) if fence else ()
-    return Both((Equals("generation", head.generation), *mine, subscribers_as_read(head)))
+def head_item(head: Head) -> Item:
+    """Return the attributes of a task's head, without its key and TTL."""
+    return {
+        "agent": head.context.agent,
+        "context_id": head.context.context_id,
+        "state": TaskState.Name(head.state),
+        "timestamp": milliseconds(head.timestamp),
+        "generation": head.generation,
+        "fence": head.fence,
+        BY_AGENT.partition: keys.listing_agent(head.context.owner, head.context.agent),
+        BY_CONTEXT.partition: keys.listing_context(head.context),
+        BY_AGENT.sort: listing_at(head),
+        **subscriber_attributes(head),
+    }
+
+
+def listing_at(head: Head) -> str:
+    """Return a task's sort key in the list indexes: its status time and its id."""
+    return keys.listing_at(milliseconds(head.timestamp), head.key.task_id)
 
 
 def moved(head: Head, after: Head, *, expires: int | None = None, fence: bool = True) -> Change:
@@ -89,6 +107,7 @@ def fenced(head: Head, fence: int) -> Change:
     return Change({"fence": fence}, only_if=Both((Equals("generation", head.generation), HAS_NOT_ENDED)))
 
 
-def is_over(head: Head | None) -> bool:
-    """Return True if the task can have no further turn: it has ended, or it expired in the queue."""
-    return head is None or head.state in TERMINAL
+def as_read(head: Head, *, fence: bool) -> Condition:
+    """Return the condition that the task's event number, subscribers and (if `fence`) fence equal those of `head`."""
+    mine = (Equals("fence", head.fence),) if fence else ()
+    return Both((Equals("generation", head.generation), *mine, subscribers_as_read(head)))

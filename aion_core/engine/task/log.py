@@ -1,56 +1,33 @@
-"""Event log of a task: its items in the table, and blobs for payloads that are too large for an item."""
+"""Event log of a task, read from its items in the table."""
 
-import hashlib
-import json
 import logging
 from collections.abc import Mapping, Sequence
 from contextlib import aclosing
-from datetime import timedelta
 
-from aion_core.engine.new_messages import FollowUp
 from aion_core.engine.records import Cursor, DeltaBatch, Head, Log, Numbered
+from aion_core.engine.task.delta_rows import delta_batch_of
 from aion_core.engine.task.head import head_of
-from aion_core.engine.task.rows import (
-    chunks_text,
-    cursor_of,
-    delta_batch_of,
-    event_bytes,
-    event_of,
-    parsed,
-    request_of,
-    speakers,
-)
-from aion_core.engine.task.transition import NewEvent, QueuedMessage
+from aion_core.engine.task.rows import LogRows
+from aion_core.engine.task.transition import QueuedMessage
 from aion_core.errors import StoreCorrupt
-from aion_core.protocol.types import Message, Task
 from aion_core.table import keys
 from aion_core.table.blobs import Blobs
 from aion_core.table.item import LAST, SORT, Item
 from aion_core.table.keys import TaskKey
-from aion_core.table.payloads import LARGE_BYTES
 from aion_core.table.reads import Reads
 from aion_core.table.retries import MAX_ATTEMPTS, jitter
-from aion_core.table.schema import TASKS, VERSION
-from aion_core.table.times import Times
-from aion_core.table.writes import Put
 
 logger = logging.getLogger(__name__)
-
 
 FIRST_PAGE, LARGEST_PAGE = 120, 1000
 """Page sizes of a query of events, newest first. The first page usually contains a snapshot."""
 
 
-DELTA_LIFE = timedelta(hours=1)
-
-
 class TaskLog:
-    """Event logs of all tasks in one table."""
+    """Reader of the event logs of all tasks in one table."""
 
     def __init__(self, reads: Reads, blobs: Blobs) -> None:
-        self._reads, self._blobs = reads, blobs
-
-    # ── Reads ─────────────────────────────────────────────────────────────────────────────────────────────────────────
+        self._reads, self.rows = reads, LogRows(blobs)
 
     async def head(self, key: TaskKey) -> Head | None:
         """Return the task's head (state and event number); None if the task does not exist. The read is consistent."""
@@ -113,13 +90,12 @@ class TaskLog:
         """Build the log from a task's items, from the snapshot at `base` on. Return None if an event is missing."""
         entries: list[Numbered] = []
         if base and keys.snapshot_sort(base) in rows:
-            packed = await self._unpacked("task", rows[keys.snapshot_sort(base)])
-            entries.append(Numbered(base, parsed(Task, packed)))
+            entries.append(Numbered(base, await self.rows.snapshot(rows[keys.snapshot_sort(base)])))
         for generation in range(base + 1, head.generation + 1):
             item = rows.get(keys.event_sort(generation)) or await self._row(key, generation, head)
             if item is None:
                 return None
-            entries.append(await self.entry(generation, item))
+            entries.append(await self.rows.event(generation, item))
         return Log(head, tuple(entries))
 
     async def _row(self, key: TaskKey, generation: int, head: Head) -> Item | None:
@@ -134,15 +110,6 @@ class TaskLog:
                 return item
             await jitter(attempt)
         return None
-
-    async def entry(self, generation: int, item: Item) -> Numbered:
-        """Return the event of an item of the log. Raises StoreCorrupt if it or its blob is missing or unreadable."""
-        packed = await self._unpacked("event", item)
-        if packed is None:
-            raise StoreCorrupt("An event of the log is empty.")
-        asked = await self._unpacked("asked", item)
-        message = parsed(Message, asked) if asked is not None else None
-        return Numbered(generation, event_of(packed), message, item.get("key", ""), request_of(item))
 
     async def deltas(self, key: TaskKey, *, since: Cursor) -> Sequence[DeltaBatch]:
         """Return the task's chunk batches from the cursor on, sorted by generation, fence and first number."""
@@ -160,76 +127,10 @@ class TaskLog:
         """Return the message queued for the turn, or an empty QueuedMessage if it is missing or unreadable."""
         item = await self._reads.get(keys.queued_message_key(task, turn_id))
         try:
-            packed = await self._unpacked("asked", item) if item is not None else None
-            if item is not None and packed is not None:
-                return QueuedMessage(parsed(Message, packed), request_of(item))
+            if item is not None and (queued := await self.rows.queued_message(item)).message is not None:
+                return queued
         except StoreCorrupt:
             logger.exception("A queued message cannot be read.", extra={"task_id": task.task_id})
         # Do not raise an error, because the turn must begin and fail: other turns are queued behind it.
         logger.error("A queued message is missing.", extra={"task_id": task.task_id})
         return QueuedMessage()
-
-    # ── Rows ──────────────────────────────────────────────────────────────────────────────────────────────────────────
-
-    async def event_row(self, event: NewEvent, times: Times) -> Put:
-        """Return the write of an event's item. The item gets a timer if a webhook may receive the event."""
-        row: Item = {
-            "token": event.token,
-            **await self._payload(event.task, f"{event.generation}-event", "event", event_bytes(event.event)),
-        }
-        if event.message is not None:
-            asked = event.message.SerializeToString()
-            row |= await self._payload(event.task, f"{event.generation}-asked", "asked", asked)
-        if event.key:
-            row["key"] = event.key
-        if event.request:
-            row["request"] = json.dumps(event.request)
-        if event.notifies:
-            row |= {"due_shard": keys.push_timer_shard(event.task), "due_at": times.lease_until}
-        return Put(keys.event_key(event.task, event.generation), {**row, **times.ttl})
-
-    async def snapshot_row(self, task: TaskKey, generation: int, folded: Task, times: Times) -> Put:
-        """Return the write of a task's snapshot. `folded` is the task after event `generation`."""
-        payload = await self._payload(task, f"{generation}-task", "task", folded.SerializeToString())
-        return Put(keys.snapshot_key(task, generation), {**payload, **times.ttl})
-
-    async def queued_row(self, follow_up: FollowUp, times: Times) -> Put:
-        """Return the write of a follow-up message that is queued for a later turn of its task."""
-        task, turn = follow_up.head.key, follow_up.turn
-        row = await self._payload(task, f"{turn.id}-asked", "asked", follow_up.message.SerializeToString())
-        if follow_up.request:
-            row["request"] = json.dumps(follow_up.request)
-        return Put(keys.queued_message_key(task, turn.id), {**row, **times.ttl})
-
-    def delta_row(self, task: TaskKey, batch: DeltaBatch, times: Times) -> Put:
-        """Return the write of a batch of stream deltas. The batch expires after DELTA_LIFE."""
-        expires = times.seconds + int(DELTA_LIFE.total_seconds())
-        row = {"v": VERSION, "chunks": chunks_text(batch.chunks), "expires": expires}
-        if batch.continues is not None:
-            until, text = batch.continues.until, batch.continues.text
-            row["continues"] = json.dumps([until.generation, until.fence, until.n, text])
-        if named := speakers(batch):
-            row["speakers"] = json.dumps(named)
-        first = cursor_of(batch)
-        return Put(keys.delta_key(task, first.generation, first.fence, first.n), row)
-
-    async def _payload(self, task: TaskKey, file: str, name: str, packed: bytes) -> Item:
-        """Return the attribute with a payload's bytes, or with the name of a new blob if the payload is large."""
-        if len(packed) <= LARGE_BYTES:
-            return {name: packed}
-        # Store the blob before the item, because an item must not refer to a missing blob. The bucket's lifecycle rule
-        # deletes unused blobs. The name contains a hash of the content, so a second attempt writes the same blob.
-        blob = f"{TASKS}/{task.owner}/{task.task_id}/{file}-{hashlib.sha256(packed).hexdigest()[:32]}"
-        await self._blobs.put(blob, packed)
-        return {f"{name}_blob": blob}
-
-    async def _unpacked(self, name: str, item: Item) -> bytes | None:
-        if f"{name}_blob" not in item:
-            packed = item.get(name)
-            if packed is not None and not isinstance(packed, bytes):
-                raise StoreCorrupt("A payload of the log cannot be read.")
-            return packed
-        blob = await self._blobs.get(item[f"{name}_blob"])
-        if blob is None:
-            raise StoreCorrupt("The payload of an event is missing.")
-        return blob

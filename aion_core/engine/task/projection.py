@@ -4,13 +4,7 @@ from collections.abc import Iterable
 
 from aion_core.engine.records import Numbered
 from aion_core.errors import StoreCorrupt
-from aion_core.protocol.types import (
-    Artifact,
-    Message,
-    Task,
-    TaskArtifactUpdateEvent,
-    TaskStatusUpdateEvent,
-)
+from aion_core.protocol.types import Artifact, Message, Task, TaskArtifactUpdateEvent, TaskStatusUpdateEvent
 
 
 def fold(log: Iterable[Numbered]) -> Task:

@@ -1,25 +1,107 @@
-"""Rows of a task: its head, events, streamed text and messages as items, and back. Pure."""
+"""Rows of a task's log: its events, snapshots and queued messages as items of the table.
 
+A payload that is too large for an item is stored as a blob, and the item names the blob.
+"""
+
+import hashlib
 import json
 from collections.abc import Mapping
 from typing import Any
 
-from msgspec.structs import replace
-
-from aion_core.engine.records import Cursor, Delta, DeltaBatch, Head, OpenText
-from aion_core.engine.task import subscribers
+from aion_core.engine.records import Numbered
+from aion_core.engine.task.transition import NewEvent, QueuedMessage
 from aion_core.errors import StoreCorrupt
-from aion_core.protocol.types import Event, StreamResponse, TaskState, stream_response, unwrap
+from aion_core.protocol.types import Event, Message, StreamResponse, Task, stream_response, unwrap
 from aion_core.table import keys
-from aion_core.table.conditions import Absent, AtMost, Either
-from aion_core.table.item import SORT, Item, Key, readable
-from aion_core.table.keys import ContextKey
-from aion_core.table.schema import BY_AGENT, BY_CONTEXT
-from aion_core.table.times import Times, milliseconds
-from aion_core.table.writes import Change, Put, Update
+from aion_core.table.blobs import Blobs
+from aion_core.table.item import Item, readable
+from aion_core.table.keys import TaskKey
+from aion_core.table.payloads import LARGE_BYTES
+from aion_core.table.schema import TASKS
+from aion_core.table.times import Times
+from aion_core.table.writes import Put
 
 
-def parsed(kind: Any, packed: bytes | None) -> Any:
+class LogRows:
+    """Items of the logs of all tasks, made and read with the blobs of their large payloads."""
+
+    def __init__(self, blobs: Blobs) -> None:
+        self._blobs = blobs
+
+    async def event_row(self, event: NewEvent, times: Times) -> Put:
+        """Return the write of an event's item. The item gets a timer if a webhook may receive the event."""
+        row: Item = {
+            "token": event.token,
+            **await self._payload(event.task, f"{event.generation}-event", "event", _event_bytes(event.event)),
+        }
+        if event.message is not None:
+            message = event.message.SerializeToString()
+            row |= await self._payload(event.task, f"{event.generation}-message", "message", message)
+        if event.key:
+            row["key"] = event.key
+        if event.request:
+            row["request"] = json.dumps(event.request)
+        if event.notifies:
+            row |= {"due_shard": keys.push_timer_shard(event.task), "due_at": times.lease_until}
+        return Put(keys.event_key(event.task, event.generation), {**row, **times.ttl})
+
+    async def event(self, generation: int, item: Item) -> Numbered:
+        """Return the event of an item of the log. Raises StoreCorrupt if it or its blob is missing or unreadable."""
+        packed = await self._unpacked("event", item)
+        if packed is None:
+            raise StoreCorrupt("An event of the log is empty.")
+        sent = await self._unpacked("message", item)
+        message = _parsed(Message, sent) if sent is not None else None
+        return Numbered(generation, _event_of(packed), message, item.get("key", ""), _request_of(item))
+
+    async def snapshot_row(self, task: TaskKey, generation: int, folded: Task, times: Times) -> Put:
+        """Return the write of a task's snapshot. `folded` is the task after event `generation`."""
+        payload = await self._payload(task, f"{generation}-task", "task", folded.SerializeToString())
+        return Put(keys.snapshot_key(task, generation), {**payload, **times.ttl})
+
+    async def snapshot(self, item: Item) -> Task:
+        """Return the task in the item of a snapshot. Raises StoreCorrupt if it or its blob is missing or unreadable."""
+        task: Task = _parsed(Task, await self._unpacked("task", item))
+        return task
+
+    async def queued_row(
+        self, task: TaskKey, turn_id: str, message: Message, request: Mapping[str, Any], times: Times
+    ) -> Put:
+        """Return the write of a message that is queued for a later turn of its task."""
+        row = await self._payload(task, f"{turn_id}-message", "message", message.SerializeToString())
+        if request:
+            row["request"] = json.dumps(request)
+        return Put(keys.queued_message_key(task, turn_id), {**row, **times.ttl})
+
+    async def queued_message(self, item: Item) -> QueuedMessage:
+        """Return the message in the item of a queued message. Raises StoreCorrupt if it or its blob is unreadable."""
+        packed = await self._unpacked("message", item)
+        message = _parsed(Message, packed) if packed is not None else None
+        return QueuedMessage(message, _request_of(item))
+
+    async def _payload(self, task: TaskKey, file: str, name: str, packed: bytes) -> Item:
+        """Return the attribute with a payload's bytes, or with the name of a new blob if the payload is large."""
+        if len(packed) <= LARGE_BYTES:
+            return {name: packed}
+        # Store the blob before the item, because an item must not refer to a missing blob. The bucket's lifecycle rule
+        # deletes unused blobs. The name contains a hash of the content, so a second attempt writes the same blob.
+        blob = f"{TASKS}/{task.owner}/{task.task_id}/{file}-{hashlib.sha256(packed).hexdigest()[:32]}"
+        await self._blobs.put(blob, packed)
+        return {f"{name}_blob": blob}
+
+    async def _unpacked(self, name: str, item: Item) -> bytes | None:
+        if f"{name}_blob" not in item:
+            packed = item.get(name)
+            if packed is not None and not isinstance(packed, bytes):
+                raise StoreCorrupt("A payload of the log cannot be read.")
+            return packed
+        blob = await self._blobs.get(item[f"{name}_blob"])
+        if blob is None:
+            raise StoreCorrupt("The payload of an event is missing.")
+        return blob
+
+
+def _parsed(kind: Any, packed: bytes | None) -> Any:
     """Parse a protobuf message of this kind from a row. Raises StoreCorrupt without bytes."""
     if packed is None:
         raise StoreCorrupt("A record of a task is empty.")
@@ -29,33 +111,12 @@ def parsed(kind: Any, packed: bytes | None) -> Any:
         raise StoreCorrupt("A record of a task cannot be read.") from error
 
 
-def head_item(head: Head) -> Item:
-    """Return the attributes of a task's head, without its key and TTL."""
-    return {
-        "agent": head.context.agent,
-        "context_id": head.context.context_id,
-        "state": TaskState.Name(head.state),
-        "timestamp": milliseconds(head.timestamp),
-        "generation": head.generation,
-        "fence": head.fence,
-        BY_AGENT.partition: keys.listing_agent(head.context.owner, head.context.agent),
-        BY_CONTEXT.partition: keys.listing_context(head.context),
-        BY_AGENT.sort: listing_at(head),
-        **subscribers.subscriber_attributes(head),
-    }
-
-
-def listing_at(head: Head) -> str:
-    """Return a task's sort key in the list indexes: its status time and its id."""
-    return keys.listing_at(milliseconds(head.timestamp), head.key.task_id)
-
-
-def event_bytes(event: Event) -> bytes:
+def _event_bytes(event: Event) -> bytes:
     """Serialize an event as protobuf for the log."""
     return stream_response(event).SerializeToString()
 
 
-def event_of(packed: bytes) -> Event:
+def _event_of(packed: bytes) -> Event:
     """Parse an event from its stored protobuf bytes. Raises StoreCorrupt if they are invalid."""
     try:
         return unwrap(StreamResponse.FromString(packed))
@@ -63,74 +124,8 @@ def event_of(packed: bytes) -> Event:
         raise StoreCorrupt("An event of the log cannot be read.") from error
 
 
-def request_of(item: Item) -> Mapping[str, Any]:
+def _request_of(item: Item) -> Mapping[str, Any]:
     """Parse the request's metadata from an item. Return an empty mapping if there is no metadata."""
     with readable("A request's metadata"):
         found: Mapping[str, Any] = json.loads(item["request"]) if "request" in item else {}
     return found
-
-
-def chunks_text(chunks: tuple[Delta, ...]) -> str:
-    """Return the chunks of a batch as JSON."""
-    # Escape to ASCII, because a model may split a surrogate pair between two chunks, and half a pair has no UTF-8 form.
-    return json.dumps([[chunk.text, chunk.append, chunk.last, chunk.reason] for chunk in chunks])
-
-
-def delta_batch_of(item: Item) -> DeltaBatch:
-    """Parse a batch of stream deltas from its item. Raises StoreCorrupt if the item is invalid."""
-    with readable("A batch of stream deltas"):
-        generation, fence, first = (int(field) for field in item[SORT].split("."))
-        speakers = json.loads(item["speakers"]) if "speakers" in item else {}
-        chunks = tuple(
-            Delta(text, append, last, reason, speakers.get(str(place)))
-            for place, (text, append, last, reason) in enumerate(json.loads(item["chunks"]))
-        )
-        return DeltaBatch(generation, fence, first, chunks, _open_text_of(item, speakers))
-
-
-def _open_text_of(item: Item, speakers: Mapping[str, Mapping[str, str]]) -> OpenText | None:
-    if "continues" not in item:
-        return None
-    *until, text = json.loads(item["continues"])
-    return OpenText(Cursor(*until), text, speakers.get(_BEFORE))
-
-
-_BEFORE = "before"
-"""Key in a batch's `speakers`, for the speaker of the text that began before the event and continues in the batch."""
-
-
-def speakers(batch: DeltaBatch) -> dict[str, Mapping[str, str]]:
-    """Return the speakers in a batch, by the position of their chunk. Older versions of aion ignore this attribute."""
-    speakers = {str(place): chunk.speaker for place, chunk in enumerate(batch.chunks) if chunk.speaker}
-    before = batch.continues.speaker if batch.continues is not None else None
-    return {**speakers, _BEFORE: before} if before else speakers
-
-
-def cursor_of(batch: DeltaBatch) -> Cursor:
-    """Return the position of a batch's first chunk. The batch's key contains it."""
-    return Cursor(batch.generation, batch.fence, batch.first)
-
-
-def message_row(key: Key, task_id: str, content_hash: bytes, times: Times) -> Put:
-    """Return the write of a message's record. The table refuses it if the record exists and has not expired."""
-    # Allow the write to replace an expired record, because DynamoDB deletes expired items late.
-    only_if = Either((Absent(), AtMost("expires", times.seconds)))
-    return Put(key, {"task_id": task_id, "content": content_hash, **times.ttl}, only_if)
-
-
-def context_update(context: ContextKey, change: Change) -> Update:
-    """Return the write for a context's change. If the timer is set or removed, its index partition changes too."""
-    shard = {"due_shard": keys.timer_shard(context)}
-    if "due_at" in change.values:
-        change = replace(change, values={**change.values, **shard})
-    if "due_at" in change.defaults:
-        change = replace(change, defaults={**change.defaults, **shard})
-    if "due_at" in change.remove:
-        change = replace(change, remove=(*change.remove, "due_shard"))
-    return Update(keys.context_key(context), change)
-
-
-def message_keys_of(context: ContextKey, message_id: str, idempotency_key: str) -> list[Key]:
-    """Return the keys of a message's records: by messageId and, if it has one, by Idempotency-Key."""
-    first = [keys.idempotency_key(context.owner, context.agent, idempotency_key)] if idempotency_key else []
-    return [*first, keys.message_key(context, message_id)]

@@ -1,8 +1,6 @@
 """States of a task, and the states that may follow each (A2A 4.1.3). Pure."""
 
-from aion_core.protocol.types import (
-    TaskState,
-)
+from aion_core.protocol.types import TaskState
 from aion_core.table.conditions import Condition, OneOf
 
 TERMINAL = frozenset(
@@ -15,18 +13,14 @@ TERMINAL = frozenset(
 )
 """Final states of a task: no transition follows (A2A 4.1.3). `unknown` occurs only in v0.3 responses."""
 
-
 INTERRUPTED = frozenset({TaskState.TASK_STATE_INPUT_REQUIRED, TaskState.TASK_STATE_AUTH_REQUIRED})
 """States of a task waiting for its client. A message resumes the task."""
-
 
 RUNNING = frozenset({TaskState.TASK_STATE_SUBMITTED, TaskState.TASK_STATE_WORKING})
 """States of a task with a running or waiting turn."""
 
-
 TERMINAL_OR_INTERRUPTED = TERMINAL | INTERRUPTED
 """States without further events until a client acts. A blocking send returns and a stream ends (A2A 3.1.1, 3.1.2)."""
-
 
 _FOLLOWS: dict[TaskState, frozenset[TaskState]] = {
     TaskState.TASK_STATE_SUBMITTED: frozenset({TaskState.TASK_STATE_WORKING}) | TERMINAL,

@@ -4,15 +4,12 @@ from collections.abc import Collection
 
 from msgspec.structs import replace
 
+from aion_core.engine.agent_options import PushEvents
 from aion_core.engine.push_config import MAX_PUSH_CONFIGS, PushConfig
-from aion_core.engine.records import Head, PushEvents
+from aion_core.engine.records import Head
 from aion_core.engine.task.states import IS_RUNNING
 from aion_core.errors import TooManyPushConfigs
-from aion_core.protocol.types import (
-    Event,
-    TaskArtifactUpdateEvent,
-    TaskStatusUpdateEvent,
-)
+from aion_core.protocol.types import Event, TaskArtifactUpdateEvent, TaskStatusUpdateEvent
 from aion_core.table.conditions import Absent, Both, Condition, Either, Equals, Exists
 from aion_core.table.writes import Change
 

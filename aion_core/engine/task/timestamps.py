@@ -2,13 +2,7 @@
 
 from datetime import UTC, datetime, timedelta
 
-from aion_core.protocol.types import (
-    Event,
-    Task,
-    TaskState,
-    TaskStatus,
-    TaskStatusUpdateEvent,
-)
+from aion_core.protocol.types import Event, Task, TaskState, TaskStatus, TaskStatusUpdateEvent
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 

@@ -1,4 +1,4 @@
-"""Transition of a context, of task heads and of their logs, written in one transaction."""
+"""Transition: changes of a context, of task heads and of their logs, to be written in one transaction."""
 
 from collections.abc import Mapping
 from typing import Any, Generic, TypeVar
@@ -7,10 +7,7 @@ from msgspec import Struct, field
 
 from aion_core.engine.records import Head
 from aion_core.engine.task.subscribers import has_subscriber_for
-from aion_core.protocol.types import (
-    Event,
-    Message,
-)
+from aion_core.protocol.types import Event, Message
 from aion_core.table.keys import TaskKey
 from aion_core.table.writes import Change
 

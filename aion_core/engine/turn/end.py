@@ -12,7 +12,6 @@ from aion_core.engine.records import Head, Lease, Turn
 from aion_core.engine.task import states
 from aion_core.engine.task.head import advance, moved
 from aion_core.engine.task.transition import HeadMove, QueuedMessage, Transition, new_event
-from aion_core.engine.turn import end
 from aion_core.engine.turn.progress import lost, token_of
 from aion_core.engine.turn.start import beginning
 from aion_core.errors import InvalidTransition, PendingInput
@@ -74,7 +73,7 @@ def next_turn(ending: TurnEnding, record: ContextRecord) -> Turn | None:
     if ending.after.state in states.TERMINAL and waits:
         raise PendingInput("A message waits for this task.")
     if not ending.stops_task and not waits:
-        raise end.no_turn_waits()
+        raise no_turn_waits()
     return next(iter(record.waiting), None)
 
 

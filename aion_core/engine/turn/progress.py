@@ -14,23 +14,18 @@ from aion_core.table.times import Times
 from aion_core.table.writes import Change
 
 
-def token_of(lease: Lease, generation: int, event: Event) -> str:
-    """Return the idempotency token for the write of this event. A repeated write has the same token."""
-    digest = hashlib.sha256(stream_response(event).SerializeToString()).hexdigest()
-    return f"{lease.holder}#{lease.fence}#{generation}#{digest}"
-
-
-def lost() -> LeaseLost:
-    """Return the error for a write under a lease that another holder has since taken over."""
-    return LeaseLost("Another holder runs this context now.")
-
-
 def appended(lease: Lease, head: Head, event: Event, *, key: str) -> Transition[Head]:
     """Return the transition to append an event of a running turn to its task's log."""
     after = advance(head, event)
     token = token_of(lease, after.generation, event)
     row = new_event(head, after.generation, event, key=key, token=token)
     return Transition(after, None, (HeadMove(moved(head, after), after),), (row,))
+
+
+def token_of(lease: Lease, generation: int, event: Event) -> str:
+    """Return the idempotency token for the write of this event. A repeated write has the same token."""
+    digest = hashlib.sha256(stream_response(event).SerializeToString()).hexdigest()
+    return f"{lease.holder}#{lease.fence}#{generation}#{digest}"
 
 
 def still_mine(head: Head, now: Head | None) -> Head:
@@ -57,6 +52,11 @@ def suspended(lease: Lease, times: Times, *, made_progress: bool, stopped_by: St
     else:
         turn = replace(turn, stopped_by=stopped_by)
     return turn, changes.suspended(lease, turn, times)
+
+
+def lost() -> LeaseLost:
+    """Return the error for a write under a lease that another holder has since taken over."""
+    return LeaseLost("Another holder runs this context now.")
 
 
 def task_changed() -> LeaseLost:

@@ -6,17 +6,12 @@ from msgspec.structs import replace
 from uuid_utils import uuid7
 
 from aion_core.engine.context import changes
-from aion_core.engine.context.changes import dropped
+from aion_core.engine.context.changes import context_update, dropped
 from aion_core.engine.context.record import ContextRecord, task_of, turn_to_begin
-from aion_core.engine.outcomes import (
-    LeaseHeld,
-    TurnFinished,
-    TurnStarted,
-)
+from aion_core.engine.outcomes import LeaseHeld, TurnFinished, TurnStarted
 from aion_core.engine.records import Head, Lease, StoppedBy, Turn
 from aion_core.engine.stored_tasks import BUSY, StoredTasks
 from aion_core.engine.task.head import is_over
-from aion_core.engine.task.rows import context_update
 from aion_core.engine.task.transition import Transition
 from aion_core.engine.timers import ExpiredTimer
 from aion_core.engine.turn import end, progress, start
@@ -142,7 +137,7 @@ class TurnStore(StoredTasks):
                 finished = end.finished_alone(ending)
             writes = await self._writes(lease.context, finished, times)
             if snapshot is not None:
-                writes.append(await self._log.snapshot_row(head.key, ending.after.generation, snapshot, times))
+                writes.append(await self._rows.snapshot_row(head.key, ending.after.generation, snapshot, times))
             return TransactionPlan(finished.outcome, writes)
 
         finished = await commit(self._table, plan, busy=BUSY)

@@ -4,13 +4,12 @@ import itertools
 import json
 import sqlite3
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 from aion_core.clock import Clock
 from aion_core.local.sqlite.database import Database
-from aion_core.table.blobs import ObjectVersion, VersionPage
 from aion_core.table.item import LAST
 from aion_core.table.schema import RETENTIONS
 
@@ -40,12 +39,12 @@ class SQLiteBlobs:
         A blob is deleted some time after `retention`, the lifetime of tasks, unless its folder is permanent.
         """
         self._clock, self._retention = clock, retention
-        self._database = Database(path, _SCHEMA, version=VERSION)
+        self.database = Database(path, _SCHEMA, version=VERSION)
         self._puts = itertools.count()
 
     def close(self) -> None:
         """Close the SQLite file."""
-        self._database.close()
+        self.database.close()
 
     async def put(self, name: str, content: bytes) -> None:
         """See `Blobs.put`."""
@@ -69,7 +68,7 @@ class SQLiteBlobs:
                 )
             return is_stored
 
-        return await self._database.write(work)
+        return await self.database.write(work)
 
     async def get(self, name: str) -> bytes | None:
         """See `Blobs.get`."""
@@ -87,39 +86,10 @@ class SQLiteBlobs:
 
     async def delete(self, name: str) -> None:
         """See `Blobs.delete`."""
-        await self._database.write(lambda connection: connection.execute("DELETE FROM blobs WHERE name = ?", (name,)))
-
-    async def described(self, prefix: str) -> list[tuple[str, int, float]]:
-        """Return the name, size and time of storage of each blob with this prefix."""
-        statement = "SELECT name, length(content), modified FROM blobs WHERE name BETWEEN ? AND ?"
-        values = (prefix, prefix + LAST)
-        return await self._database.read(lambda connection: connection.execute(statement, values).fetchall())
-
-    async def delete_all(self, names: Sequence[str]) -> None:
-        """Delete the blobs with these names. Missing blobs are no error."""
-        rows = [(name,) for name in names]
-        await self._database.write(lambda connection: connection.executemany("DELETE FROM blobs WHERE name = ?", rows))
+        await self.database.write(lambda connection: connection.execute("DELETE FROM blobs WHERE name = ?", (name,)))
 
     async def _rows(self, statement: str, *values: str) -> list[Any]:
         def work(connection: sqlite3.Connection) -> list[Any]:
             return [value for (value,) in connection.execute(statement, values)]
 
-        return await self._database.read(work)
-
-
-class SQLiteObjectVersions:
-    """`ports.payloads.ObjectVersions` over SQLite blobs, with one version of each blob."""
-
-    def __init__(self, blobs: SQLiteBlobs) -> None:
-        self._blobs = blobs
-
-    async def page(self, prefix: str, *, after: Any = None) -> VersionPage:
-        """See `ports.payloads.ObjectVersions.page`. It returns all versions in one page."""
-        found = await self._blobs.described(prefix)
-        return VersionPage(
-            [ObjectVersion(name, "", size, False, datetime.fromtimestamp(at, UTC)) for name, size, at in found]
-        )
-
-    async def delete(self, versions: Sequence[tuple[str, str]]) -> None:
-        """See `ports.payloads.ObjectVersions.delete`."""
-        await self._blobs.delete_all([name for name, _ in versions])
+        return await self.database.read(work)

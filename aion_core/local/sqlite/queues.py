@@ -5,13 +5,11 @@ import logging
 import os
 import sqlite3
 from collections.abc import Awaitable, Callable, Sequence
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Generic, NamedTuple, TypeVar
 
 from aion_core.clock import Clock
 from aion_core.engine.queues import (
-    DeadLetter,
     PushWakeUp,
     WakeUp,
     body_of,
@@ -31,9 +29,9 @@ VERSION = 1
 _SCHEMA = """
 CREATE TABLE messages (
     id INTEGER PRIMARY KEY AUTOINCREMENT, queue TEXT NOT NULL, body TEXT NOT NULL, sent_at INTEGER NOT NULL,
-    visible_at INTEGER NOT NULL, receives INTEGER NOT NULL, receiver TEXT NOT NULL, parked INTEGER NOT NULL
+    visible_at INTEGER NOT NULL, receives INTEGER NOT NULL, receiver TEXT NOT NULL, dead INTEGER NOT NULL
 );
-CREATE INDEX messages_by_time ON messages (queue, parked, visible_at)
+CREATE INDEX messages_by_time ON messages (queue, dead, visible_at)
 """
 
 _MESSAGE = "SELECT id, body, sent_at, receives FROM messages"
@@ -41,9 +39,6 @@ _MESSAGE = "SELECT id, body, sent_at, receives FROM messages"
 MAX_RECEIVES = 5
 """Number of receives after which a message becomes a dead letter. AWS counts throttled receives too, so its limit is
 higher."""
-
-DEAD_LETTER_SECONDS = 14 * 24 * 3600
-"""Time from the sending of a message to its expiry as a dead letter, as on AWS (MessageRetentionPeriod)."""
 
 VISIBILITY_SECONDS = 60.0
 """Visibility timeout of a received message. The consumer prolongs it while the message's handler runs."""
@@ -94,7 +89,7 @@ def release_messages(file: Path, receiver: str = "") -> None:
 class SQLiteQueue:
     """Queue with delay, visibility timeout and a limited number of receives, for several processes.
 
-    The queue also stores its dead letters, for the methods of `DeadLetters`. Every method may raise StoreError.
+    The queue also stores its dead letters; `aion dlq` reads them. Every method may raise StoreError.
     """
 
     def __init__(self, database: Database, name: str, clock: Clock, *, receiver: str = "") -> None:
@@ -117,7 +112,7 @@ class SQLiteQueue:
     def _insert(self, body: str, delay: float) -> Callable[[sqlite3.Connection], object]:
         now = self._now()
         visible_at = now + round(limited(delay) * 1000)
-        columns = "INSERT INTO messages (queue, body, sent_at, visible_at, receives, receiver, parked)"
+        columns = "INSERT INTO messages (queue, body, sent_at, visible_at, receives, receiver, dead)"
         values = (self.name, body, now, visible_at)
         return lambda connection: connection.execute(f"{columns} VALUES (?, ?, ?, ?, 0, '', 0)", values)
 
@@ -129,17 +124,17 @@ class SQLiteQueue:
         now = self._now()
 
         def work(connection: sqlite3.Connection) -> list[QueueMessage]:
-            oldest = f"{_MESSAGE} WHERE queue = ? AND parked = 0 AND visible_at <= ? ORDER BY visible_at, id LIMIT ?"
+            oldest = f"{_MESSAGE} WHERE queue = ? AND dead = 0 AND visible_at <= ? ORDER BY visible_at, id LIMIT ?"
             found = [QueueMessage(*row) for row in connection.execute(oldest, (self.name, now, limit))]
             for message in found:
-                is_parked = message.receives >= MAX_RECEIVES
+                is_dead = message.receives >= MAX_RECEIVES
                 connection.execute(
-                    "UPDATE messages SET parked = ?, receives = ?, visible_at = ?, receiver = ? WHERE id = ?",
+                    "UPDATE messages SET dead = ?, receives = ?, visible_at = ?, receiver = ? WHERE id = ?",
                     (
-                        is_parked,
-                        message.receives + (not is_parked),
+                        is_dead,
+                        message.receives + (not is_dead),
                         self._hidden_until(),
-                        "" if is_parked else self._receiver,
+                        "" if is_dead else self._receiver,
                         message.id,
                     ),
                 )
@@ -152,7 +147,7 @@ class SQLiteQueue:
         for message in found:
             if message.receives >= MAX_RECEIVES:
                 logger.error(
-                    "A message of the %s queue failed %d times and is parked; `aion dlq list` shows it.",
+                    "A message of the %s queue failed %d times and is a dead letter; `aion dlq list` shows it.",
                     self.name,
                     message.receives,
                 )
@@ -160,7 +155,7 @@ class SQLiteQueue:
 
     async def seconds_to_next(self) -> float | None:
         """Return the seconds until the next message is visible, or None if the queue is empty."""
-        statement = "SELECT min(visible_at) FROM messages WHERE queue = ? AND parked = 0"
+        statement = "SELECT min(visible_at) FROM messages WHERE queue = ? AND dead = 0"
         [(at,)] = await self._database.read(lambda connection: connection.execute(statement, (self.name,)).fetchall())
         return None if at is None else max(0, at - self._now()) / 1000
 
@@ -181,44 +176,6 @@ class SQLiteQueue:
         """Delete a handled message, unless another consumer has received it since."""
         values = message.id, message.receives
         statement = "DELETE FROM messages WHERE id = ? AND receives = ?"
-        await self._database.write(lambda connection: connection.execute(statement, values))
-
-    # ── Dead letters ──────────────────────────────────────────────────────────────────────────────────────────────────
-
-    async def read(self, limit: int) -> list[DeadLetter]:
-        """See `DeadLetters.read`. The messages stay visible to other readers."""
-        await self._delete_expired()
-        statement = f"{_MESSAGE} WHERE queue = ? AND parked = 1 ORDER BY sent_at, id LIMIT ?"
-        rows = await self._database.read(
-            lambda connection: connection.execute(statement, (self.name, limit)).fetchall()
-        )
-        return [
-            DeadLetter(str(message.id), message.body, datetime.fromtimestamp(message.sent_at / 1000, UTC))
-            for message in map(QueueMessage._make, rows)
-        ]
-
-    async def give_back(self, letters: Sequence[DeadLetter]) -> int:
-        """Return 0, because `read` hides no dead letters from other readers in SQLite."""
-        return 0
-
-    async def redrive(self) -> None:
-        """See `DeadLetters.redrive`. As on AWS, the messages count as sent now."""
-        await self._delete_expired()
-        now = self._now()
-        values = now, now, self.name
-        change = (
-            "UPDATE messages SET parked = 0, receives = 0, sent_at = ?, visible_at = ? WHERE queue = ? AND parked = 1"
-        )
-        await self._database.write(lambda connection: connection.execute(change, values))
-
-    async def drop(self, letter: DeadLetter) -> None:
-        """See `DeadLetters.drop`."""
-        statement = "DELETE FROM messages WHERE id = ? AND parked = 1"
-        await self._database.write(lambda connection: connection.execute(statement, (int(letter.id),)))
-
-    async def _delete_expired(self) -> None:
-        values = self.name, self._now() - DEAD_LETTER_SECONDS * 1000
-        statement = "DELETE FROM messages WHERE queue = ? AND parked = 1 AND sent_at <= ?"
         await self._database.write(lambda connection: connection.execute(statement, values))
 
     def _hidden_until(self) -> int:

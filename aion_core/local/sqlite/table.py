@@ -167,16 +167,6 @@ class SQLiteTable:
         check_write(write)
         self._database.write_blocking(lambda connection: self._make(connection, [write]))
 
-    async def delete_all(self, keys: Sequence[Key]) -> Sequence[Key]:
-        """See `ports.table.ErasableTable.delete_all`. This implementation always deletes all of the items."""
-
-        def work(connection: sqlite3.Connection) -> None:
-            for key in keys:
-                _store(connection, key, _read(connection, key), None)
-
-        await self._database.write(work)
-        return []
-
     async def transact(self, writes: Sequence[Write], *, token: str = "") -> None:
         """See `ports.table.Table.transact`."""
         check_transaction(writes, token)

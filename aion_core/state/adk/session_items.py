@@ -18,7 +18,7 @@ from aion_core.state.adk.service import ScopedState, SessionKey
 from aion_core.table import keys
 from aion_core.table.blobs import Blobs
 from aion_core.table.cipher import Cipher
-from aion_core.table.item import LAST, Item, Key
+from aion_core.table.item import LAST, Item, Key, key_of
 from aion_core.table.payloads import Payloads, StoredPayload, blobs_of, compress
 from aion_core.table.reads import Reads
 from aion_core.table.schema import PERMANENT_FOLDER, VERSION
@@ -26,7 +26,7 @@ from aion_core.table.writes import Put
 
 logger = logging.getLogger(__name__)
 
-_CONTENT = "kept"
+_CONTENT = "content"
 """Attribute with the encrypted content."""
 
 
@@ -39,14 +39,14 @@ class EncryptedItems:
     async def encrypted(self, key: Key, content: bytes, *, folder: str) -> Item:
         """Encrypt the content into an attribute of the item with this key. Other items cannot use the attribute."""
         body = await self._cipher.encrypt(compress(content), about=_about(key))
-        return await self._payloads.attributes({_CONTENT: StoredPayload("sealed", body)}, folder=folder)
+        return await self._payloads.attributes({_CONTENT: StoredPayload("encrypted", body)}, folder=folder)
 
     async def content(self, item: Item) -> bytes:
         """Decrypt the content of an item. Raises StoreCorrupt if the content cannot be read."""
         payload = (await self._payloads.of(item)).get(_CONTENT)
         if payload is None:
             raise StoreCorrupt("An item of a session has no content.")
-        return zlib.decompress(await self._cipher.decrypt(payload.body, about=_about(keys.key_of(item))))
+        return zlib.decompress(await self._cipher.decrypt(payload.body, about=_about(key_of(item))))
 
     async def contents(self, found: Iterable[Item]) -> list[bytes]:
         """Decrypt the contents of the items. Return them in the same order."""
@@ -127,5 +127,5 @@ class SharedState:
                     raise
                 previous = found
             else:
-                self._known |= {keys.key_of(item): blob for item in found for blob in blobs_of(item)}
+                self._known |= {key_of(item): blob for item in found for blob in blobs_of(item)}
                 return dict([value_of(content) for content in contents])

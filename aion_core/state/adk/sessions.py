@@ -45,7 +45,7 @@ from aion_core.table import keys
 from aion_core.table.blobs import Blobs
 from aion_core.table.cipher import Cipher
 from aion_core.table.conditions import Absent, AtMost, Both, Either, Equals, Exists
-from aion_core.table.item import SORT, Item, Key
+from aion_core.table.item import SORT, Item, Key, key_of
 from aion_core.table.port import Table
 from aion_core.table.reads import Reads
 from aion_core.table.refusals import WriteRefused
@@ -162,7 +162,7 @@ class TableSessions(StoredSessions):
         # Delete the head first. If the deletion is interrupted, the session is gone and its remaining items expire.
         await self._writes.commit(Delete(keys.session_head_key(thread)), Delete(keys.session_state_key(thread)))
         pages = self._pages(thread, keys.event_sort(0), keys.HEAD, limit=LARGEST_PAGE, keys_only=True)
-        found = [Delete(keys.key_of(item)) async for page in pages for item in page]
+        found = [Delete(key_of(item)) async for page in pages for item in page]
         for start in range(0, len(found), ROWS_AT_ONCE):
             await self._writes.commit(*found[start : start + ROWS_AT_ONCE])
         self._states.pop(thread, None)

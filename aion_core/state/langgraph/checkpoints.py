@@ -41,7 +41,7 @@ from aion_core.state.langgraph.threads import StoredCheckpoint, ThreadItems
 from aion_core.state.renewal import renew
 from aion_core.table import keys
 from aion_core.table.blobs import Blobs
-from aion_core.table.item import SORT, Item
+from aion_core.table.item import SORT, Item, key_of
 from aion_core.table.payloads import Payloads, StoredPayload
 from aion_core.table.port import Table
 from aion_core.table.reads import Reads
@@ -198,7 +198,7 @@ class TableSaver(BaseCheckpointSaver[int]):
     async def adelete_thread(self, thread_id: str) -> None:
         """Delete the thread's checkpoints, oldest first: if this is interrupted, the newest state stays readable."""
         pages = self._thread_items.pages(thread_id, keys.namespace_sort(None), keys_only=True)
-        found = [Delete(keys.key_of(item)) async for page in pages for item in page]
+        found = [Delete(key_of(item)) async for page in pages for item in page]
         for start in range(0, len(found), DELETES_AT_ONCE):
             await self._commit(*found[start : start + DELETES_AT_ONCE])
 

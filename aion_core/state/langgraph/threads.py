@@ -6,7 +6,7 @@ from contextlib import aclosing
 from msgspec import Struct
 
 from aion_core.table import keys
-from aion_core.table.item import SORT, Item
+from aion_core.table.item import LAST, SORT, Item
 from aion_core.table.reads import Reads
 
 FIRST_PAGE, LARGEST_PAGE = 4, 256
@@ -51,5 +51,5 @@ class ThreadItems:
         self, thread_id: str, first: str, last: str | None = None, **options: bool
     ) -> AsyncGenerator[list[Item], None]:
         """Yield the items with sort keys from `first` to `last`, or with the prefix `first`, one list per request."""
-        partition, last = keys.thread_partition(thread_id), last or first + keys.LAST
+        partition, last = keys.thread_partition(thread_id), last or first + LAST
         return self._reads.pages(partition, first, last, limit=FIRST_PAGE, largest=LARGEST_PAGE, **options)

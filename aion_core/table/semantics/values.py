@@ -6,11 +6,7 @@ from typing import Any
 from aion_core.errors import StoreError
 
 MAX_DIGITS = 38
-
-
 MAX_DEPTH = 32
-
-
 _LARGE = 10**MAX_DIGITS
 
 

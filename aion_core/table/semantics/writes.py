@@ -10,9 +10,7 @@ from typing import Any, NamedTuple
 from msgspec.structs import asdict
 
 from aion_core.errors import StoreError
-from aion_core.table.conditions import (
-    Condition,
-)
+from aion_core.table.conditions import Condition
 from aion_core.table.item import PARTITION, SORT, Index, Item, Key
 from aion_core.table.refusals import CONDITION_FAILED, FINE, INVALID
 from aion_core.table.semantics.changes import applied, check_change
@@ -21,19 +19,10 @@ from aion_core.table.semantics.values import invalid, item_size, number, plain, 
 from aion_core.table.writes import ConditionCheck, Delete, Put, Update, Write
 
 MAX_ITEM_BYTES = 400 * 1024
-
-
 MAX_TRANSACTION_BYTES = 4 * 1024 * 1024
-
-
 MAX_WRITES = 100
-
-
 MAX_PARTITION_BYTES, MAX_SORT_BYTES = 2048, 1024
-
-
 MAX_TOKEN_CHARACTERS = 36
-
 
 TOKEN_LIFE = timedelta(minutes=10)
 """Time after a transaction during which its idempotency token is known."""

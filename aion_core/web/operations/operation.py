@@ -11,7 +11,7 @@ from google.protobuf.message import Message as ProtoMessage
 from msgspec import Struct
 
 from aion_core.engine.listing.conversations import Conversations
-from aion_core.engine.listing.listing import TaskLister
+from aion_core.engine.listing.list_tasks import TaskLister
 from aion_core.engine.service import TaskService
 from aion_core.engine.stream.broadcast import StreamItem
 from aion_core.errors import InvalidMessage, PushNotSupported, TaskNotFound

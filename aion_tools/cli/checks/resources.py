@@ -184,7 +184,8 @@ async def _bucket(s3: "AwsClient", name: str) -> CheckResult:
 
 
 async def _queue(sqs: "AwsClient", name: str, url: str) -> CheckResult:
-    from aion_core.aws.queues import SQSDeadLetters, queue_state
+    from aion_tools.operator.health import queue_state
+    from aion_tools.operator.sqs_dead_letters import SQSDeadLetters
 
     state = await queue_state(sqs, url)
     letters = SQSDeadLetters(sqs, queue_url=url)

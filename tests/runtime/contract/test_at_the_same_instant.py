@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from aion_core.engine.new_messages import WhenBusy
+from aion_core.engine.agent_options import WhenBusy
 from aion_core.engine.outcomes import ContextInUse, Interrupted, LeaseHeld, TurnFinished, TurnQueued, TurnStarted
 from aion_core.engine.timers import ExpiredTimer
 from aion_core.errors import AionError, ContextBusy, InvalidTransition, LeaseLost, PendingInput

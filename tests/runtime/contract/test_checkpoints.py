@@ -27,6 +27,7 @@ from aion_core.engine.outcomes import TurnStarted
 from aion_core.errors import AgentFailed, LeaseLost, StoreCorrupt, StoreError, StoreUnavailable
 from aion_core.state.langgraph.serializer import UnserializableState
 from aion_core.table import keys, retries
+from aion_core.table.item import LAST
 from aion_core.table.keys import ContextKey
 from aion_core.table.schema import VERSION
 from tests.support.clock import ManualClock
@@ -535,7 +536,7 @@ async def test_checkpoint_does_not_outlive_history_of_delta_channel(
         graph = builder.compile(savers.saver(fence=fence_of(begun)))
         await graph.ainvoke({"log": [str(turn)]}, {**config, "metadata": {"run_id": f"turn-{turn}"}}, durability="sync")
         state = await builder.compile(savers.saver()).aget_state(config)
-        page = await savers.table.query(keys.thread_partition(config["configurable"]["thread_id"]), "C", keys.LAST)
+        page = await savers.table.query(keys.thread_partition(config["configurable"]["thread_id"]), "C", LAST)
         [newest] = [item for item in page.items if item["sk"].endswith(state.config["configurable"]["checkpoint_id"])]
         left = newest["expires"] - clock.now().timestamp() - 1
         clock.move(left)
@@ -820,6 +821,6 @@ async def test_every_checkpoint_read_is_strongly_consistent(table: DynamoDBSaver
 async def test_checkpoint_items_have_version_and_ttl(savers: Savers, clock: ManualClock, config: Any) -> None:
     saver = savers.saver(retention=timedelta(days=7))
     await saver.aput_writes(await put(saver, config), [("x", 1)], "task-1")
-    page = await savers.table.query(keys.thread_partition(config["configurable"]["thread_id"]), "C", keys.LAST)
+    page = await savers.table.query(keys.thread_partition(config["configurable"]["thread_id"]), "C", LAST)
     expires = int((clock.now() + timedelta(days=7 + 1)).timestamp())
     assert [(item["v"], item["expires"]) for item in page.items] == [(VERSION, expires)] * 2

@@ -7,14 +7,14 @@ import pytest
 from msgspec.structs import replace
 
 from aion_core.engine import timers
-from aion_core.engine.new_messages import WhenBusy
+from aion_core.engine.agent_options import WhenBusy
 from aion_core.engine.outcomes import TurnQueued, TurnStarted
 from aion_core.engine.sweep import Sweep
 from aion_core.engine.timers import ExpiredTimer
 from aion_core.errors import StoreError
 from aion_core.local.memory import table
 from aion_core.local.memory.queues import MemoryPushQueue, MemoryWorkQueue
-from aion_core.table import keys as stored_keys
+from aion_core.table import keys
 from aion_core.table.keys import TaskKey
 from aion_core.table.schema import TIMERS
 from tests.runtime.contract.faults import UPDATE, Faults
@@ -347,12 +347,12 @@ async def test_sweep_reads_other_timer_shards_after_error_in_one_shard(
         await push.configs.put(tasks[-1], a_config())
     task = tasks[-1]
     clock.move(LEASE_SECONDS + 1)
-    unreadable = [stored_keys.timer_shard(contexts[0].context), stored_keys.push_timer_shard(task)]
+    unreadable = [keys.timer_shard(contexts[0].context), keys.push_timer_shard(task)]
     push.table.faults = UnreadableShards(*unreadable)
     work_queue, push_queue = MemoryWorkQueue(clock), MemoryPushQueue(clock)
     swept = await Sweep(push.chat.store, work_queue, push.configs, push_queue).once()
-    others = [chat for chat in contexts if stored_keys.timer_shard(chat.context) not in unreadable]
-    other_tasks = [chat for chat in contexts if stored_keys.push_timer_shard(chat.key("t-m-1")) not in unreadable]
+    others = [chat for chat in contexts if keys.timer_shard(chat.context) not in unreadable]
+    other_tasks = [chat for chat in contexts if keys.push_timer_shard(chat.key("t-m-1")) not in unreadable]
     assert 0 < len(others) < len(contexts)
     assert swept.enqueued >= len(others) + len(other_tasks)
     failed = [record for record in caplog.records if "cannot be read" in record.message]

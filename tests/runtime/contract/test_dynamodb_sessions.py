@@ -181,12 +181,15 @@ async def test_access_token_is_encrypted_in_all_stored_session_data(
     )
     user = keys.user_state_partition(session.user_id, session.app_name)
     rows = [*rows_of(place, session), *place.rows(user), *place.rows(keys.app_state_partition(session.app_name))]
-    objects = [*place.objects(f"sessions/{thread_of(session)}/"), *place.objects(f"kept/state/{user.split('#')[1]}/")]
+    objects = [
+        *place.objects(f"sessions/{thread_of(session)}/"),
+        *place.objects(f"permanent/state/{user.split('#')[1]}/"),
+    ]
     assert (len(rows), len(objects)) == (6, 3)
-    kept = [row["kept"]["M"]["body"]["B"] for row in rows if "body" in row.get("kept", {"M": {}})["M"]]
-    kept += [place.s3.get_object(Bucket=place.bucket, Key=name)["Body"].read() for name in objects]
-    assert len(kept) == 5
-    assert not [content for content in kept if TOKEN.encode() in unpacked(content)]
+    contents = [row["content"]["M"]["body"]["B"] for row in rows if "body" in row.get("content", {"M": {}})["M"]]
+    contents += [place.s3.get_object(Bucket=place.bucket, Key=name)["Body"].read() for name in objects]
+    assert len(contents) == 5
+    assert not [content for content in contents if TOKEN.encode() in unpacked(content)]
     assert TOKEN not in repr(rows)
     found = await place.service().get_session(**of)
     assert found is not None
@@ -220,7 +223,7 @@ async def test_replacing_large_user_state_deletes_its_old_s3_object(
 ) -> None:
     large = random.Random(1).randbytes(40_000).hex()
     session = await place.service().create_session(**of, state={"user:x": large})
-    folder = f"kept/state/{keys.user_state_partition(of['user_id'], of['app_name']).split('#')[1]}/"
+    folder = f"permanent/state/{keys.user_state_partition(of['user_id'], of['app_name']).split('#')[1]}/"
     assert len(place.objects(folder)) == 1
     service = place.service()
     session = await service.get_session(**of) or session

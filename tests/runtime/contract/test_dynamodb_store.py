@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from aion_core.engine.new_messages import WhenBusy
+from aion_core.engine.agent_options import WhenBusy
 from aion_core.engine.outcomes import Duplicate, Interrupted, TurnFinished, TurnQueued, TurnStarted
 from aion_core.engine.records import Head
 from aion_core.engine.task_store import TaskStore

@@ -17,9 +17,7 @@ from langgraph.types import StreamWriter
 
 from aion.langgraph.stream import emit_message
 from aion_core.agents.langgraph.agent import LangGraphAgent
-from aion_core.aws.blobs import S3ObjectVersions
 from aion_core.aws.client import AwsClient
-from aion_core.aws.dynamodb_table import DynamoDBTable
 from aion_core.clock import SystemClock
 from aion_core.engine.runner.runner import TaskRunner
 from aion_core.engine.runner.worker import Worker
@@ -27,6 +25,7 @@ from aion_core.engine.stream.broadcast import EventBroadcast
 from aion_core.local.memory.queues import MemoryWorkQueue
 from aion_core.table import keys
 from aion_core.table.writes import Put
+from aion_tools.erasure.aws_stores import ErasableDynamoDBTable, S3ObjectVersions
 from aion_tools.erasure.erasure import Erasure
 from aion_tools.erasure.owned import STORES
 from aion_tools.erasure.survey import LEFTOVERS
@@ -88,7 +87,7 @@ def erasure(stack: Stack, monkeypatch: pytest.MonkeyPatch) -> Making:
         executor = ThreadPoolExecutor(16)
         dynamodb = AwsClient("dynamodb", executor, client=client or stack.client("dynamodb"))
         return Erasure(
-            DynamoDBTable(dynamodb, name=environ["AION_TABLE"]),
+            ErasableDynamoDBTable(dynamodb, name=environ["AION_TABLE"]),
             S3ObjectVersions(AwsClient("s3", executor, client=s3 or stack.client("s3")), bucket=environ["AION_BUCKET"]),
             Later(later),
             owner_of_key=owner_of_key,
@@ -265,7 +264,7 @@ async def test_deletion_includes_remaining_items_of_expired_tasks(stack: Stack, 
     folders = {
         each["Key"].partition("/")[0] for each in bucket_versions(stack) if any(t in each["Key"] for t in traces)
     }
-    assert folders == {"tasks", "kept"}
+    assert folders == {"tasks", "permanent"}
     assert (of_person(bob, table_items(stack)), of_person(bob, bucket_versions(stack))) == bobs
     rest = await work.find(alice.owners, AGENTS, ignored)
     await work.delete(rest, ignored)

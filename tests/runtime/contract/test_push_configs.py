@@ -6,11 +6,10 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from aion_core.engine.agent_options import PushEvents, WhenBusy
 from aion_core.engine.delivery.records import ExpiredPushTimer
-from aion_core.engine.new_messages import WhenBusy
 from aion_core.engine.outcomes import TurnQueued, TurnStarted
 from aion_core.engine.push_config import MAX_PUSH_CONFIGS, PushConfig, PushVersion
-from aion_core.engine.records import PushEvents
 from aion_core.errors import ClaimLost, TaskNotFound, TooManyPushConfigs
 from aion_core.protocol.types import Artifact, Part, TaskArtifactUpdateEvent
 from tests.support import pushes

@@ -103,7 +103,7 @@ async def until_given_up(push: Pushes, delivery: PushDelivery) -> list[Delivery]
 
 async def test_delivery_with_unreadable_push_config_can_be_claimed(push: Pushes) -> None:
     await told_of_a_task(push)
-    await spoil(push, keys.push_key(push.key(), "bad"), "sealed")
+    await spoil(push, keys.push_key(push.key(), "bad"), "encrypted")
     assert (await push.claimed("bad")).config is None
     good = (await push.claimed("good")).config
     assert good is not None
@@ -112,7 +112,7 @@ async def test_delivery_with_unreadable_push_config_can_be_claimed(push: Pushes)
 
 async def test_delivery_with_empty_push_config_can_be_claimed(push: Pushes) -> None:
     await told_of_a_task(push)
-    await push.table.write(Update(keys.push_key(push.key(), "bad"), Change(remove=("sealed",))))
+    await push.table.write(Update(keys.push_key(push.key(), "bad"), Change(remove=("encrypted",))))
     assert (await push.claimed("bad")).config is None
 
 
@@ -121,7 +121,7 @@ async def test_delivery_to_undecryptable_push_config_uses_all_attempts(
 ) -> None:
     """Spoil one of two configs: its attempts are counted and then stop; the other gets its event at once."""
     await told_of_a_task(push)
-    held = await spoil(push, keys.push_key(push.key(), "bad"), "sealed")
+    held = await spoil(push, keys.push_key(push.key(), "bad"), "encrypted")
     began = push.clock.now()
     states = await until_given_up(push, delivery)
     assert heard.by("good") == [3], "it was registered behind the second event"
@@ -135,7 +135,7 @@ async def test_delivery_to_undecryptable_push_config_uses_all_attempts(
     push.clock.move(100_000)
     assert await push.expired_timers() == []
     # Restore the content and redrive the config, as an operator would do.
-    await restore(push, keys.push_key(push.key(), "bad"), "sealed", held)
+    await restore(push, keys.push_key(push.key(), "bad"), "encrypted", held)
     await push.configs.redrive(push.key(), "bad")
     await delivery.deliver(PushWakeUp(push.key()))
     assert heard.by("bad") == [2, 3]
@@ -183,7 +183,7 @@ async def test_v03_delivery_fails_if_task_is_unreadable(push: Pushes, delivery: 
 
 async def test_unreadable_push_config_may_be_replaced(push: Pushes, delivery: PushDelivery, heard: Heard) -> None:
     await told_of_a_task(push)
-    await spoil(push, keys.push_key(push.key(), "bad"), "sealed")
+    await spoil(push, keys.push_key(push.key(), "bad"), "encrypted")
     await delivery.deliver(PushWakeUp(push.key()))
     lists = TaskList(push.table, push.clock)
     allowed = WebhookPolicy.for_service("https://agents.example.com")

@@ -5,8 +5,8 @@ import asyncio
 import pytest
 
 from aion_core.aws.dynamodb_table import encoded_key
+from aion_core.engine.agent_options import WhenBusy
 from aion_core.engine.context.conditions import MAX_WAITING
-from aion_core.engine.new_messages import WhenBusy
 from aion_core.engine.outcomes import ContextInUse, Interrupted, LeaseHeld, TurnQueued, TurnStarted
 from aion_core.engine.timers import ExpiredTimer
 from aion_core.errors import ContextBusy, LeaseLost, PendingInput

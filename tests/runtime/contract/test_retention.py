@@ -66,7 +66,7 @@ async def test_every_stored_item_has_ttl_and_version(chat: StoreConversation, ro
     await chat.store.follow_up(await chat.more(asked.head, "m-4"), holder="holder-2")
     found = rows.of(chat)
     kinds = {item["pk"]["S"].split("#")[0] for item in found} | {item["sk"]["S"].split("#")[0] for item in found}
-    assert {"CONTEXT", "MESSAGE", "TASK", "DELTA", "ASKED", "EVENT", "HEAD"} <= kinds
+    assert {"CONTEXT", "MESSAGE", "TASK", "DELTA", "QUEUED", "EVENT", "HEAD"} <= kinds
     assert any(item["sk"]["S"].endswith("#SNAP") for item in found)
     assert all("expires" in item and item["v"] == {"N": "2"} for item in found)
 

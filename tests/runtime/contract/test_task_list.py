@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from aion_core.engine.admission import messages
 from aion_core.engine.call import CallContext
 from aion_core.engine.listing import task_list
-from aion_core.engine.listing.listing import TaskLister
+from aion_core.engine.listing.list_tasks import TaskLister
 from aion_core.engine.listing.task_list import ListCursor, TaskFilter, TaskList
 from aion_core.engine.outcomes import TurnStarted
 from aion_core.engine.task import timestamps

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from aion_core.engine.agent_options import WhenBusy
 from aion_core.engine.context.conditions import MAX_WAITING
-from aion_core.engine.new_messages import WhenBusy
 from aion_core.engine.outcomes import ContextInUse, Duplicate, Interrupted, LeaseHeld, TurnQueued, TurnStarted
 from aion_core.engine.records import Cursor, Delta, DeltaBatch, Numbered, OpenText
 from aion_core.engine.task import projection

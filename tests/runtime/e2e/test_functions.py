@@ -14,7 +14,7 @@ import pytest
 
 import handlers
 from aion_core.aws.client import AwsClient
-from aion_core.aws.queues import SQSWorkQueue, queue_state
+from aion_core.aws.queues import SQSWorkQueue
 from aion_core.clock import SystemClock
 from aion_core.engine.process.deadline import Deadline
 from aion_core.engine.queues import WakeUp, body_of
@@ -23,6 +23,7 @@ from aion_core.engine.task import projection
 from aion_core.protocol.types import TaskState
 from aion_core.table.keys import ContextKey
 from aion_tools.dev.worker import task_function_on
+from aion_tools.operator.health import queue_state
 from aion_tools.stack.lambda_events import LambdaContext, sqs_event
 from aion_tools.stack.stack import LocalStack
 from tests.support.queues import messages_in, received

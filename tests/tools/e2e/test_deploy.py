@@ -221,8 +221,8 @@ def test_destroy_retains_data_by_default(project: SamProject) -> None:
     names = project.outputs("kept")
     s3, key = project.client("s3"), names["KeyArn"].rpartition("/")[2]
     for body in (b"1", b"2"):
-        s3.put_object(Bucket=names["BucketName"], Key="kept/profile", Body=body)
-    s3.delete_object(Bucket=names["BucketName"], Key="kept/profile")
+        s3.put_object(Bucket=names["BucketName"], Key="permanent/profile", Body=body)
+    s3.delete_object(Bucket=names["BucketName"], Key="permanent/profile")
 
     code, shown = project.typed("destroy", "--stack", "kept", answers=["kept"])
     assert code == 0, shown

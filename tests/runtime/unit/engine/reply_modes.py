@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from aion_core.engine.agent import ReplyAs
+from aion_core.engine.agent_options import ReplyAs
 from aion_core.engine.call import CallContext
 from aion_core.engine.stream.broadcast import StreamItem
 from tests.runtime.unit.engine.teller import Teller

@@ -7,7 +7,7 @@ import pytest
 from langchain_core.messages import AIMessage
 from langgraph.graph import START, MessagesState, StateGraph
 
-from aion_core.engine.agent import ReplyAs
+from aion_core.engine.agent_options import ReplyAs
 from aion_core.protocol.types import Task, TaskState
 from tests.runtime.unit.engine.reply_modes import both_dialects, caller, client_of, made_with, until
 from tests.runtime.unit.engine.teller import Teller

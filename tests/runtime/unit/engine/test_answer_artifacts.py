@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from aion_core.engine import answer as replies
-from aion_core.engine.agent import AnswerAs, Emission, Reply, ReplyAs, TurnRequest
+from aion_core.engine.agent import Emission, Reply, TurnRequest
+from aion_core.engine.agent_options import AnswerAs, ReplyAs
 from aion_core.engine.call import CallContext
 from aion_core.engine.listing.conversations import Conversations
 from aion_core.engine.records import Lease

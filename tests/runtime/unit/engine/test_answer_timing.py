@@ -11,7 +11,8 @@ import pytest
 
 from aion_core.bootstrap import build_app
 from aion_core.engine import answer
-from aion_core.engine.agent import Reply, ReplyAs
+from aion_core.engine.agent import Reply
+from aion_core.engine.agent_options import ReplyAs
 from aion_core.engine.answer import QUICK_SECONDS
 from aion_core.engine.call import CallContext
 from aion_core.engine.process.deadline import Deadline

@@ -9,18 +9,18 @@ import pytest
 
 from aion_core.clock import SystemClock
 from aion_core.engine.admission import messages, repeats
-from aion_core.engine.agent import Chunk, Emission, InputRequired, Reply, ReplyAs, TurnRequest
+from aion_core.engine.agent import Chunk, Emission, InputRequired, Reply, TurnRequest
+from aion_core.engine.agent_options import ReplyAs
 from aion_core.engine.call import CallContext
 from aion_core.engine.outcomes import Interrupted, TurnStarted
 from aion_core.engine.process.deadline import Deadline
 from aion_core.engine.records import Cursor
 from aion_core.engine.stream import subscription
-from aion_core.engine.stream.subscription import SharedReads
+from aion_core.engine.stream.shared_reads import SharedReads
 from aion_core.engine.task import timestamps
 from aion_core.errors import MessageIdReused, TaskNotCancelable, TaskNotFound
 from aion_core.protocol.types import Message, Part, Role, SendMessageRequest, Task, TaskState, TaskStatusUpdateEvent
-from aion_core.table import keys
-from aion_core.table.keys import ContextKey, TaskKey, context_key
+from aion_core.table.keys import ContextKey, TaskKey, context_key, message_key
 from aion_core.table.writes import Change, Delete, Update
 from tests.support.agents.scripted import AskingAgent, GatedAgent, Stubborn, says
 from tests.support.clock import ManualClock, settle
@@ -526,7 +526,7 @@ async def test_repeated_message_runs_once_although_message_key_expired() -> None
     task = await send_task(made.service, call, request())
     answer = request("yes", message_id="m-2", context_id="", task_id=task.id)
     await send_task(made.service, call, answer)
-    await store.table.write(Delete(keys.message_key(ContextKey("owner", "test", "c"), "m-2")))
+    await store.table.write(Delete(message_key(ContextKey("owner", "test", "c"), "m-2")))
     again = await send_task(made.service, call, answer)
     assert agent.answers == ["m-1", "m-2"]
     assert again.id == task.id

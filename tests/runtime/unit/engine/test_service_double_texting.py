@@ -8,8 +8,8 @@ import pytest
 
 from aion_core.clock import SystemClock
 from aion_core.engine.agent import Emission, TurnRequest
+from aion_core.engine.agent_options import WhenBusy
 from aion_core.engine.call import CallContext
-from aion_core.engine.new_messages import WhenBusy
 from aion_core.engine.records import Log
 from aion_core.errors import ContextBusy, InputNotRequired
 from aion_core.protocol.types import TaskState

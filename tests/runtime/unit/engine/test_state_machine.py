@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, invariant, multiple, rule
 
 from aion_core.engine.agent import Chunk, Emission, InputRequired, Reply, TurnRequest
-from aion_core.engine.new_messages import WhenBusy
+from aion_core.engine.agent_options import WhenBusy
 from tests.simulation.loop import SimClock, SimLoop
 from tests.support.agents.scripted import says
 from tests.support.asgi import post

@@ -8,7 +8,7 @@ from typing import Any, TypeVar, cast
 import pytest
 
 from aion_core.engine.admission import messages
-from aion_core.engine.new_messages import NewTask
+from aion_core.engine.admission.messages import NewTask
 from aion_core.engine.outcomes import ContextInUse, Duplicate, LeaseHeld, TurnFinished, TurnQueued, TurnStarted
 from aion_core.engine.records import Head
 from aion_core.engine.task import projection, timestamps

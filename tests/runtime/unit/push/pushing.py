@@ -7,10 +7,9 @@ from typing import Any
 
 from starlette.types import ASGIApp
 
-from aion_core.engine.agent import ReplyAs
+from aion_core.engine.agent_options import PushEvents, ReplyAs
 from aion_core.engine.delivery.records import Delivery, ExpiredPushTimer
 from aion_core.engine.queues import PushWakeUp
-from aion_core.engine.records import PushEvents
 from aion_core.engine.sweep import Sweep
 from aion_core.push.client import PinnedWebhookClient
 from aion_core.push.pinned_transport import Resolver, look_up

@@ -8,9 +8,8 @@ import pytest
 from a2a.compat.v0_3 import types as v03
 from a2a.types.a2a_pb2 import TaskPushNotificationConfig
 
-from aion_core.engine.agent import ReplyAs
+from aion_core.engine.agent_options import PushEvents, ReplyAs
 from aion_core.engine.push_config import PushConfig, PushVersion
-from aion_core.engine.records import PushEvents
 from aion_core.push import signing
 from aion_core.push.registration import stored_config
 from aion_core.push.ssrf import WebhookPolicy

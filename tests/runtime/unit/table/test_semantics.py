@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from aion_core.engine.records import PushEvents
+from aion_core.engine.agent_options import PushEvents
 from aion_core.errors import StoreError, StoreUnavailable
 from aion_core.table.conditions import Absent, AtMost, Both, Either, Equals, Exists, OneOf, ShorterThan
 from aion_core.table.item import Index, Item, Key

@@ -245,7 +245,7 @@ def test_data_delete_reads_agents_and_issuers_from_aion_yaml(tmp_path: Path, mon
 
 # ── List of stores to delete from ─────────────────────────────────────────────────────────────────────────────────────
 
-SORTS = {"EVENT#", "ASKED#", "PUSH#", "CHECKPOINT#", "STATE#"}
+SORTS = {"EVENT#", "QUEUED#", "PUSH#", "CHECKPOINT#", "STATE#"}
 INDEXED = {"DUE#", "API-KEYS#", "SESSIONS#"}
 
 

@@ -227,9 +227,7 @@ def test_dlq_drops_message_behind_a_thousand_others(tmp_path: Path, monkeypatch:
     folder = tmp_path / ".aion" / "store"
     build_stores(Settings.from_environ({"AION_STORE": "sqlite", "AION_SQLITE_FOLDER": str(folder)}), SystemClock())
     database, now = open_queues(folder / QUEUES_FILE), int(datetime.now(UTC).timestamp() * 1000)
-    insert = (
-        "INSERT INTO messages (queue, body, sent_at, visible_at, receives, receiver, parked) VALUES (?,?,?,0,5,'',1)"
-    )
+    insert = "INSERT INTO messages (queue, body, sent_at, visible_at, receives, receiver, dead) VALUES (?,?,?,0,5,'',1)"
     database.write_blocking(
         lambda connection: connection.executemany(insert, [("task", "not of ours", now + at) for at in range(1001)])
     )
@@ -249,7 +247,7 @@ def test_dlq_list_ends_though_messages_reappear(
     run: RunCommand, moto: LocalStack, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Hide no message, as in a read that takes longer than HIDDEN_SECONDS."""
-    monkeypatch.setattr("aion_core.aws.queues.HIDDEN_SECONDS", 0)
+    monkeypatch.setattr("aion_tools.operator.sqs_dead_letters.HIDDEN_SECONDS", 0)
     sent = {dead(moto, "not of ours") for _ in range(3)}
     assert set(listed(run)) == sent
 
@@ -258,7 +256,7 @@ def test_dlq_list_prints_each_of_many_messages_once(
     run: RunCommand, moto: LocalStack, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Send more messages than one round of concurrent requests receives."""
-    monkeypatch.setattr("aion_core.aws.queues.READERS", 2)
+    monkeypatch.setattr("aion_tools.operator.sqs_dead_letters.READERS", 2)
     sent = {dead(moto, f"not of ours {number}") for number in range(37)}
     for limit, printed in ((37, 37), (33, 33), (500, 37)):
         ids = [line.split("\t")[0] for line in run("list", "--queue", "task", "--limit", limit).stdout.splitlines()]

@@ -9,7 +9,7 @@ from a2a.server.agent_execution import AgentExecutor
 
 from aion_core.agents.executor.agent import ExecutorAgent
 from aion_core.clock import SystemClock
-from aion_core.engine.agent import ReplyAs
+from aion_core.engine.agent_options import ReplyAs
 from tests.runtime.unit.agents.adk import usual_agents
 from tests.runtime.unit.agents.executor import usual_executors
 from tests.runtime.unit.agents.usual_agents import Case, both_versions, check_answers, check_streams

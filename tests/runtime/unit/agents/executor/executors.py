@@ -11,7 +11,7 @@ from a2a.server.tasks import TaskUpdater
 
 from aion_core.agents.executor.agent import ExecutorAgent
 from aion_core.clock import Clock, SystemClock
-from aion_core.engine.agent import AfterCrash
+from aion_core.engine.agent_options import AfterCrash
 from aion_core.engine.call import CallContext
 from aion_core.protocol.types import Message, Part, Task, TaskState
 from aion_core.table.keys import TaskKey

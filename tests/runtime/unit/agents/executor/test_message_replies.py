@@ -15,7 +15,7 @@ from a2a.server.events import EventQueue
 from a2a.server.tasks import TaskUpdater
 
 from aion_core.bootstrap import build_app
-from aion_core.engine.agent import ReplyAs
+from aion_core.engine.agent_options import ReplyAs
 from aion_core.engine.call import CallContext
 from aion_core.protocol.types import Task, TaskState, TaskStatus
 from aion_core.settings import Settings

@@ -12,7 +12,7 @@ from a2a.server.events import EventQueue
 from a2a.server.tasks import TaskUpdater
 
 from aion_core.authoring.context import get_aion_context
-from aion_core.engine.agent import ReplyAs
+from aion_core.engine.agent_options import ReplyAs
 from aion_core.protocol.types import (
     Artifact,
     Message,

@@ -8,7 +8,7 @@ from a2a.server.agent_execution import RequestContext
 from a2a.server.events import EventQueue
 from a2a.server.tasks import TaskUpdater
 
-from aion_core.engine.agent import AfterCrash
+from aion_core.engine.agent_options import AfterCrash
 from aion_core.engine.call import CallContext
 from aion_core.engine.process.deadline import Deadline
 from aion_core.engine.queues import WakeUp

@@ -6,13 +6,14 @@ import pytest
 from msgspec.structs import replace
 
 from aion_core.engine.admission import follow_ups, messages, new_tasks, repeats
+from aion_core.engine.admission.messages import FollowUp, NewTask
 from aion_core.engine.admission.repeats import KnownMessage
+from aion_core.engine.agent_options import PushEvents, WhenBusy
 from aion_core.engine.context import changes, conditions
 from aion_core.engine.context.record import ContextRecord
-from aion_core.engine.new_messages import FollowUp, NewTask, WhenBusy
 from aion_core.engine.outcomes import ContextInUse, Duplicate, Interrupted, TurnQueued, TurnStarted
 from aion_core.engine.push_config import PushConfig
-from aion_core.engine.records import Head, Log, Numbered, PushEvents
+from aion_core.engine.records import Head, Log, Numbered
 from aion_core.engine.task import subscribers
 from aion_core.engine.task.head import advance, moved
 from aion_core.engine.task.transition import HeadMove, NewEvent, Transition

@@ -7,7 +7,7 @@ import pytest
 from msgspec.structs import replace
 
 from aion_core.engine.admission import messages, new_tasks, repeats
-from aion_core.engine.new_messages import FollowUp, NewTask
+from aion_core.engine.admission.messages import FollowUp, NewTask
 from aion_core.engine.outcomes import Duplicate
 from aion_core.engine.push_config import PushConfig
 from aion_core.engine.records import Numbered, Turn

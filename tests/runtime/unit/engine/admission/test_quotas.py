@@ -2,10 +2,10 @@
 
 import pytest
 
+from aion_core.engine.admission.messages import NewTask
 from aion_core.engine.admission.quotas import OpenTasks
 from aion_core.engine.limits.open_tasks import BEING_CREATED
 from aion_core.engine.limits.rate_limits import RateLimits
-from aion_core.engine.new_messages import NewTask
 from aion_core.errors import TooManyRequests
 from aion_core.local.memory.table import MemoryTable
 from tests.support.clock import ManualClock

@@ -39,14 +39,16 @@ from tests.runtime.unit.engine.given import (
 from tests.support.clock import ManualClock
 
 UNTIL = 1_900_000_010_000
-T1, T2, T3 = ({"id": f"u-{n}", "task_id": f"t-{n}", "asked": 1, "tries": 0, "hops": 0} for n in (1, 2, 3))
+T1, T2, T3 = (
+    {"id": f"u-{n}", "task_id": f"t-{n}", "message_generation": 1, "tries": 0, "handoffs": 0} for n in (1, 2, 3)
+)
 MINE = {"holder": "me", "until": UNTIL, "running": T1, "due_at": UNTIL}
 FULL = [{**T3, "id": f"w-{n}"} for n in range(20)]
 
 
 def context(**more: Any) -> Item:
     """Return an unexpired context of fence 3 after two changes of its queue; None removes an attribute."""
-    item = {"v": 1, "fence": 3, "line": 2, "expires": LIVING, **more}
+    item = {"v": VERSION, "fence": 3, "queue_version": 2, "expires": LIVING, **more}
     return {name: value for name, value in item.items() if value is not None}
 
 
@@ -56,31 +58,31 @@ STATES: Items = {
     "free, empty queue": context(waiting=[]),
     "free, fence 4": context(fence=4),
     "free, fence 4, until as read": context(fence=4, until=UNTIL),
-    "free, queue changed": context(line=3),
-    "free, queue never used": context(line=None),
+    "free, queue changed": context(queue_version=3),
+    "free, queue never used": context(queue_version=None),
     "runs": context(**MINE),
     "runs, renewed": context(**MINE | {"until": UNTIL + 1}),
     "runs, another holder": context(**MINE | {"holder": "another"}),
     "runs, fence 4": context(fence=4, **MINE),
     "runs, fence 4, another holder": context(fence=4, **MINE | {"holder": "another"}),
-    "runs, queue never used": context(line=None, **MINE),
+    "runs, queue never used": context(queue_version=None, **MINE),
     "runs, one waits": context(waiting=[T2], **MINE),
     "runs, one waits, fence 4": context(fence=4, waiting=[T2], **MINE),
-    "runs, one waits, queue changed": context(line=3, waiting=[T2], **MINE),
-    "runs, 19 wait": context(line=3, waiting=FULL[1:], **MINE),
+    "runs, one waits, queue changed": context(queue_version=3, waiting=[T2], **MINE),
+    "runs, 19 wait": context(queue_version=3, waiting=FULL[1:], **MINE),
     "runs, full": context(waiting=FULL, **MINE),
     "suspended": context(until=0, running=T1),
     "waits": context(waiting=[T2, T3]),
     "waits, fence 4": context(fence=4, waiting=[T2]),
-    "waits, queue changed": context(line=3, waiting=[T2, T3, T1]),
+    "waits, queue changed": context(queue_version=3, waiting=[T2, T3, T1]),
     "full": context(waiting=FULL),
     "asks": context(interrupted="t-1"),
     "asks, fence 4": context(fence=4, interrupted="t-1"),
     "asks, one waits": context(interrupted="t-1", waiting=[T2]),
     "asks, full": context(interrupted="t-1", waiting=FULL),
     "asks, runs": context(interrupted="t-1", **MINE),
-    "asks, queue changed": context(line=3, interrupted="t-1"),
-    "asks, queue never used": context(line=None, interrupted="t-1"),
+    "asks, queue changed": context(queue_version=3, interrupted="t-1"),
+    "asks, queue never used": context(queue_version=None, interrupted="t-1"),
     "another asks": context(interrupted="t-9"),
     "expired": context(expires=EXPIRED, interrupted="t-9", waiting=[T3], **MINE),
     "expired, fence 4": context(fence=4, expires=EXPIRED, interrupted="t-1", waiting=[T3], **MINE),
@@ -92,7 +94,7 @@ def read(state: str) -> ContextRecord:
 
 
 OF_FENCE_3 = {name for name, item in STATES.items() if item is not None and item["fence"] == 3}
-OF_LINE_2 = {name for name in OF_FENCE_3 if (STATES[name] or {}).get("line") == 2}
+OF_QUEUE_VERSION_2 = {name for name in OF_FENCE_3 if (STATES[name] or {}).get("queue_version") == 2}
 EMPTY = {"free", "free, empty queue", "free, queue changed", "free, queue never used"}
 FREE = EMPTY | {"free, fence 4", "free, fence 4, until as read"}
 IDLE = FREE | {"waits", "waits, fence 4", "waits, queue changed"}
@@ -146,10 +148,10 @@ CHANGES: dict[str, tuple[Callable[[], Change], set[str]]] = {
         name for name in OF_FENCE_3 if not (STATES[name] or {}).get("waiting")
     }),
     "release for input": (lambda: changes.released_for_input(lease()), OF_FENCE_3),
-    "leave": (lambda: changes.released_for_next(read("runs, one waits"), TIMES), OF_LINE_2),
-    "transfer": (lambda: changes.transferred(lease(2, fence=4), read("runs, one waits"), TIMES), OF_LINE_2),
+    "leave": (lambda: changes.released_for_next(read("runs, one waits"), TIMES), OF_QUEUE_VERSION_2),
+    "transfer": (lambda: changes.transferred(lease(2, fence=4), read("runs, one waits"), TIMES), OF_QUEUE_VERSION_2),
     "suspend": (lambda: changes.suspended(lease(), turn(handoffs=1), TIMES), MINE_NOW),
-    "remove": (lambda: changes.removed("t-1", read("runs"), 4, TIMES), OF_LINE_2),
+    "remove": (lambda: changes.removed("t-1", read("runs"), 4, TIMES), OF_QUEUE_VERSION_2),
 }  # fmt: skip
 """Functions that return each change, and the names of the states that meet its condition."""
 
@@ -172,39 +174,45 @@ def leased(number: int = 1, fence: int = 3) -> Item:
     return {"fence": fence, "holder": "me", "until": LEASE_UNTIL, "due_at": LEASE_UNTIL, "running": running}
 
 
-KEPT = {"v": 1, "expires": LIVING}
+KEPT = {"v": VERSION, "expires": LIVING}
 LEFT: dict[str, tuple[str, Item]] = {
     "acquire new": ("absent", {**leased(), **TTL}),
-    "acquire free": ("free", {**leased(), **TTL, "line": 2}),
-    "acquire expired": ("expired", {**leased(), **TTL, "line": 2}),
-    "acquire for input": ("asks, one waits", {**leased(), "v": 1, "line": 2, "expires": EXPIRES, "waiting": [T2]}),
-    "acquire next": ("waits", {**leased(2), **KEPT, "line": 3, "waiting": [T3]}),
-    "acquire abandoned": ("runs, another holder", {**leased(), **KEPT, "line": 2}),
-    "acquire interrupting": ("runs, one waits", {**leased(), "v": 1, "line": 2, "expires": EXPIRES, "waiting": [T2]}),
+    "acquire free": ("free", {**leased(), **TTL, "queue_version": 2}),
+    "acquire expired": ("expired", {**leased(), **TTL, "queue_version": 2}),
+    "acquire for input": (
+        "asks, one waits",
+        {**leased(), "v": VERSION, "queue_version": 2, "expires": EXPIRES, "waiting": [T2]},
+    ),
+    "acquire next": ("waits", {**leased(2), **KEPT, "queue_version": 3, "waiting": [T3]}),
+    "acquire abandoned": ("runs, another holder", {**leased(), **KEPT, "queue_version": 2}),
+    "acquire interrupting": (
+        "runs, one waits",
+        {**leased(), "v": VERSION, "queue_version": 2, "expires": EXPIRES, "waiting": [T2]},
+    ),
     "renew": ("runs", context(**MINE | {"until": LEASE_UNTIL, "due_at": LEASE_UNTIL}, expires=EXPIRES)),
     "advance": ("runs", context(**MINE, advanced=3)),
-    "queue": ("absent", {**TTL, "fence": 0, "line": 1, "due_at": LEASE_UNTIL, "waiting": [T2]}),
-    "queue behind others": ("runs, one waits", context(**MINE, **TTL, line=3, waiting=[T2, T2])),
-    "queue alone": ("free", context(**TTL, line=3, waiting=[T2], due_at=LEASE_UNTIL)),
-    "queue for input": ("asks", context(**TTL, line=3, waiting=[T2], interrupted="t-1")),
-    "queue anew": ("expired", {**TTL, "fence": 3, "line": 3, "waiting": [T2], "due_at": LEASE_UNTIL}),
+    "queue": ("absent", {**TTL, "fence": 0, "queue_version": 1, "due_at": LEASE_UNTIL, "waiting": [T2]}),
+    "queue behind others": ("runs, one waits", context(**MINE, **TTL, queue_version=3, waiting=[T2, T2])),
+    "queue alone": ("free", context(**TTL, queue_version=3, waiting=[T2], due_at=LEASE_UNTIL)),
+    "queue for input": ("asks", context(**TTL, queue_version=3, waiting=[T2], interrupted="t-1")),
+    "queue anew": ("expired", {**TTL, "fence": 3, "queue_version": 3, "waiting": [T2], "due_at": LEASE_UNTIL}),
     "queue first, answer": (
         "asks",
-        context(fence=4, line=3, waiting=[T1], due_at=LEASE_UNTIL, expires=EXPIRES),
+        context(fence=4, queue_version=3, waiting=[T1], due_at=LEASE_UNTIL, expires=EXPIRES),
     ),
     "queue first, interrupting": (
         "runs, one waits",
-        context(fence=4, line=3, waiting=[T1, T2], due_at=LEASE_UNTIL, expires=EXPIRES),
+        context(fence=4, queue_version=3, waiting=[T1, T2], due_at=LEASE_UNTIL, expires=EXPIRES),
     ),
     "release": ("runs", context()),
     "release for input": ("runs, one waits", context(waiting=[T2], interrupted="t-1")),
     "leave": ("runs, one waits", context(waiting=[T2], due_at=LEASE_UNTIL)),
-    "transfer": ("runs, one waits", {**leased(2, fence=4), **KEPT, "line": 3, "waiting": []}),
+    "transfer": ("runs, one waits", {**leased(2, fence=4), **KEPT, "queue_version": 3, "waiting": []}),
     "suspend": (
         "runs",
-        context(until=0, running={**T1, "hops": 1}, due_at=LEASE_UNTIL, expires=EXPIRES),
+        context(until=0, running={**T1, "handoffs": 1}, due_at=LEASE_UNTIL, expires=EXPIRES),
     ),
-    "remove": ("runs", context(fence=4, line=3, waiting=[])),
+    "remove": ("runs", context(fence=4, queue_version=3, waiting=[])),
 }
 """For each change, a state before it and the item after it."""
 
@@ -246,16 +254,16 @@ TIMER = {"due_at": UNTIL}
 def test_removal_of_tasks_turns_keeps_turns_of_other_tasks(before: Item, after: Item) -> None:
     """Cancel a task: the context's timer stays for a running turn, is set for a queued one, else is removed."""
     change = changes.removed("t-1", record_of(before, SECONDS), 5, TIMES)
-    assert made(change, before) == {**after, "fence": 5, "line": 3}
+    assert made(change, before) == {**after, "fence": 5, "queue_version": 3}
 
 
 # ── Reads ─────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 def test_context_record_has_all_item_attributes() -> None:
-    waiting = {"id": "u-2", "task_id": "t-2", "asked": 0, "tries": 2}
+    waiting = {"id": "u-2", "task_id": "t-2", "message_generation": 0, "tries": 2, "handoffs": 0}
     item = context(
-        **MINE | {"running": {**T1, "tries": 3, "hops": 4}}, waiting=[waiting], interrupted="t-9", advanced=2
+        **MINE | {"running": {**T1, "tries": 3, "handoffs": 4}}, waiting=[waiting], interrupted="t-9", advanced=2
     )
     assert record_of(item, SECONDS) == ContextRecord(
         fence=3,
@@ -272,8 +280,8 @@ def test_context_record_has_all_item_attributes() -> None:
 
 def test_absent_attributes_of_context_item_have_defaults() -> None:
     assert record_of(None, SECONDS) == ContextRecord()
-    assert record_of({}, SECONDS) == ContextRecord(exists=True)
-    assert record_of({"expires": SECONDS}, SECONDS) == ContextRecord(exists=True, expired=True)
+    assert record_of({"fence": 3, "expires": LIVING}, SECONDS) == ContextRecord(3, exists=True)
+    assert record_of({"fence": 3, "expires": SECONDS}, SECONDS) == ContextRecord(3, exists=True, expired=True)
 
 
 def test_expired_context_keeps_only_fence_and_queue_version() -> None:
@@ -289,9 +297,8 @@ def test_invalid_context_item_raises_store_corrupt(broken: Item) -> None:
 
 def test_turn_is_stored_in_item_and_read_back() -> None:
     value = turn_value(turn(4, message_generation=5, tries=6, handoffs=7))
-    assert value == {"id": "u-4", "task_id": "t-4", "asked": 5, "tries": 6, "hops": 7}
+    assert value == {"id": "u-4", "task_id": "t-4", "message_generation": 5, "tries": 6, "handoffs": 7}
     assert turn_of(value) == turn(4, message_generation=5, tries=6, handoffs=7)
-    assert turn_of(T1 | {"hops": 0}) == turn_of({k: v for k, v in T1.items() if k != "hops"})
 
 
 def test_reason_for_suspension_of_turn_is_stored_and_read() -> None:

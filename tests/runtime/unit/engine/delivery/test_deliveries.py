@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from msgspec.structs import replace
 
-from aion_core.engine.delivery import deliveries
+from aion_core.engine.delivery import rows, transitions
 from aion_core.engine.delivery.records import Delivery
 from aion_core.errors import ClaimLost
 from aion_core.table.item import Item
@@ -29,9 +29,10 @@ DELIVERY = Delivery(
     due_at=LATER,
     revision="r",
 )
+KEY = {"pk": "TASK#…", "sk": "PUSH#p"}
 ITEM = {
-    "registered": 2,
-    "passed": 5,
+    "after": 2,
+    "cursor": 5,
     "tries": 3,
     "failure": "503",
     "dead": 4,
@@ -45,7 +46,7 @@ ITEM = {
 }
 PLAIN = Delivery(TASK, "p", after=2, cursor=5)
 PLAIN_ITEM = {
-    "registered": 2, "passed": 5, "tries": 0, "failure": "", "dead": 0, "dead_from": 0, "disabled": False,
+    "after": 2, "cursor": 5, "tries": 0, "failure": "", "dead": 0, "dead_from": 0, "disabled": False,
     "revision": "",
 }  # fmt: skip
 
@@ -53,38 +54,38 @@ PLAIN_ITEM = {
 @pytest.mark.parametrize(
     ("step", "changes"),
     [
-        (lambda: deliveries.claimed(DELIVERY, UNTIL), {"claimed_until": UNTIL, "due_at": UNTIL}),
+        (lambda: transitions.claimed(DELIVERY, UNTIL), {"claimed_until": UNTIL, "due_at": UNTIL}),
         (
-            lambda: deliveries.advanced(DELIVERY, 6, UNTIL),
+            lambda: transitions.advanced(DELIVERY, 6, UNTIL),
             {"cursor": 6, "claimed_until": UNTIL, "due_at": UNTIL, "tries": 0, "next_at": None, "failure": ""},
         ),
         (
-            lambda: deliveries.settled(DELIVERY, 6, delivered=True, due_at=UNTIL),
+            lambda: transitions.settled(DELIVERY, 6, delivered=True, due_at=UNTIL),
             {"cursor": 6, "claimed_until": None, "due_at": UNTIL, "tries": 0, "next_at": None, "failure": ""},
         ),
         (
-            lambda: deliveries.settled(DELIVERY, 6, delivered=False, due_at=None),
+            lambda: transitions.settled(DELIVERY, 6, delivered=False, due_at=None),
             {"cursor": 6, "claimed_until": None, "due_at": None},
         ),
         (
-            lambda: deliveries.failed(DELIVERY, "404", UNTIL, SOON),
+            lambda: transitions.failed(DELIVERY, "404", UNTIL, SOON),
             {"tries": 4, "failure": "404", "next_at": UNTIL, "claimed_until": None, "due_at": SOON},
         ),
         (
-            lambda: deliveries.buried(DELIVERY, 6, "404", UNTIL),
+            lambda: transitions.buried(DELIVERY, 6, "404", UNTIL),
             {
                 "cursor": 6, "failure": "404", "next_at": None, "dead": 5, "claimed_until": UNTIL, "due_at": UNTIL,
             },
         ),
         (
-            lambda: deliveries.buried(replace(DELIVERY, dead_from=0), 6, "404", UNTIL),
+            lambda: transitions.buried(replace(DELIVERY, dead_from=0), 6, "404", UNTIL),
             {
                 "cursor": 6, "failure": "404", "next_at": None, "dead": 5, "claimed_until": UNTIL, "due_at": UNTIL,
                 "dead_from": 6,
             },
         ),
         (
-            lambda: deliveries.disabled(DELIVERY, "410"),
+            lambda: transitions.disabled(DELIVERY, "410"),
             {"failure": "410", "disabled": True, "next_at": None, "claimed_until": None, "due_at": None},
         ),
     ],
@@ -96,28 +97,28 @@ def test_each_step_of_push_delivery_changes_expected_fields(
 
 
 def test_new_push_config_starts_after_newest_event() -> None:
-    assert deliveries.registered(TASK, "p", None, after=7, due_at=AT) == Delivery(TASK, "p", 7, 7, due_at=AT)
+    assert transitions.registered(TASK, "p", None, after=7, due_at=AT) == Delivery(TASK, "p", 7, 7, due_at=AT)
 
 
 def test_replaced_push_config_keeps_cursor_and_dead_letters() -> None:
-    after = deliveries.registered(TASK, "p", DELIVERY, after=7, due_at=UNTIL)
+    after = transitions.registered(TASK, "p", DELIVERY, after=7, due_at=UNTIL)
     assert after == Delivery(TASK, "p", 2, 5, dead=4, dead_from=3, due_at=UNTIL)
 
 
 def test_redrive_begins_with_first_undelivered_event() -> None:
-    assert deliveries.redriven(DELIVERY, UNTIL) == Delivery(TASK, "p", 2, 2, due_at=UNTIL)
-    assert deliveries.redriven(replace(DELIVERY, dead_from=1), UNTIL) == Delivery(TASK, "p", 2, 0, due_at=UNTIL)
-    assert deliveries.redriven(replace(DELIVERY, dead_from=0), UNTIL) == Delivery(TASK, "p", 2, 5, due_at=UNTIL)
+    assert transitions.redriven(DELIVERY, UNTIL) == Delivery(TASK, "p", 2, 2, due_at=UNTIL)
+    assert transitions.redriven(replace(DELIVERY, dead_from=1), UNTIL) == Delivery(TASK, "p", 2, 0, due_at=UNTIL)
+    assert transitions.redriven(replace(DELIVERY, dead_from=0), UNTIL) == Delivery(TASK, "p", 2, 5, due_at=UNTIL)
 
 
 def test_delivery_is_found_by_push_config_id() -> None:
     other = replace(DELIVERY, config_id="q")
-    assert deliveries.find([other, DELIVERY], "p") == DELIVERY
-    assert deliveries.find([other], "p") is None
+    assert transitions.find([other, DELIVERY], "p") == DELIVERY
+    assert transitions.find([other], "p") is None
 
 
 def test_lost_delivery_claim_error_states_its_cause() -> None:
-    error = deliveries.lost()
+    error = transitions.lost()
     assert (type(error), str(error)) == (
         ClaimLost,
         "Another process delivers for this config, or the config was deleted or replaced.",
@@ -130,17 +131,17 @@ def test_lost_delivery_claim_error_states_its_cause() -> None:
     ids=["all", "plain", "disabled"],
 )
 def test_delivery_is_unchanged_after_conversion_to_item_and_back(delivery: Delivery, item: Item) -> None:
-    assert deliveries.attributes_of(delivery, "s") == item
-    assert deliveries.delivery_of(TASK, "p", item) == delivery
+    assert rows.attributes_of(delivery, "s") == item
+    assert rows.delivery_of(TASK, item | KEY) == delivery
 
 
 def test_delivery_update_requires_unchanged_revision() -> None:
     after = replace(PLAIN, revision="new")
-    change = deliveries.change(DELIVERY, after, "s", expires=7)
+    change = rows.change(DELIVERY, after, "s", expires=7)
     assert accepted_in(change, {"as read": ITEM, "changed": ITEM | {"revision": "x"}, "gone": None}) == {"as read"}
     assert made(change, ITEM) == PLAIN_ITEM | {"revision": "new", "expires": 7}
-    assert made(deliveries.change(PLAIN, DELIVERY, "s"), PLAIN_ITEM) == ITEM
+    assert made(rows.change(PLAIN, DELIVERY, "s"), PLAIN_ITEM) == ITEM
 
 
 def test_delivery_times_are_in_utc() -> None:
-    assert deliveries.delivery_of(TASK, "p", PLAIN_ITEM | {"due_at": 0}).due_at == datetime(1970, 1, 1, tzinfo=UTC)
+    assert rows.delivery_of(TASK, PLAIN_ITEM | KEY | {"due_at": 0}).due_at == datetime(1970, 1, 1, tzinfo=UTC)

@@ -64,20 +64,20 @@ A_MEMBER, B_MEMBER = '[1767323050678,"a","t-1"]', '[1767323047678,"b",""]'
 
 def test_new_stream_is_accepted_only_below_limit() -> None:
     change = streams.opened(A, most=2, now=AT)
-    items = {"absent": None, "one": {"open": frozenset({"x"})}, "two": {"open": frozenset({"x", "y"})}}
+    items = {"absent": None, "one": {"streams": frozenset({"x"})}, "two": {"streams": frozenset({"x", "y"})}}
     assert accepted_in(change, items) == {"absent", "one"}
-    assert made(change, None) == {"v": 2, "expires": SECONDS + 3600, "open": frozenset({A_MEMBER})}
+    assert made(change, None) == {"v": 2, "expires": SECONDS + 3600, "streams": frozenset({A_MEMBER})}
 
 
 def test_closed_streams_do_not_count_for_limit() -> None:
-    item = {"open": frozenset({A_MEMBER, B_MEMBER, "x"})}
+    item = {"streams": frozenset({A_MEMBER, B_MEMBER, "x"})}
     change = streams.closed([A, B])
     assert accepted_in(change, {"absent": None, "there": item}) == {"there"}
-    assert made(change, item) == {"open": frozenset({"x"})}
+    assert made(change, item) == {"streams": frozenset({"x"})}
 
 
 def test_open_streams_are_parsed_from_table_item() -> None:
-    found = streams.open_streams({"open": frozenset({A_MEMBER, B_MEMBER})})
+    found = streams.open_streams({"streams": frozenset({A_MEMBER, B_MEMBER})})
     assert sorted(found, key=lambda stream: stream.id) == [A, B]
     assert streams.open_streams(None) == []
 

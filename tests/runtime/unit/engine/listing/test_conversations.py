@@ -9,7 +9,7 @@ import httpx
 import pytest
 
 from aion_core.clock import SystemClock
-from aion_core.engine.agent import AnswerAs, ReplyAs
+from aion_core.engine.agent_options import AnswerAs, ReplyAs
 from aion_core.engine.call import CallContext
 from aion_core.engine.listing import conversations
 from aion_core.engine.listing.conversations import Conversations

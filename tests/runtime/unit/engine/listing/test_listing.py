@@ -15,8 +15,8 @@ from a2a.utils.errors import InvalidParamsError
 from aion_core.engine.admission import messages
 from aion_core.engine.agent import AgentArtifact, Emission, InputRequired, Reply, TurnRequest
 from aion_core.engine.call import CallContext
-from aion_core.engine.listing import listing
-from aion_core.engine.listing.listing import TaskLister
+from aion_core.engine.listing import list_tasks
+from aion_core.engine.listing.list_tasks import TaskLister
 from aion_core.errors import InvalidMessage
 from aion_core.protocol.types import Artifact, Message, Part, Role, TaskState
 from aion_core.table.keys import ContextKey
@@ -271,7 +271,7 @@ async def test_full_last_page_of_task_list_has_no_token(desk: ListClient) -> Non
 
 
 async def test_task_list_page_is_limited_in_bytes(desk: ListClient, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(listing, "MAX_PAGE_BYTES", 2000)
+    monkeypatch.setattr(list_tasks, "MAX_PAGE_BYTES", 2000)
     expected = [await desk.ask("x" * 300) for _ in range(9)][::-1]
     expected.insert(0, await desk.ask("x" * 3000))
     found: list[str] = []

@@ -17,7 +17,7 @@ from aion_core.engine.queues import WakeUp
 from aion_core.engine.runner import runner
 from aion_core.engine.stream import subscription
 from aion_core.engine.stream.broadcast import StreamItem
-from aion_core.engine.stream.subscription import SharedReads
+from aion_core.engine.stream.shared_reads import SharedReads
 from aion_core.engine.sweep import Sweep
 from aion_core.errors import StoreUnavailable
 from aion_core.local.memory.queues import MemoryWorkQueue

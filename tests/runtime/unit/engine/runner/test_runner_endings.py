@@ -19,7 +19,7 @@ from aion_core.engine.queues import WakeUp
 from aion_core.engine.records import Cursor, Delta, DeltaBatch, Head, Lease, Log
 from aion_core.engine.stream import subscription
 from aion_core.engine.stream.broadcast import EventBroadcast
-from aion_core.engine.stream.subscription import SharedReads
+from aion_core.engine.stream.shared_reads import SharedReads
 from aion_core.engine.sweep import Sweep
 from aion_core.engine.task import timestamps
 from aion_core.engine.timers import ExpiredTimer

@@ -14,7 +14,8 @@ from langgraph.graph import START, MessagesState, StateGraph
 from msgspec.structs import replace
 
 from aion_core.agents.executor.agent import ExecutorAgent
-from aion_core.engine.agent import AfterCrash, Chunk, Emission, Reply, TurnRequest
+from aion_core.engine.agent import Chunk, Emission, Reply, TurnRequest
+from aion_core.engine.agent_options import AfterCrash
 from aion_core.engine.call import CallContext
 from aion_core.engine.listing.conversations import Conversations
 from aion_core.engine.outcomes import TurnStarted

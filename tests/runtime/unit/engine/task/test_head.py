@@ -6,8 +6,9 @@ from datetime import timedelta
 import pytest
 from msgspec.structs import replace
 
+from aion_core.engine.agent_options import PushEvents
 from aion_core.engine.push_config import PushConfig
-from aion_core.engine.records import Head, PushEvents
+from aion_core.engine.records import Head
 from aion_core.engine.task import subscribers
 from aion_core.engine.task.head import fenced, head_of, moved
 from aion_core.engine.task.states import state_in

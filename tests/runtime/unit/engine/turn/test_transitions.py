@@ -6,10 +6,11 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from aion_core.engine.agent_options import PushEvents
 from aion_core.engine.context import changes
 from aion_core.engine.context.record import ContextRecord
 from aion_core.engine.outcomes import TurnFinished, TurnStarted
-from aion_core.engine.records import Head, PushEvents, StoppedBy
+from aion_core.engine.records import Head, StoppedBy
 from aion_core.engine.task import timestamps
 from aion_core.engine.task.head import advance, fenced, is_over, moved
 from aion_core.engine.task.transition import HeadMove, NewEvent, QueuedMessage, Transition

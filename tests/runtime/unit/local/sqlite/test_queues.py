@@ -24,6 +24,7 @@ from aion_core.local.sqlite.queues import (
     release_messages,
 )
 from aion_core.table.keys import ContextKey
+from aion_tools.operator.sqlite_dead_letters import SQLiteDeadLetters
 from tests.support.clock import ManualClock
 
 WAKE_UP = WakeUp(ContextKey("owner", "echo", "c-1"), 1)
@@ -35,6 +36,7 @@ class QueueProcess:
     def __init__(self, path: Path, clock: ManualClock, receiver: str = "one", *, at_once: int = 4) -> None:
         self.file = open_queues(path)
         self.queue = SQLiteQueue(self.file, "task", clock, receiver=receiver)
+        self.letters = SQLiteDeadLetters(self.file, "task", clock)
         self.work_queue = SQLiteWorkQueue(self.queue, at_once=at_once)
         self.consumer = QueueConsumer(self.queue, self._handle, at_once=at_once)
         self.handled: list[WakeUp] = []
@@ -108,11 +110,11 @@ async def test_message_that_always_fails_becomes_dead_letter(
         await one.turn()
         clock.move(3600)
     assert one.failures == 100 - MAX_RECEIVES
-    assert "failed 5 times and is parked" in caplog.text
-    (letter,) = await other.queue.read(10)
+    assert "failed 5 times and is a dead letter" in caplog.text
+    (letter,) = await other.letters.read(10)
     assert wake_up_of(letter.body) == WAKE_UP
-    await other.queue.redrive()
-    assert await other.queue.read(10) == []
+    await other.letters.redrive()
+    assert await other.letters.read(10) == []
     one.failures = 1
     await one.turn()
     clock.move(2)
@@ -120,7 +122,7 @@ async def test_message_that_always_fails_becomes_dead_letter(
     assert one.handled == [WAKE_UP], "it has all its receives again"
 
 
-async def turn_until_parked(one: QueueProcess, clock: ManualClock) -> None:
+async def turn_until_dead(one: QueueProcess, clock: ManualClock) -> None:
     for _ in range(MAX_RECEIVES + 1):
         await one.turn()
         clock.move(60)
@@ -129,32 +131,32 @@ async def turn_until_parked(one: QueueProcess, clock: ManualClock) -> None:
 async def test_dropped_dead_letter_is_not_redriven(one: QueueProcess, clock: ManualClock) -> None:
     one.failures = 100
     await one.work_queue.enqueue(WAKE_UP)
-    await turn_until_parked(one, clock)
-    (letter,) = await one.queue.read(10)
-    await one.queue.drop(letter)
-    await one.queue.redrive()
-    assert (await one.queue.read(10), await one.turn()) == ([], 0)
+    await turn_until_dead(one, clock)
+    (letter,) = await one.letters.read(10)
+    await one.letters.drop(letter)
+    await one.letters.redrive()
+    assert (await one.letters.read(10), await one.turn()) == ([], 0)
 
 
 async def test_dead_letter_expires_after_two_weeks(one: QueueProcess, clock: ManualClock) -> None:
     one.failures = 100
     await one.work_queue.enqueue(WAKE_UP)
-    await turn_until_parked(one, clock)
+    await turn_until_dead(one, clock)
     clock.move(14 * 24 * 3600 - 3600)
-    assert len(await one.queue.read(10)) == 1
+    assert len(await one.letters.read(10)) == 1
     clock.move(3600)
-    await one.queue.redrive()
-    assert (await one.queue.read(10), await one.turn()) == ([], 0)
+    await one.letters.redrive()
+    assert (await one.letters.read(10), await one.turn()) == ([], 0)
 
 
 async def test_redriven_message_counts_as_sent_anew(one: QueueProcess, clock: ManualClock) -> None:
     one.failures = 100
     await one.work_queue.enqueue(WAKE_UP)
     for _ in range(2):
-        await turn_until_parked(one, clock)
+        await turn_until_dead(one, clock)
         clock.move(10 * 24 * 3600)
-        assert len(await one.queue.read(10)) == 1
-        await one.queue.redrive()
+        assert len(await one.letters.read(10)) == 1
+        await one.letters.redrive()
 
 
 async def test_failing_message_does_not_delay_other_messages(one: QueueProcess) -> None:

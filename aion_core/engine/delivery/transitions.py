@@ -1,31 +1,13 @@
-"""State of a push config's delivery: its transitions, and the changes of the config's item in the table. Pure."""
+"""Transitions of a delivery: claimed, advanced, failed, given up, settled. Pure."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from datetime import datetime
-from typing import Any
 
 from msgspec.structs import replace
 
 from aion_core.engine.delivery.records import Delivery
 from aion_core.errors import ClaimLost
-from aion_core.table.conditions import Equals
-from aion_core.table.item import Item
 from aion_core.table.keys import TaskKey
-from aion_core.table.times import milliseconds, moment
-from aion_core.table.writes import Change
-
-_FIELDS = {
-    "registered": "after",
-    "passed": "cursor",
-    **{name: name for name in ("tries", "failure", "dead", "dead_from", "disabled", "revision")},
-}
-"""Fields of a delivery, by the item's attributes that hold them. The item also has those of _TIMES that are not None."""
-_TIMES = ("next_at", "claimed_until", "due_at")
-ATTRIBUTES = (*_FIELDS, *_TIMES)
-"""The attributes of an item that hold its delivery."""
-_OPTIONAL = (*_TIMES, "due_shard")
-
-# ── Transitions; the store gives each new state a revision of its own ─────────────────────────────────────────────────
 
 
 def registered(
@@ -101,29 +83,3 @@ def lost() -> ClaimLost:
 def find(known: Sequence[Delivery], config_id: str) -> Delivery | None:
     """Return the delivery of the push config with this id; None if `known` does not contain it."""
     return next((delivery for delivery in known if delivery.config_id == config_id), None)
-
-
-# ── Items ─────────────────────────────────────────────────────────────────────────────────────────────────────────────
-
-
-def attributes_of(delivery: Delivery, shard: str) -> Item:
-    """Return the item attributes of the delivery. `shard` is the timer index partition of its task."""
-    found: Item = {name: getattr(delivery, field) for name, field in _FIELDS.items()}
-    for name in _TIMES:
-        if (at := getattr(delivery, name)) is not None:
-            found[name] = milliseconds(at)
-    return found if delivery.due_at is None else {**found, "due_shard": shard}
-
-
-def delivery_of(task: TaskKey, config_id: str, item: Item) -> Delivery:
-    """Parse the delivery from the item of a push config."""
-    fields: dict[str, Any] = {field: item[name] for name, field in _FIELDS.items()}
-    fields |= {name: moment(item[name]) for name in _TIMES if name in item}
-    return Delivery(task, config_id, **fields)
-
-
-def change(before: Delivery, after: Delivery, shard: str, **more: Any) -> Change:
-    """Return the change of a push config's item from `before` to `after`. `more` sets further attributes."""
-    values: Mapping[str, Any] = {**attributes_of(after, shard), **more}
-    gone = tuple(name for name in _OPTIONAL if name not in values)
-    return Change(values=values, remove=gone, only_if=Equals("revision", before.revision))

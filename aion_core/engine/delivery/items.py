@@ -10,15 +10,15 @@ from msgspec.structs import replace
 from uuid_utils import uuid7
 
 from aion_core.clock import Clock
-from aion_core.engine.delivery import deliveries
+from aion_core.engine.agent_options import PushEvents
+from aion_core.engine.delivery import rows, transitions
 from aion_core.engine.delivery.records import Delivery
 from aion_core.engine.push_config import PushConfig, PushVersion
-from aion_core.engine.records import PushEvents
 from aion_core.engine.task import subscribers
 from aion_core.errors import ConfigurationError
 from aion_core.table import keys
 from aion_core.table.cipher import Cipher
-from aion_core.table.item import Item, readable
+from aion_core.table.item import LAST, Item, readable
 from aion_core.table.keys import TaskKey
 from aion_core.table.port import Table
 from aion_core.table.reads import Reads
@@ -45,11 +45,11 @@ class PushItems:
 
     async def known(self, task: TaskKey) -> list[Delivery]:
         """Return the delivery state of each push config of a task, sorted by the config's id."""
-        return [delivery_of(task, item) for item in await self.rows(task)]
+        return [rows.delivery_of(task, item) for item in await self.rows(task)]
 
     async def rows(self, task: TaskKey) -> list[Item]:
         """Return the items of a task's push configs."""
-        return await self._reads.query(keys.task_partition(task), keys.push_sort(""), keys.push_sort(keys.LAST))
+        return await self._reads.query(keys.task_partition(task), keys.push_sort(""), keys.push_sort(LAST))
 
     async def register(
         self, task: TaskKey, config: PushConfig, known: Sequence[Delivery], *, after: int, due: bool = True
@@ -60,28 +60,28 @@ class PushItems:
         TooManyPushConfigs if the task already has the maximum number.
         """
         subscribers.check_room([delivery.config_id for delivery in known], config)
-        before = deliveries.find(known, config.id)
+        before = transitions.find(known, config.id)
         times = self._times()
         due_at = moment(times.lease_until) if due else None
-        delivery = revised(deliveries.registered(task, config.id, before, after=after, due_at=due_at))
+        delivery = revised(transitions.registered(task, config.id, before, after=after, due_at=due_at))
         encrypted = await self._encrypted(task, config)
         key = keys.push_key(task, config.id)
         if before is not None:
-            return RegisteredConfig(Update(key, self.change(before, delivery, sealed=encrypted)), delivery)
-        attributes = deliveries.attributes_of(delivery, keys.push_timer_shard(task))
-        return RegisteredConfig(Put(key, {**attributes, "sealed": encrypted, **times.ttl}), delivery)
+            return RegisteredConfig(Update(key, self.change(before, delivery, encrypted=encrypted)), delivery)
+        attributes = rows.attributes_of(delivery, keys.push_timer_shard(task))
+        return RegisteredConfig(Put(key, {**attributes, "encrypted": encrypted, **times.ttl}), delivery)
 
     def change(self, before: Delivery, after: Delivery, **more: bytes) -> Change:
         """Return the change of a push config's item from one delivery state to another."""
         # Renew the TTL, because a push config must live until its webhook has received all events of the task.
         shard = keys.push_timer_shard(after.task)
-        return deliveries.change(before, after, shard, expires=self._times().expires, **more)
+        return rows.change(before, after, shard, expires=self._times().expires, **more)
 
     async def decrypted(self, task: TaskKey, item: Item) -> PushConfig:
         """Decrypt the push config in an item. Raises StoreCorrupt if the config cannot be read."""
         config_id = keys.push_config_of(item["sk"])
         with readable("A push config"):
-            encrypted = item["sealed"]
+            encrypted = item["encrypted"]
         content = await self._with_cipher().decrypt(encrypted, about=_about(task, config_id))
         with readable("A push config"):
             fields = json.loads(content)
@@ -92,7 +92,7 @@ class PushItems:
                 scheme=fields["scheme"],
                 credentials=fields["credentials"],
                 secrets=tuple(fields["secrets"]),
-                older_until=datetime.fromisoformat(fields["older_until"]) if fields.get("older_until") else None,
+                older_until=datetime.fromisoformat(fields["older_until"]) if fields["older_until"] else None,
                 version=PushVersion(fields["version"]),
                 events=PushEvents(fields["events"]),
             )
@@ -120,12 +120,6 @@ class PushItems:
 def revised(delivery: Delivery) -> Delivery:
     """Return the delivery state with a new random revision."""
     return replace(delivery, revision=str(uuid7()))
-
-
-def delivery_of(task: TaskKey, item: Item) -> Delivery:
-    """Parse the delivery state from a push config's item. Raises StoreCorrupt if the item is invalid."""
-    with readable("The delivery of a push config"):
-        return deliveries.delivery_of(task, keys.push_config_of(item["sk"]), item)
 
 
 def _about(task: TaskKey, config_id: str) -> str:

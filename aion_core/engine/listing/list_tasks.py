@@ -9,6 +9,7 @@ from a2a.utils.task import apply_history_length
 from google.protobuf.timestamp_pb2 import Timestamp
 
 from aion_core.engine.call import CallContext
+from aion_core.engine.isolation import is_visible
 from aion_core.engine.listing import page_tokens
 from aion_core.engine.listing.task_list import ListCursor, TaskFilter, TaskList
 from aion_core.engine.records import Head
@@ -139,7 +140,7 @@ def page_size(request: ListTasksRequest) -> int:
 def matches(head: Head, tasks: TaskFilter) -> bool:
     """Return True if the filter includes the task with this head."""
     return (
-        (head.context.owner, head.context.agent) == (tasks.owner, tasks.agent)
+        is_visible(head, tasks.owner, tasks.agent)
         and tasks.context_id in (None, head.context.context_id)
         and tasks.state in (None, head.state)
         and (tasks.since is None or head.timestamp >= tasks.since)
