@@ -35,23 +35,21 @@ from aion_core.web.cards import (
 )
 from aion_core.web.console import ConsoleMiddleware
 from aion_core.web.console_api import DevelopmentConsole, console_routes
-from aion_core.web.cors import CorsPolicy
 from aion_core.web.errors import rpc_error
-from aion_core.web.limits import RateLimitMiddleware, StreamLimits
-from aion_core.web.middleware import (
-    AuthenticationMiddleware,
-    AwaitBackgroundTurnsMiddleware,
-    CorsByPathMiddleware,
-    LargeResponseMiddleware,
-    LoopbackOnlyMiddleware,
-    ObservabilityMiddleware,
-    PathMiddleware,
-)
+from aion_core.web.middleware.authentication import AuthenticationMiddleware
+from aion_core.web.middleware.background_turns import AwaitBackgroundTurnsMiddleware
+from aion_core.web.middleware.compression import LargeResponseMiddleware
+from aion_core.web.middleware.cors import CorsByPathMiddleware, CorsPolicy
+from aion_core.web.middleware.loopback import LoopbackOnlyMiddleware
+from aion_core.web.middleware.observability import ObservabilityMiddleware
+from aion_core.web.middleware.paths import PathMiddleware
+from aion_core.web.middleware.rate_limit import RateLimitMiddleware
 from aion_core.web.operations import OPERATIONS
 from aion_core.web.operations.operation import AgentServices, Operation
 from aion_core.web.request_context import CallContextBuilder
 from aion_core.web.rest import RestV03, RestV1, extended_card_route, http_refusal, refuse_path
 from aion_core.web.rpc import ROUTE_NAME, JsonRpcBinding
+from aion_core.web.stream_limits import StreamLimits
 
 logger = logging.getLogger(__name__)
 

@@ -25,7 +25,7 @@ from aion_core.engine.stream.broadcast import StreamItem
 from aion_core.errors import StoreCorrupt
 from aion_core.protocol.types import Message, Part, Task
 from aion_core.table.keys import TaskKey
-from aion_core.web.middleware import AwaitBackgroundTurnsMiddleware
+from aion_core.web.middleware.background_turns import AwaitBackgroundTurnsMiddleware
 from aion_core.web.sse import MAX_STREAM_BYTES, Frames, jsonrpc_v1
 from tests.runtime.unit.web.sdk_handler import SdkContextBuilder, SdkHandler
 from tests.support.agents.scripted import AskingAgent, GatedAgent
