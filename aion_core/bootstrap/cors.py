@@ -3,7 +3,7 @@
 import logging
 from collections.abc import Mapping
 
-from aion_core.auth.policy import SIGNED
+from aion_core.auth.deployment import SIGNED
 from aion_core.loading.config import AgentConfig
 from aion_core.loading.config_sections import CorsConfig
 from aion_core.loading.security import read_auth_policies

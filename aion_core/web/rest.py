@@ -13,7 +13,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
-from aion_core.auth.principal import is_tenant
+from aion_core.auth.tenants import is_tenant
 from aion_core.errors import AionError
 from aion_core.protocol.card import canonical_json
 from aion_core.protocol.errors import MethodNotAllowedError, invalid_params

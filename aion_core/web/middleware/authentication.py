@@ -9,7 +9,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from aion_core import log
 from aion_core.auth.authenticator import Authenticator, www_authenticate
 from aion_core.auth.credentials import RequestCredentials
-from aion_core.auth.policy import AccessDenied, AccessGranted
+from aion_core.auth.decision import AccessDenied, AccessGranted
 from aion_core.errors import StoreUnavailable
 from aion_core.protocol.errors import RETRY_AFTER
 from aion_core.web.errors import RETRY_AFTER_SECONDS
