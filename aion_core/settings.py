@@ -20,9 +20,6 @@ WEB_ADDRESS = re.compile(r"https?://[^\s/?#]+[^\s?#]*")
 DEFAULT_BASE_URL = "http://127.0.0.1:8000"
 """Base URL of a server without AION_BASE_URL, outside of AWS."""
 
-CONSOLE_RECEIVER = "/console/receiver"
-"""Path of the webhook receiver in the console of `aion dev`."""
-
 
 class Settings(Struct, frozen=True):
     """Settings of a deployment or of a local server."""
@@ -59,6 +56,8 @@ class Settings(Struct, frozen=True):
     """AION_PUSH_HOSTS: allowed webhook hosts, by default all. A leading dot includes subdomains."""
     push_networks: tuple[str, ...]
     """AION_PUSH_NETWORKS: private networks allowed for webhooks, such as 10.1.0.0/16."""
+    push_receiver: str
+    """AION_PUSH_RECEIVER: the only URL of this server that webhooks may have, for the console of `aion dev`; or ""."""
     lease_seconds: float
     """AION_LEASE_SECONDS: duration of a turn's lease. After its expiry another process takes over the turn."""
     max_tries: int
@@ -81,11 +80,8 @@ class Settings(Struct, frozen=True):
     """AION_AUTH: `off` disables authentication for callers on this machine, for development. Lambda refuses `off`."""
     loopback_origins: bool
     """AION_LOOPBACK_ORIGINS: let pages of this machine call the agents from a browser (CORS), for development."""
-    console: str
-    """AION_CONSOLE: `on` serves a console at the root to browsers; `off` by default.
-
-    `dev` adds the agents' stored state, webhooks with a receiver, and a button that kills the process.
-    """
+    console: bool
+    """AION_CONSOLE: `on` serves a console at the root to browsers; `off` by default."""
     basic_users_file: str
     """AION_BASIC_USERS_FILE: JSON object of user names and argon2 hashes, for HTTP Basic."""
     basic_users_secret: str
@@ -104,11 +100,6 @@ class Settings(Struct, frozen=True):
     """POWERTOOLS_LOG_LEVEL or AWS_LAMBDA_LOG_LEVEL (set by Lambda for JSON logs): log level on Lambda."""
     traces_to: str
     """OTEL_EXPORTER_OTLP_TRACES_ENDPOINT or OTEL_EXPORTER_OTLP_ENDPOINT: URL of the trace collector, if any."""
-
-    @property
-    def console_receiver(self) -> str:
-        """URL of the console's webhook receiver in development, otherwise ""."""
-        return f"{self.base_url or DEFAULT_BASE_URL}{CONSOLE_RECEIVER}" if self.console == "dev" else ""
 
     @classmethod
     def from_environ(cls, environ: Mapping[str, str] | None = None) -> Self:
@@ -135,6 +126,7 @@ class Settings(Struct, frozen=True):
             push_networks=tuple(
                 read.network("AION_PUSH_NETWORKS", network) for network in read.several("AION_PUSH_NETWORKS")
             ),
+            push_receiver=read.url("AION_PUSH_RECEIVER", ""),
             lease_seconds=read.seconds("AION_LEASE_SECONDS", 30.0),
             max_tries=read.count("AION_MAX_TRIES", 3),
             blocking_wait=read.seconds("AION_BLOCKING_WAIT", 240.0),
@@ -146,7 +138,7 @@ class Settings(Struct, frozen=True):
             entrypoints=read.entrypoints("AION_HTTP_ENTRYPOINTS"),
             auth=read.one_of("AION_AUTH", ("on", "off")) == "on" or read.refuse_on_lambda("AION_AUTH"),
             loopback_origins=read.one_of("AION_LOOPBACK_ORIGINS", ("false", "true")) == "true",
-            console=read.console("AION_CONSOLE"),
+            console=read.one_of("AION_CONSOLE", ("off", "on")) == "on",
             basic_users_file=read.text("AION_BASIC_USERS_FILE", ""),
             basic_users_secret=read.at_most_one("AION_BASIC_USERS_SECRET", "AION_BASIC_USERS_FILE"),
             secrets=read.one_of("AION_SECRETS", ("on", "off")) == "on" and read.text("AWS_SAM_LOCAL", "") != "true",
@@ -193,16 +185,6 @@ class _Reader:
         if self._environ.get("AWS_LAMBDA_FUNCTION_NAME") and self._environ.get("AWS_SAM_LOCAL") != "true":
             raise ConfigurationError(f"{name} is off, but a deployed function requires authentication.")
         return False
-
-    def console(self, name: str) -> str:
-        """Return the console's mode. Raises ConfigurationError for `dev` on Lambda: its page could end the function."""
-        mode = self.one_of(name, ("off", "on", "dev"))
-        if mode == "dev" and self._environ.get("AWS_LAMBDA_FUNCTION_NAME"):
-            raise ConfigurationError(
-                f"{name} is dev, but only `aion dev` may let the console read the agents' state and end the process; "
-                "set it to on."
-            )
-        return mode
 
     def at_most_one(self, name: str, other: str) -> str:
         """Return the value of the variable `name`. Raises ConfigurationError if `other` is set too."""

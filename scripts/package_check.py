@@ -68,10 +68,10 @@ _BOTO3 = "import boto3\nfor service in ('dynamodb', 'sqs'): boto3.client(service
 # no further modules.
 _AGENTS = """
 from aion_core.bootstrap import build_telemetry
-from aion_core.bootstrap.engine import build_engine
+from aion_core.bootstrap.turns import build_turn_services
 from aion_core.settings import Settings
 settings = Settings.from_environ()
-for agent in build_engine(settings, build_telemetry(settings)).agents.values(): agent.load()
+for agent in build_turn_services(settings, build_telemetry(settings)).agents.values(): agent.load()
 """
 
 

@@ -5,7 +5,8 @@ import logging
 from collections.abc import Mapping
 
 from aion_core.auth.credentials import RequestCredentials
-from aion_core.auth.policy import AccessDenied, AccessGranted, AuthPolicy, decide
+from aion_core.auth.decision import AccessDenied, AccessGranted, decide
+from aion_core.auth.policy import AuthPolicy
 from aion_core.auth.scheme import AuthFailure, Scheme, Verifier, VerifierResources
 
 logger = logging.getLogger(__name__)

@@ -19,6 +19,7 @@ from aion_core.settings import Settings
 if TYPE_CHECKING:
     from fastapi import FastAPI
 
+    from aion_core.bootstrap.app import MakeAdditions
     from aion_core.engine.runner.worker import Worker
     from aion_core.push.delivery import PushDelivery
 
@@ -38,16 +39,17 @@ def build_telemetry(settings: Settings | None = None) -> Telemetry:
 
 
 @no_garbage_collection()
-def build_app(settings: Settings | None = None) -> "FastAPI":
+def build_app(settings: Settings | None = None, additions: "MakeAdditions | None" = None) -> "FastAPI":
     """Return the ASGI app with its dependencies. Call it once per process.
 
-    Raises ConfigurationError with the name of the setting or the line of aion.yaml.
+    A server may add routes and middleware beyond A2A: `additions` makes them from the services of this process. Raises
+    ConfigurationError with the name of the setting or the line of aion.yaml.
     """
     settings = settings or Settings.from_environ()
     telemetry = build_telemetry(settings)
     from aion_core.bootstrap.app import build_app as build
 
-    return build(settings, telemetry)
+    return build(settings, telemetry, additions)
 
 
 @no_garbage_collection()
@@ -58,14 +60,14 @@ def build_worker(settings: Settings | None = None, telemetry: Telemetry | None =
     """
     settings = settings or Settings.from_environ()
     telemetry = telemetry or build_telemetry(settings)
-    from aion_core.bootstrap.engine import build_engine
+    from aion_core.bootstrap.turns import build_turn_services
 
-    engine = build_engine(settings, telemetry)
+    turns = build_turn_services(settings, telemetry)
     if settings.on_lambda:
         from aion_core.loading.loading import load_in_init
 
-        load_in_init(engine.agents, fails=False)
-    return engine.worker
+        load_in_init(turns.agents, fails=False)
+    return turns.worker
 
 
 @no_garbage_collection()

@@ -5,9 +5,10 @@ from collections.abc import Callable, Mapping
 from aion_core.auth import authenticator
 from aion_core.auth.api_keys import ApiKeys
 from aion_core.auth.authenticator import Authenticator
-from aion_core.auth.policy import AuthPolicy, policies_at_entrypoints
+from aion_core.auth.deployment import policies_in_force
+from aion_core.auth.policy import AuthPolicy
 from aion_core.auth.scheme import VerifierResources
-from aion_core.auth.schemes.basic import parse_users
+from aion_core.auth.schemes.basic_users import parse_users
 from aion_core.bootstrap.secrets import secret_or_file
 from aion_core.clock import Clock
 from aion_core.errors import ConfigurationError
@@ -17,17 +18,17 @@ from aion_core.settings import Settings
 
 
 def build_auth_policies(configs: Mapping[str, AgentConfig], settings: Settings) -> dict[str, AuthPolicy]:
-    """Return the auth policies by agent id, or {} if the settings turn authentication off.
+    """Return the auth policies of a deployment by agent id. Raises ConfigurationError.
 
-    Raises ConfigurationError for a deployment without a policy, or with a policy that its HTTP entry points cannot
-    enforce.
+    `aion_core.auth.deployment` decides which apply, and whether callers are authenticated at all.
     """
-    if not settings.auth:
-        return {}
-    policies = read_auth_policies(configs)
-    if not policies and settings.store == "memory":
-        return {}
-    return policies_at_entrypoints(policies, configs.keys(), settings.entrypoints)
+    return policies_in_force(
+        read_auth_policies(configs),
+        configs.keys(),
+        settings.entrypoints,
+        is_off=not settings.auth,
+        is_temporary=settings.store == "memory",
+    )
 
 
 def build_authenticators(

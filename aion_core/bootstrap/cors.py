@@ -3,13 +3,13 @@
 import logging
 from collections.abc import Mapping
 
-from aion_core.auth.policy import SIGNED
+from aion_core.auth.deployment import SIGNED
 from aion_core.loading.config import AgentConfig
 from aion_core.loading.config_sections import CorsConfig
 from aion_core.loading.security import read_auth_policies
 from aion_core.settings import Settings
-from aion_core.web.cors import CorsPolicy
-from aion_core.web.middleware import LOOPBACK_ORIGIN
+from aion_core.web.middleware.cors import CorsPolicy
+from aion_core.web.middleware.loopback import LOOPBACK_ORIGIN
 
 logger = logging.getLogger(__name__)
 

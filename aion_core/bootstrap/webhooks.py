@@ -12,5 +12,5 @@ def webhook_policy(settings: Settings) -> WebhookPolicy:
         ports=settings.push_ports,
         hosts=settings.push_hosts,
         networks=settings.push_networks,
-        receiver=settings.console_receiver,
+        receiver=settings.push_receiver,
     )

@@ -47,7 +47,7 @@ class WebhookPolicy(Struct, frozen=True):
     own: frozenset[tuple[str, int]] = frozenset()
     """Hosts and ports of this service. They are refused, because a webhook to its own service could cause a loop."""
     receiver: str = ""
-    """The only allowed URL of this service: the webhook receiver of `aion dev`, which sends no requests."""
+    """The only allowed URL of this service: a receiver that sends no requests, as in the console of `aion dev`."""
 
     @classmethod
     def for_service(

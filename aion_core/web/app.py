@@ -26,6 +26,7 @@ from aion_core.errors import ConfigurationError
 from aion_core.protocol.types import AgentCard
 from aion_core.push.configs import PushRegistry
 from aion_core.telemetry import Metrics, NoopTraces, NullMetrics, Traces
+from aion_core.web.additions import AppAdditions
 from aion_core.web.cards import (
     CardPublisher,
     ExtendedCardPublisher,
@@ -34,24 +35,21 @@ from aion_core.web.cards import (
     server_routes,
 )
 from aion_core.web.console import ConsoleMiddleware
-from aion_core.web.console_api import DevelopmentConsole, console_routes
-from aion_core.web.cors import CorsPolicy
 from aion_core.web.errors import rpc_error
-from aion_core.web.limits import RateLimitMiddleware, StreamLimits
-from aion_core.web.middleware import (
-    AuthenticationMiddleware,
-    AwaitBackgroundTurnsMiddleware,
-    CorsByPathMiddleware,
-    LargeResponseMiddleware,
-    LoopbackOnlyMiddleware,
-    ObservabilityMiddleware,
-    PathMiddleware,
-)
+from aion_core.web.middleware.authentication import AuthenticationMiddleware
+from aion_core.web.middleware.background_turns import AwaitBackgroundTurnsMiddleware
+from aion_core.web.middleware.compression import LargeResponseMiddleware
+from aion_core.web.middleware.cors import CorsByPathMiddleware, CorsPolicy
+from aion_core.web.middleware.loopback import LoopbackOnlyMiddleware
+from aion_core.web.middleware.observability import ObservabilityMiddleware
+from aion_core.web.middleware.paths import PathMiddleware
+from aion_core.web.middleware.rate_limit import RateLimitMiddleware
 from aion_core.web.operations import OPERATIONS
 from aion_core.web.operations.operation import AgentServices, Operation
 from aion_core.web.request_context import CallContextBuilder
 from aion_core.web.rest import RestV03, RestV1, extended_card_route, http_refusal, refuse_path
 from aion_core.web.rpc import ROUTE_NAME, JsonRpcBinding
+from aion_core.web.stream_limits import StreamLimits
 
 logger = logging.getLogger(__name__)
 
@@ -92,7 +90,8 @@ def build_app(
     authenticators: Mapping[str, Authenticator] | None = None,
     loopback_only: bool = False,
     cors: Mapping[str, CorsPolicy] | None = None,
-    console: bool | DevelopmentConsole = False,
+    console: bool = False,
+    additions: AppAdditions | None = None,
     limits: CallerLimits | None = None,
     background_task: BackgroundTask | None = None,
     startup: Startup | None = None,
@@ -106,11 +105,12 @@ def build_app(
     a `registry` no agent sends push notifications, even if its card declares them. `authenticators` authenticate the
     callers of each agent. Without authenticators the app admits every caller, or with `loopback_only` every caller on
     this machine. `cors` has the policies of the agents that pages of other origins may call. With `console`, browsers
-    get a page at the root; a `DevelopmentConsole` also has requests beyond A2A. `startup` loads the agents before the
+    get a page at the root. `additions` are routes and middleware beyond A2A. `startup` loads the agents before the
     first request; without `startup` they load in the background. The app flushes `metrics` and `traces` after each
     request.
     """
     at_root, publisher = default or next(iter(agents)), publisher or CardPublisher()
+    additions = additions or AppAdditions()
     app = _new_app(background_task, startup)
     app.state.agents = {agent_id: served.agent for agent_id, served in agents.items()}
     app.add_exception_handler(HTTPException, refuse_path)
@@ -125,9 +125,9 @@ def build_app(
         card, modes = served.extended_card, served.input_modes
         extended = ExtendedCardPublisher(card, publisher, modes) if card else None
         services = AgentServices(service, lister, conversations, served.card, extended, registry, streams, modes)
-        if prefix and isinstance(console, DevelopmentConsole):
+        if prefix:
             build_context = CallContextBuilder(agent_id, served.card).build
-            app.router.routes.extend(console_routes(prefix, served.agent, build_context, console))
+            app.router.routes.extend(additions.agent_routes(prefix, served.agent, build_context))
         _add_routes(app, services, agent_id, prefix, operations)
     # Add the outermost middleware last, because the middleware added last runs first.
     public = [route.path for route in public_routes]
@@ -140,8 +140,9 @@ def build_app(
         app.add_middleware(AuthenticationMiddleware, authenticators=authenticators, at_root=at_root, public=public)
     app.add_middleware(CorsByPathMiddleware, policies=cors or {}, agent_ids=agents, at_root=at_root, public=public)
     if console:
-        receiver = console.receiver if isinstance(console, DevelopmentConsole) else None
-        app.add_middleware(ConsoleMiddleware, receiver=receiver, agent_id=at_root)
+        app.add_middleware(ConsoleMiddleware, features=additions.console_features, agent_id=at_root)
+    for added in additions.middleware:
+        app.add_middleware(added.cls, *added.args, **added.kwargs)
     if loopback_only:
         app.add_middleware(LoopbackOnlyMiddleware)
     app.add_middleware(ObservabilityMiddleware, metrics=metrics or NullMetrics(), traces=traces or NoopTraces())

@@ -1,19 +1,19 @@
 """Console in the browser: static files of the chat page and of the API page, with their headers."""
 
 import gzip
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from importlib.resources import files
 from importlib.resources.abc import Traversable
 from pathlib import PurePosixPath
+from typing import Any
 
 from starlette.datastructures import Headers
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from aion_core.settings import CONSOLE_RECEIVER
 from aion_core.web.cards import CacheableDocument
-from aion_core.web.console_receiver import WebhookReceiver
 
 PREFIX = "/console/"
 MEDIA_TYPES = {".html": "text/html", ".css": "text/css", ".js": "text/javascript", ".json": "application/json"}
@@ -36,31 +36,23 @@ SECURITY_HEADERS = {
 class ConsoleMiddleware:
     """ASGI middleware. Serves the console to browsers at the root, its files in `/console/`, and the API page.
 
-    The page has no credentials and no special access: its requests to the agents are authenticated like all others. In
-    development there is a `receiver` of webhooks, and the agents have the routes of `console_routes`.
+    The page has no credentials and no special access: its requests to the agents are authenticated like all others.
     """
 
-    def __init__(self, app: ASGIApp, receiver: WebhookReceiver | None = None, *, agent_id: str = "") -> None:
-        """`agent_id` is the agent that the page selects first."""
-        self._app, self._receiver = app, receiver
+    def __init__(self, app: ASGIApp, features: Mapping[str, Any] | None = None, *, agent_id: str = "") -> None:
+        """`agent_id` is the agent that the page selects first. `features` are of the server's further routes."""
+        self._app = app
         since = datetime.now(UTC)
         static = files("aion_core.web").joinpath("static")
         self._documents = dict(_document(file, since) for file in static.iterdir())
-        features = {
-            "agent": agent_id,
-            "development": receiver is not None,
-            "receiver": receiver.url if receiver else "",
-        }
-        self._documents["features.json"] = CacheableDocument(features, since, headers=SECURITY_HEADERS)
+        known = {"agent": agent_id, "development": False, "receiver": "", **(features or {})}
+        self._documents["features.json"] = CacheableDocument(known, since, headers=SECURITY_HEADERS)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve a file of the console, or pass the request to the app."""
         app = self._app
-        if scope["type"] == "http":
-            if self._receiver is not None and scope["path"] == CONSOLE_RECEIVER and scope["method"] == "POST":
-                app = self._receiver
-            elif (name := _file_name(scope)) is not None:
-                app = self._response(name, Request(scope))
+        if scope["type"] == "http" and (name := _file_name(scope)) is not None:
+            app = self._response(name, Request(scope))
         await app(scope, receive, send)
 
     def _response(self, name: str, request: Request) -> Response:

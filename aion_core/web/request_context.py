@@ -12,7 +12,8 @@ from starlette.requests import Request
 from starlette.types import Scope
 
 from aion_core.auth.credentials import event_text
-from aion_core.auth.principal import ANONYMOUS, TENANT_RULE, Principal, is_tenant, owner_in
+from aion_core.auth.principal import ANONYMOUS, Principal
+from aion_core.auth.tenants import TENANT_RULE, is_tenant, owner_in
 from aion_core.engine.call import CallContext
 from aion_core.engine.push_config import PushVersion
 from aion_core.protocol.errors import invalid_params
@@ -20,7 +21,6 @@ from aion_core.protocol.message_rules import ALLOWED_SKILLS
 from aion_core.protocol.types import AgentCard
 
 # ── Version ───────────────────────────────────────────────────────────────────────────────────────────────────────────
-
 VERSION = "A2A-Version"
 V1, V03 = "1.0", "0.3"
 

@@ -13,13 +13,13 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
-from aion_core.auth.principal import is_tenant
+from aion_core.auth.tenants import is_tenant
 from aion_core.errors import AionError
 from aion_core.protocol.card import canonical_json
 from aion_core.protocol.errors import MethodNotAllowedError, invalid_params
 from aion_core.web.cards import card_document, reads_v1_only
 from aion_core.web.errors import A2A_JSON, rest_error, rest_error_body, v03_rest_error
-from aion_core.web.middleware import route_path
+from aion_core.web.middleware.paths import route_path
 from aion_core.web.operations.discovery import extended_card
 from aion_core.web.operations.operation import AgentServices, Body, HttpRoute, Operation
 from aion_core.web.request_body import JSON, BodyRefused, StrictRequest, read_params, read_query

@@ -47,7 +47,7 @@ class StreamFormat(Struct, frozen=True):
     """Function from an error to the JSON of the stream's last frame. The stream ends early with this frame."""
 
 
-HEARTBEAT_SECONDS = 15.0
+KEEP_ALIVE_SECONDS = 15.0
 """Interval between comments in an idle stream. HTTP entry points such as API Gateway close idle connections."""
 
 MAX_STREAM_BYTES = 180 * 1024 * 1024
@@ -190,10 +190,10 @@ class EventStream(Response):
         async def keep_alive() -> None:
             while True:
                 idle = asyncio.get_running_loop().time() - last_written
-                if idle >= HEARTBEAT_SECONDS:
+                if idle >= KEEP_ALIVE_SECONDS:
                     await write(COMMENT.encode())
                 else:
-                    await asyncio.sleep(HEARTBEAT_SECONDS - idle)
+                    await asyncio.sleep(KEEP_ALIVE_SECONDS - idle)
 
         async def disconnected() -> None:
             while (await receive())["type"] != "http.disconnect":

@@ -62,8 +62,8 @@ def create(
 
     To replace a key, create another one for the same principal, and revoke the first after its last use.
     """
-    from aion_core.auth.principal import TENANT_RULE, is_tenant
     from aion_core.auth.schemes.api_key import make_key
+    from aion_core.auth.tenants import TENANT_RULE, is_tenant
 
     _check_name(principal)
     if tenant and not is_tenant(tenant):
@@ -165,7 +165,7 @@ Examples:
 @click.argument("name")
 def hash_user(name: str) -> None:
     """Ask for the password of the user NAME, and print its hash as JSON for the secret with all users."""
-    from aion_core.auth.schemes.basic import hash_password
+    from aion_core.auth.schemes.basic_users import hash_password
 
     if not name or ":" in name or not name.isprintable():
         raise ConfigurationError("A name for HTTP Basic has printable characters and no ':' (RFC 7617).")

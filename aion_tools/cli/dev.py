@@ -192,6 +192,7 @@ def _environment(store: str, folder: Path, base_url: str, chosen: Mapping[str, s
 
     `chosen` has the developer's own environment, from which only the variables in `CHOSEN` are used.
     """
+    from aion_tools.dev.console import RECEIVER_PATH
     from aion_tools.dev.data_folder import STORE
 
     environment = {
@@ -205,12 +206,13 @@ def _environment(store: str, folder: Path, base_url: str, chosen: Mapping[str, s
         "AION_HTTP_ENTRYPOINTS": "",
         "AION_REVEAL_ERRORS": "true",
         "AION_LOOPBACK_ORIGINS": "true",
-        "AION_CONSOLE": "dev",
+        "AION_CONSOLE": "on",
         # Take the agents' keys from .env, and do not read secrets with the developer's own AWS credentials.
         "AION_SECRETS": "off",
         # Permit webhooks on this machine over http, because developers run their webhooks here.
         "AION_PUSH_HTTP": "true",
         "AION_PUSH_NETWORKS": "127.0.0.0/8,::1/128",
+        "AION_PUSH_RECEIVER": f"{base_url}{RECEIVER_PATH}",
     }
     if store == "sqlite":
         environment["AION_SQLITE_FOLDER"] = str(folder / STORE)

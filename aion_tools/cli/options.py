@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from aion_core.auth.principal import API_KEY_ISSUER, Principal, owner_in
+from aion_core.auth.principal import API_KEY_ISSUER, Principal
+from aion_core.auth.tenants import owner_in
 from aion_core.errors import AionError, ConfigurationError
 from aion_core.settings import WEB_ADDRESS, Settings
 from aion_tools.dev.data_folder import SQLITE, LocalServer, RunningServer, find_local_server
@@ -28,7 +29,6 @@ EMULATED = "AWS_ENDPOINT_URL"
 
 PLACES = ("AION_TABLE", "AION_BUCKET", "AION_TASK_QUEUE_URL")
 """Environment variables with the table, bucket and task queue of a deployment on AWS."""
-
 
 _OF_AWS = (
     "AWS_PROFILE",

@@ -171,10 +171,11 @@ class _Worker:
             os.environ.pop("AWS_PROFILE", None)
             os.environ.update(self._stack.environment("ApiFunction"))
             os.environ.update(task.environment)
-        # Import the app only after the variables are set, because the handlers read their settings at import, as on
-        # Lambda.
-        from handlers.api import app
+        # Import the agents' code and build the app only after the variables are set, as on Lambda.
+        from aion_core.bootstrap import build_app
+        from aion_tools.dev.console.additions import console_additions
 
+        app = build_app(additions=console_additions)
         failures, agents = {}, app.state.agents
         for agent_id, agent in agents.items():
             if (failure := _load_agent(agent_id, agent)) is not None:
@@ -200,7 +201,7 @@ class _Worker:
         import uvicorn
 
         from aion_core.engine.process.deadline import Deadline
-        from aion_core.web.middleware import LoopbackOnlyMiddleware
+        from aion_core.web.middleware.loopback import LoopbackOnlyMiddleware
         from aion_core.web.request_context import DEADLINE
         from aion_tools.dev.http_protocol import HeaderTimeoutProtocol, stop_accepting
         from aion_tools.dev.request_log import RequestLogMiddleware

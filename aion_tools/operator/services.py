@@ -130,7 +130,8 @@ def build_erasure(settings: Settings) -> "Erasure":
 
 def owner_of_key(principal: str, tenant: str) -> str:
     """Return the owner id for an API key of this principal and tenant."""
-    from aion_core.auth.principal import API_KEY_ISSUER, Principal, owner_in
+    from aion_core.auth.principal import API_KEY_ISSUER, Principal
+    from aion_core.auth.tenants import owner_in
 
     return owner_in(Principal(API_KEY_ISSUER, principal).owner, tenant)
 

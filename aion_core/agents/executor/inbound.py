@@ -8,7 +8,8 @@ from a2a.auth.user import UnauthenticatedUser, User
 from a2a.server.agent_execution import RequestContext
 from a2a.server.context import ServerCallContext
 
-from aion_core.auth.principal import ANONYMOUS, owner_in
+from aion_core.auth.principal import ANONYMOUS
+from aion_core.auth.tenants import owner_in
 from aion_core.engine.agent import TurnRequest
 from aion_core.engine.isolation import is_visible
 from aion_core.engine.stored_tasks import StoredTasks

@@ -1,4 +1,4 @@
-"""HTTP Basic (RFC 7617): names and passwords, stored as argon2 hashes.
+"""HTTP Basic (RFC 7617).
 
 Computing an argon2 hash is slow on purpose. A process therefore computes it once for each pair of name and password,
 and recognises the pair later by a fast keyed hash. It remembers wrong pairs too, and limits the number of wrong pairs
@@ -11,10 +11,8 @@ import binascii
 import hashlib
 import hmac
 import json
-import logging
 import secrets
 from collections import OrderedDict
-from collections.abc import Callable, Mapping
 from datetime import timedelta
 from typing import Literal
 
@@ -22,24 +20,15 @@ from aion_core import log
 from aion_core.auth.credentials import RequestCredentials
 from aion_core.auth.principal import BASIC_ISSUER, Principal
 from aion_core.auth.scheme import REALM, AuthFailure, Scheme, VerifierResources, http_scheme
+from aion_core.auth.schemes.basic_users import BasicUsers, UsersUnavailable
 from aion_core.clock import Clock
-from aion_core.errors import ConfigurationError
 from aion_core.protocol.types import SecurityScheme
-
-logger = logging.getLogger(__name__)
 
 MAX_REMEMBERED = 1000
 CONCURRENT_HASHES = 2
 """Maximum number of passwords hashed at once. Computing one hash occupies a processor and 64 MB of memory."""
 WRONG_PER_MINUTE = 30
 """Maximum number of wrong passwords hashed by a process per minute. Above it, new credentials get status 429."""
-
-USERS_FRESH = timedelta(minutes=5)
-"""Maximum time until a process notices an added, changed or removed user."""
-USERS_RETRY = timedelta(seconds=30)
-"""Delay between a failed read of the users and the next attempt."""
-USERS_STALE_IF_ERROR = timedelta(hours=24)
-"""Maximum age of the users in memory while every new read fails."""
 
 
 class BasicScheme(Scheme):
@@ -58,69 +47,6 @@ class BasicScheme(Scheme):
     def verifier(self, resources: VerifierResources) -> "BasicVerifier":
         """Read the deployment's users and return a verifier for them. Raises ConfigurationError."""
         return BasicVerifier(BasicUsers(resources.basic_users, resources.clock), resources.clock)
-
-
-def hash_password(password: str) -> str:
-    """Return the argon2 hash of the password."""
-    from argon2 import PasswordHasher
-
-    return PasswordHasher().hash(password)
-
-
-# ── Users ─────────────────────────────────────────────────────────────────────────────────────────────────────────────
-
-
-class UsersUnavailable(Exception):
-    """Error: the users of HTTP Basic cannot be read now, and the users in memory are too old to be trusted."""
-
-
-class BasicUsers:
-    """Users of HTTP Basic and their password hashes. They are read at start, then every few minutes."""
-
-    def __init__(self, read: Callable[[], Mapping[str, str]], clock: Clock) -> None:
-        """Read the users with the blocking function `read`. Raises ConfigurationError.
-
-        If a later read fails, the error is only logged.
-        """
-        self._read, self._clock = read, clock
-        self._hashes = read()
-        self._read_at = clock.now()
-        self._next_read_at = self._read_at + USERS_FRESH
-
-    async def hashes(self) -> Mapping[str, str]:
-        """Return the password hashes by user name. Raises UsersUnavailable."""
-        now = self._clock.now()
-        if now >= self._next_read_at:
-            # Set the time of the next read before this read, so that concurrent requests do not read too, but use the
-            # users in memory.
-            self._next_read_at = now + USERS_RETRY
-            try:
-                self._hashes = await asyncio.to_thread(self._read)
-            except ConfigurationError as error:
-                logger.error("The users of HTTP Basic cannot be read again; the earlier users stay: %s", error)
-            else:
-                self._read_at, self._next_read_at = now, now + USERS_FRESH
-        if now - self._read_at > USERS_STALE_IF_ERROR:
-            raise UsersUnavailable
-        return self._hashes
-
-
-def parse_users(text: str, source: str) -> dict[str, str]:
-    """Parse a JSON text into password hashes by user name. Raises ConfigurationError, which names the text's source."""
-    try:
-        users = json.loads(text)
-    except ValueError:
-        # Raise the error without its cause, because the parser's message quotes the secret.
-        raise ConfigurationError(f"{source} is no JSON; it has to hold an object of names and argon2 hashes.") from None
-    if not isinstance(users, dict) or not all(
-        isinstance(hashed, str) and hashed.startswith("$argon2") and name and ":" not in name
-        for name, hashed in users.items()
-    ):
-        raise ConfigurationError(f"{source} has to hold an object of names and argon2 hashes: see `aion user hash`.")
-    return users
-
-
-# ── Verification ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 class BasicVerifier:

@@ -14,8 +14,9 @@ from a2a.types import a2a_pb2 as pb
 from pydantic import BeforeValidator, Field, StringConstraints
 
 from aion_core.auth.credentials import RequestCredentials
-from aion_core.auth.principal import Principal, is_tenant
+from aion_core.auth.principal import Principal
 from aion_core.auth.scheme import REALM, AuthFailure, Scheme, TrustedUrl, VerifierResources, http_scheme
+from aion_core.auth.tenants import is_tenant
 from aion_core.protocol.types import SecurityScheme
 
 if TYPE_CHECKING:

@@ -20,7 +20,7 @@ from aion_core.protocol.message_rules import Modes, is_id, modes_of
 from aion_core.protocol.types import AgentCard, to_json
 from aion_core.push.configs import PushRegistry
 from aion_core.web.cards import ExtendedCardPublisher, InputModes
-from aion_core.web.limits import StreamLimits
+from aion_core.web.stream_limits import StreamLimits
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,6 @@ class AgentServices:
 Json = Any
 Run = Callable[[AgentServices, Any, ServerCallContext], Awaitable[Any]]
 """Function of an operation with a single response. It raises AionError or the SDK's A2AError."""
-
 
 Stream = Callable[[AgentServices, Any, ServerCallContext], AsyncGenerator[list[StreamItem], None]]
 """Generator function of a streaming operation. It yields batches of events and raises the same errors as `Run`.

@@ -180,8 +180,8 @@ _SECRET_NAME = re.compile(
 
 def check_agents(declared: DeploymentConfig) -> Iterator[CheckResult]:
     """Import the code of each agent as the agent's first turn does, and yield the result for each."""
-    from aion_core.bootstrap.engine import build_agents
     from aion_core.bootstrap.stores import build_stores
+    from aion_core.bootstrap.turns import build_agents
     from aion_core.clock import SystemClock
     from aion_core.settings import Settings
 

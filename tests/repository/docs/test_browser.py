@@ -4,7 +4,7 @@ import re
 from pathlib import Path
 
 from aion_core.loading.deployment import read_agent_configs
-from aion_core.web.cors import EXPOSED_HEADERS, REQUEST_HEADERS
+from aion_core.web.middleware.cors import EXPOSED_HEADERS, REQUEST_HEADERS
 
 GUIDE = (Path(__file__).parents[3] / "docs" / "browser.md").read_text(encoding="utf-8")
 

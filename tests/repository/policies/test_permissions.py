@@ -21,7 +21,7 @@ from uuid_utils.compat import uuid7
 
 from aion_core.auth.api_keys import ApiKeys
 from aion_core.auth.schemes.api_key import make_key
-from aion_core.auth.schemes.basic import hash_password
+from aion_core.auth.schemes.basic_users import hash_password
 from aion_core.aws.client import AwsClient
 from aion_core.aws.dynamodb_table import DynamoDBTable, encoded_key
 from aion_core.clock import SystemClock

@@ -78,10 +78,10 @@ def test_environment_variables_in_template_give_each_function_valid_settings(fun
     assert settings.task_queue_url.endswith("-TaskQueue")
 
 
-@pytest.mark.parametrize(("given", "mode"), [({}, "off"), ({"Console": "on"}, "on")])
-def test_console_is_off_by_default(given: dict[str, str], mode: str) -> None:
+@pytest.mark.parametrize(("given", "is_on"), [({}, False), ({"Console": "on"}, True)])
+def test_console_is_off_by_default(given: dict[str, str], is_on: bool) -> None:
     environment = Template(TEMPLATE, BUILD_PLACE, given).environment("ApiFunction")
-    assert Settings.from_environ(environment).console == mode
+    assert Settings.from_environ(environment).console == is_on
     assert not is_allowed("Console", "dev"), "a deployed console has no requests beyond A2A"
 
 

@@ -9,8 +9,9 @@ from typing import Any
 
 import httpx
 
-from aion_core.auth.principal import API_KEY_ISSUER, Principal, owner_in
+from aion_core.auth.principal import API_KEY_ISSUER, Principal
 from aion_core.auth.schemes.api_key import make_key
+from aion_core.auth.tenants import owner_in
 from aion_core.bootstrap import build_app
 from aion_core.clock import SystemClock
 from aion_core.engine.records import Delta, DeltaBatch

@@ -167,11 +167,11 @@ async def test_large_request_body_does_not_delay_health_checks_or_streams(
     name: str, dialect: Dialect, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A large body waits for the only, busy, thread; the event loop still serves health checks and a stream."""
-    monkeypatch.setattr("aion_core.web.sse.HEARTBEAT_SECONDS", 0.001)
-    agent, busy, heartbeats = GatedAgent(), threading.Event(), asyncio.Semaphore(0)
+    monkeypatch.setattr("aion_core.web.sse.KEEP_ALIVE_SECONDS", 0.001)
+    agent, busy, comments = GatedAgent(), threading.Event(), asyncio.Semaphore(0)
     streaming, app = parts(agent).app(), hostile_app()
     content, headers = json.dumps(send(method="SendStreamingMessage")).encode(), {"content-type": "application/json"}
-    stream = asyncio.create_task(call(streaming, "POST", "/", content, headers, heard=heartbeats.release))
+    stream = asyncio.create_task(call(streaming, "POST", "/", content, headers, heard=comments.release))
     await agent.spoke.wait()
     with ThreadPoolExecutor(1) as threads:
         loop = asyncio.get_running_loop()
@@ -182,10 +182,10 @@ async def test_large_request_body_does_not_delay_health_checks_or_streams(
             assert (await call(app, "GET", "/health")).status == 200
             for usual in usual_bodies():
                 assert not (await cost_of(app, usual)).is_error
-            while not heartbeats.locked():
-                await heartbeats.acquire()  # discard the heartbeats so far
+            while not comments.locked():
+                await comments.acquire()  # discard the comments so far
             for _ in range(3):
-                await heartbeats.acquire()
+                await comments.acquire()
             assert not hostile.done()
         finally:
             busy.set()

@@ -10,7 +10,7 @@ from starlette.responses import Response
 
 from aion_core.otel import PAUSE_SECONDS, OTelTraces, RedactingExporter
 from aion_core.telemetry import NullMetrics
-from aion_core.web.middleware import ObservabilityMiddleware
+from aion_core.web.middleware.observability import ObservabilityMiddleware
 from tests.support.collector import exported_from_here
 from tests.support.service import http
 

@@ -15,7 +15,10 @@ from google.protobuf.json_format import ParseDict
 from mangum import Mangum
 
 from aion_core.auth.credentials import RequestCredentials
+from aion_core.auth.deployment import policies_in_force
+from aion_core.auth.policy import AuthPolicy
 from aion_core.auth.principal import Principal
+from aion_core.auth.schemes.api_key import ApiKeyScheme
 from aion_core.auth.schemes.aws_iam import AwsIamScheme, IamVerifier
 from aion_core.bootstrap import build_app
 from aion_core.errors import ConfigurationError
@@ -46,6 +49,31 @@ STACK = {
 
 def with_security(security: str) -> str:
     return PLAIN.replace("aion:\n", f"aion:\n{security}")
+
+
+@pytest.mark.parametrize(
+    ("is_declared", "is_off", "is_temporary", "admits_everybody"),
+    [
+        (True, False, False, False),
+        (True, False, True, False),
+        (True, True, False, True),
+        (False, True, False, True),
+        (False, True, True, True),
+        (False, False, True, True),
+    ],
+)
+def test_everybody_is_admitted_only_by_choice_or_to_temporary_store(
+    is_declared: bool, is_off: bool, is_temporary: bool, admits_everybody: bool
+) -> None:
+    policy = AuthPolicy({"key": ApiKeyScheme()}, ({"key": frozenset()},))
+    declared = {"a": policy} if is_declared else {}
+    found = policies_in_force(declared, ["a"], [], is_off=is_off, is_temporary=is_temporary)
+    assert found == ({} if admits_everybody else declared)
+
+
+def test_deployment_without_policy_and_signatures_is_refused() -> None:
+    with pytest.raises(ConfigurationError, match="nobody would authenticate"):
+        policies_in_force({}, ["a"], [], is_off=False, is_temporary=False)
 
 
 @pytest.mark.parametrize(

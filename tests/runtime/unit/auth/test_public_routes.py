@@ -11,7 +11,7 @@ from starlette.routing import Route
 
 from aion_core.protocol.keys import CardKey
 from aion_core.web.cards import server_routes
-from aion_core.web.middleware import LoopbackOnlyMiddleware
+from aion_core.web.middleware.loopback import LoopbackOnlyMiddleware
 from tests.runtime.unit.auth.guarded import guarded, jwt_scheme
 from tests.support.asgi import ask
 from tests.support.issuer import Issuer

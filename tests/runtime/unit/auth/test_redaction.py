@@ -11,7 +11,7 @@ from aion_core import log
 from aion_core.auth.schemes.api_key import ApiKeyScheme, make_key
 from aion_core.auth.schemes.basic import BasicScheme
 from aion_core.telemetry import NoopTraces, NullMetrics
-from aion_core.web.middleware import ObservabilityMiddleware
+from aion_core.web.middleware.observability import ObservabilityMiddleware
 from tests.runtime.unit.auth.auth_app import AuthApp
 from tests.runtime.unit.auth.passwords import CHEAP, basic_header
 from tests.support.asgi import ask

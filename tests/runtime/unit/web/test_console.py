@@ -1,13 +1,14 @@
 """Console's files: headers, size, and requests that belong to the agents."""
 
 import re
+from collections.abc import Mapping
+from typing import Any
 
 import httpx
 import pytest
 from starlette.responses import PlainTextResponse
 
 from aion_core.web.console import MEDIA_TYPES, ConsoleMiddleware
-from aion_core.web.console_receiver import WebhookReceiver
 from tests.support.server import ROOT
 
 HTML = {"accept": "text/html,application/xhtml+xml"}
@@ -16,8 +17,8 @@ HTML = {"accept": "text/html,application/xhtml+xml"}
 STATIC = ROOT / "aion_core" / "web" / "static"
 
 
-def client(receiver: WebhookReceiver | None = None) -> httpx.AsyncClient:
-    app = ConsoleMiddleware(PlainTextResponse("the agent's"), receiver)
+def client(features: Mapping[str, Any] | None = None) -> httpx.AsyncClient:
+    app = ConsoleMiddleware(PlainTextResponse("the agent's"), features)
     return httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://test")
 
 
@@ -67,17 +68,16 @@ async def test_unknown_console_file_is_not_found(path: str) -> None:
         assert (await http.get(path)).status_code == 404
 
 
-async def test_console_offers_webhook_receiver_only_in_development() -> None:
-    receiver = WebhookReceiver("http://test/console/receiver")
-    async with client() as deployed, client(receiver) as development:
-        assert (await deployed.get("/console/features.json")).json() == {
+async def test_console_page_reads_features_of_further_routes() -> None:
+    async with client() as deployed, client({"development": True, "receiver": "http://test/x"}) as development:
+        known = {"agent": "", "development": False, "receiver": ""}
+        assert (await deployed.get("/console/features.json")).json() == known
+        assert (await development.get("/console/features.json")).json() == {
             "agent": "",
-            "development": False,
-            "receiver": "",
+            "development": True,
+            "receiver": "http://test/x",
         }
-        assert (await development.get("/console/features.json")).json()["receiver"] == receiver.url
         assert (await deployed.post("/console/receiver")).status_code == 405
-        assert (await development.post("/console/receiver")).status_code == 204
 
 
 async def test_api_page_and_its_openapi_document_are_served() -> None:

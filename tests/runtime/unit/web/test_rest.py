@@ -16,7 +16,7 @@ from starlette.applications import Starlette
 from starlette.types import Message
 
 from aion_core.errors import StoreCorrupt, StoreUnavailable
-from aion_core.web.middleware import AwaitBackgroundTurnsMiddleware
+from aion_core.web.middleware.background_turns import AwaitBackgroundTurnsMiddleware
 from tests.runtime.unit.web.rest_requests import A2A_JSON, body, fields, refused
 from tests.runtime.unit.web.sdk_handler import SdkContextBuilder, SdkHandler
 from tests.support.agents.counting import talking

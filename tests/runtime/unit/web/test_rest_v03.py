@@ -22,7 +22,7 @@ from google.protobuf.json_format import ParseDict
 from msgspec.structs import replace
 from starlette.applications import Starlette
 
-from aion_core.web.middleware import AwaitBackgroundTurnsMiddleware
+from aion_core.web.middleware.background_turns import AwaitBackgroundTurnsMiddleware
 from aion_core.web.operations.operation import Operation
 from aion_core.web.rest import RestV03
 from tests.runtime.unit.web.rest_requests import body, old_body

@@ -7,7 +7,7 @@ from a2a.types import a2a_pb2 as pb
 from msgspec.structs import replace
 from starlette.applications import Starlette
 
-from aion_core.web.middleware import AwaitBackgroundTurnsMiddleware
+from aion_core.web.middleware.background_turns import AwaitBackgroundTurnsMiddleware
 from aion_core.web.operations.operation import Operation
 from aion_core.web.rpc import JsonRpcBinding
 from tests.runtime.unit.web.sdk_handler import BY_NAME, services_of

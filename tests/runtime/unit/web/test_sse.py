@@ -25,7 +25,7 @@ from aion_core.engine.stream.broadcast import StreamItem
 from aion_core.errors import StoreCorrupt
 from aion_core.protocol.types import Message, Part, Task
 from aion_core.table.keys import TaskKey
-from aion_core.web.middleware import AwaitBackgroundTurnsMiddleware
+from aion_core.web.middleware.background_turns import AwaitBackgroundTurnsMiddleware
 from aion_core.web.sse import MAX_STREAM_BYTES, Frames, jsonrpc_v1
 from tests.runtime.unit.web.sdk_handler import SdkContextBuilder, SdkHandler
 from tests.support.agents.scripted import AskingAgent, GatedAgent
@@ -147,9 +147,9 @@ class ReleasedByComments:
         await self._app(scope, receive, counted)
 
 
-async def test_idle_stream_sends_sse_comments_as_heartbeat(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_idle_stream_sends_keep_alive_comments(monkeypatch: pytest.MonkeyPatch) -> None:
     """HTTP entry points close idle connections, so an idle stream must send something."""
-    monkeypatch.setattr("aion_core.web.sse.HEARTBEAT_SECONDS", 0.01)
+    monkeypatch.setattr("aion_core.web.sse.KEEP_ALIVE_SECONDS", 0.01)
     monkeypatch.setattr(EventSourceResponse, "DEFAULT_PING_INTERVAL", 0.01)
     for of in (ServiceParts.app, the_sdks_app):
         agent = GatedAgent()

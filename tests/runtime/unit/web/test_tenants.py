@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aion_core.auth.principal import owner_in
+from aion_core.auth.tenants import owner_in
 from tests.runtime.unit.web.rest_requests import body, fields, refused
 from tests.support.agents.scripted import AskingAgent
 from tests.support.service import http, parts, send

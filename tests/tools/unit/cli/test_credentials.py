@@ -13,7 +13,7 @@ from aion_core.auth.credentials import RequestCredentials
 from aion_core.auth.principal import Principal
 from aion_core.auth.scheme import AuthFailure
 from aion_core.auth.schemes.api_key import ApiKeyScheme, ApiKeyVerifier
-from aion_core.auth.schemes.basic import parse_users
+from aion_core.auth.schemes.basic_users import parse_users
 from aion_core.clock import SystemClock
 from aion_core.errors import AionError
 from aion_tools.cli.main import aion

@@ -13,9 +13,10 @@ import boto3
 import pytest
 
 from aion_core.auth.credentials import RequestCredentials
-from aion_core.auth.principal import API_KEY_ISSUER, BASIC_ISSUER, IAM_ISSUER, Principal, owner_in
+from aion_core.auth.principal import API_KEY_ISSUER, BASIC_ISSUER, IAM_ISSUER, Principal
 from aion_core.auth.schemes.api_key import make_key
 from aion_core.auth.schemes.aws_iam import AwsIamScheme, IamVerifier
+from aion_core.auth.tenants import owner_in
 from aion_core.clock import SystemClock
 from aion_core.errors import ConfigurationError
 from aion_core.settings import Settings

@@ -8,7 +8,8 @@ import pytest
 from a2a.types import Artifact, Part, TaskArtifactUpdateEvent, TaskState
 
 from aion_core.agents.questions import Question, question_message
-from aion_core.auth.principal import API_KEY_ISSUER, Principal, owner_in
+from aion_core.auth.principal import API_KEY_ISSUER, Principal
+from aion_core.auth.tenants import owner_in
 from aion_core.table import keys
 from aion_core.table.keys import ContextKey
 from aion_tools.stack.stack import LocalStack

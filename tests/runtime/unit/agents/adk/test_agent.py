@@ -157,8 +157,8 @@ def test_dynamodb_sessions_need_an_encryption_key(tmp_path: Path) -> None:
     """The error names the missing variable."""
     config = tmp_path / "aion.yaml"
     config.write_text(f"aion: {{agents: {{count: {{path: {ROOT / 'examples/adk/agent.py'}}}}}}}")
-    from aion_core.bootstrap.engine import build_engine
     from aion_core.bootstrap.telemetry import build_telemetry
+    from aion_core.bootstrap.turns import build_turn_services
 
     environ = {
         "AION_TABLE": "t",
@@ -168,7 +168,7 @@ def test_dynamodb_sessions_need_an_encryption_key(tmp_path: Path) -> None:
     }
     settings = Settings.from_environ(environ)
     with pytest.raises(ConfigurationError, match="AION_KMS_KEY"):
-        build_engine(settings, build_telemetry(settings)).agents["count"].load()
+        build_turn_services(settings, build_telemetry(settings)).agents["count"].load()
 
 
 @pytest.mark.parametrize(

@@ -85,13 +85,13 @@ def test_sdk_server_is_imported_for_executors_only(tmp_path: Path) -> None:
     (tmp_path / "aion.yaml").write_text("aion:\n  agents:\n    greeter:\n      path: agent.py\n")
     program = """
 import sys
-from aion_core.bootstrap.engine import build_engine
+from aion_core.bootstrap.turns import build_turn_services
 from aion_core.bootstrap.telemetry import build_telemetry
 from aion_core.settings import Settings
 settings = Settings.from_environ()
-engine = build_engine(settings, build_telemetry(settings))
+turns = build_turn_services(settings, build_telemetry(settings))
 print([name for name in ("a2a.server", "aion_core.agents.executor") if name in sys.modules])
-engine.agents["greeter"].load()
+turns.agents["greeter"].load()
 print([name for name in ("a2a.server", "aion_core.agents.executor") if name in sys.modules])
 print([name for name in ("sqlalchemy", "fastapi", "langgraph", "google.adk", "grpc") if name in sys.modules])
 """

@@ -22,7 +22,7 @@ from aion_core.auth.schemes.jwks import (
     fetch,
 )
 from aion_core.telemetry import Metric, NoopTraces
-from aion_core.web.middleware import ObservabilityMiddleware
+from aion_core.web.middleware.observability import ObservabilityMiddleware
 from tests.runtime.unit.auth.auth_app import AuthApp, issuer_scheme
 from tests.support.asgi import ask
 from tests.support.clock import LoopClock, ManualClock, settle

@@ -6,8 +6,9 @@ from typing import Any
 
 import httpx
 import pytest
+from starlette.responses import PlainTextResponse
 
-from aion_core.web.console_receiver import MAX_POSTS, WebhookPost, WebhookReceiver
+from aion_tools.dev.console.receiver import MAX_POSTS, ReceiverMiddleware, WebhookPost, WebhookReceiver
 
 
 @pytest.mark.parametrize(
@@ -41,3 +42,19 @@ async def test_console_receiver_keeps_newest_posts() -> None:
             assert answered.status_code == receiver.status
     posts = receiver.posts_of("t")
     assert [post.content["task"]["number"] for post in posts] == list(range(MAX_POSTS, 0, -1))
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "status"),
+    [
+        ("POST", "/console/receiver", 204),
+        ("GET", "/console/receiver", 200),
+        ("POST", "/console/receiver/", 200),
+        ("POST", "/", 200),
+    ],
+)
+async def test_only_posts_to_receivers_path_reach_it(method: str, path: str, status: int) -> None:
+    receiver = WebhookReceiver("http://test/console/receiver")
+    app = ReceiverMiddleware(PlainTextResponse("the app's"), receiver)
+    async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://test") as client:
+        assert (await client.request(method, path)).status_code == status

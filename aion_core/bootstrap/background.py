@@ -1,33 +1,21 @@
-"""Composition of the parts that run turns: stores, agents, runner, worker, and local queues."""
+"""Background work of a single-process server, which takes the place of SQS and the schedule on AWS."""
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from functools import cache
 from itertools import chain, repeat
-from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, TypeVar, cast
 from uuid import uuid4
 
-from msgspec import Struct
-
 from aion_core import log
-from aion_core.bootstrap.agent_environment import agent_environment
-from aion_core.bootstrap.stores import Stores, build_stores
+from aion_core.bootstrap.stores import Stores
 from aion_core.bootstrap.telemetry import Telemetry
-from aion_core.clock import Clock, SystemClock
-from aion_core.engine.agent import Agent
-from aion_core.engine.limits.limits import Limits
-from aion_core.engine.listing.conversations import Conversations
+from aion_core.clock import Clock
 from aion_core.engine.process.deadline import Deadline
 from aion_core.engine.queues import PushWakeUp, WakeUp
-from aion_core.engine.runner.runner import TaskRunner
 from aion_core.engine.runner.worker import Worker
 from aion_core.engine.sweep import Sweep
-from aion_core.loading.config import AgentConfig
-from aion_core.loading.deployment import read_deployment_config
-from aion_core.loading.frameworks import AgentDependencies
-from aion_core.loading.loader import AgentReplies, LazyAgent
 from aion_core.settings import Settings
 
 if TYPE_CHECKING:
@@ -99,61 +87,9 @@ class Background:
             await self._clock.sleep(pause)
 
 
-class Engine(Struct, frozen=True):
-    """Services of a process that runs turns."""
-
-    clock: Clock
-    configs: Mapping[str, AgentConfig]
-    limits: Limits | None
-    stores: Stores
-    agents: Mapping[str, LazyAgent]
-    worker: Worker
-    renew_secrets: Callable[[], None]
-    """Function that reads the agents' secrets again. It blocks."""
-    background: Background | None = None
-    """Local queues and sweeps of a single-process deployment, None on AWS."""
-
-
-def build_engine(settings: Settings, telemetry: Telemetry) -> Engine:
-    """Return the services for running turns.
-
-    Raises ConfigurationError with the name of the setting or the line of aion.yaml.
-    """
-    declared = read_deployment_config(settings.config)
-    configs = declared.agents
-    clock = SystemClock()
-    # Set the agents' environment variables first, because an agent's code may read them when it is imported.
-    environment = agent_environment(declared, settings, clock)
-    environment.apply()
-    stores = build_stores(settings, clock)
-    agents = build_agents(configs, declared.folder, stores.agents, declared.roots)
-
-    def refreshed(agent_id: str) -> Agent:
-        environment.refresh_if_due()
-        return agents[agent_id]
-
-    runner = TaskRunner(
-        stores.tasks,
-        refreshed if environment.has_secrets else agents.__getitem__,
-        clock,
-        stores.work_queue,
-        lease_seconds=settings.lease_seconds,
-        max_tries=settings.max_tries,
-        reveal_errors=settings.reveal_errors,
-        conversations=Conversations(stores.tasks, stores.task_list),
-        replies=AgentReplies(agents),
-        answers={agent_id: config.answer for agent_id, config in configs.items()},
-        metrics=telemetry.metrics,
-        traces=telemetry.traces,
-    )
-    worker = Worker(stores.tasks, runner, stores.work_queue, clock)
-    background = None
-    if settings.store != "dynamodb":
-        background = _background(settings, stores, worker, clock, telemetry)
-    return Engine(clock, configs, declared.limits, stores, agents, worker, environment.refresh, background)
-
-
-def _background(settings: Settings, stores: Stores, worker: Worker, clock: Clock, telemetry: Telemetry) -> Background:
+def build_background(
+    settings: Settings, stores: Stores, worker: Worker, clock: Clock, telemetry: Telemetry
+) -> Background:
     """Return the background work of a single-process server, with a consumer for each local queue."""
     push = stores.push
     assert push is not None  # noqa: S101  # a local deployment always has push notifications
@@ -187,13 +123,3 @@ def _background(settings: Settings, stores: Stores, worker: Worker, clock: Clock
     )
     background.consumers = [*turns.handled_by(run_turn), *deliveries.handled_by(deliver)]
     return background
-
-
-def build_agents(
-    configs: Mapping[str, AgentConfig],
-    folder: Path,
-    dependencies: AgentDependencies,
-    roots: Sequence[Path] = (),
-) -> dict[str, LazyAgent]:
-    """Return the agents by id. Each agent's code is imported on first use."""
-    return {agent_id: LazyAgent(agent_id, config, folder, dependencies, roots) for agent_id, config in configs.items()}

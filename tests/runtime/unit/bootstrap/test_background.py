@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from aion_core.bootstrap import build_app, engine
+from aion_core.bootstrap import background, build_app
 from aion_core.push import delivery
 from aion_core.push.delivery import PushDelivery
 from aion_core.settings import Settings
@@ -33,7 +33,7 @@ async def test_sweep_retries_turn_without_wake_up_message(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, store: str
 ) -> None:
     """A retry beyond the queue's longest delay has no wake-up message: only the sweep can start it."""
-    monkeypatch.setattr(engine, "SWEEP_SECONDS", 0.05)
+    monkeypatch.setattr(background, "SWEEP_SECONDS", 0.05)
     monkeypatch.setattr(delivery, "LONGEST_DELAY", 0.0)
     defaults = PushDelivery.__init__.__kwdefaults__
     assert defaults is not None
@@ -67,7 +67,7 @@ async def test_failed_sweep_is_repeated_until_server_ends() -> None:
         made.append(clock.now().timestamp())
         raise RuntimeError("not now")
 
-    running = asyncio.create_task(engine.Background(sweep, clock, lease_seconds=20).run())
+    running = asyncio.create_task(background.Background(sweep, clock, lease_seconds=20).run())
     await _until(clock, 10, lambda: False)
     await _until(clock, 10, lambda: False)
     assert len(made) == 1

@@ -12,6 +12,7 @@ import pytest
 from aion_core.bootstrap import build_app
 from aion_core.settings import Settings
 from aion_core.web.request_body import MAX_BODY_BYTES
+from aion_tools.dev.console.additions import console_additions
 from tests.support.agents.session_counting import ADK
 from tests.support.listening import free_port, listening
 from tests.support.service import http, send
@@ -66,14 +67,15 @@ def settings(folder: Path, base: str, **environ: str) -> Settings:
     )
     return Settings.from_environ({
         "AION_STORE": "memory", "AION_CONFIG": str(folder / "aion.yaml"), "AION_BASE_URL": base, "AION_AUTH": "off",
-        "AION_CONSOLE": "dev", "AION_PUSH_HTTP": "true", "AION_PUSH_NETWORKS": "127.0.0.0/8", **environ,
+        "AION_CONSOLE": "on", "AION_PUSH_HTTP": "true", "AION_PUSH_NETWORKS": "127.0.0.0/8",
+        "AION_PUSH_RECEIVER": f"{base}/console/receiver", **environ,
     })  # fmt: skip
 
 
 @pytest.fixture(scope="module")
 def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     base = f"http://127.0.0.1:{(port := free_port())}"
-    with listening(build_app(settings(tmp_path_factory.mktemp("console"), base)), port=port):
+    with listening(build_app(settings(tmp_path_factory.mktemp("console"), base), console_additions), port=port):
         yield base
 
 
@@ -221,7 +223,7 @@ REQUESTS = [("GET", "state"), ("GET", "webhooks"), ("POST", "redrive"), ("POST",
 @pytest.mark.parametrize(("method", "name"), REQUESTS)
 async def test_console_requests_require_credentials_for_the_agent(method: str, name: str, tmp_path: Path) -> None:
     """Send each request without credentials; an accepted kill request would end the test's process."""
-    app = build_app(settings(tmp_path, "http://test", AION_AUTH="on"))
+    app = build_app(settings(tmp_path, "http://test", AION_AUTH="on"), console_additions)
     async with http(app) as client:
         answered = await client.request(method, f"/agents/graph/console/{name}", json={})
     assert answered.status_code == 401

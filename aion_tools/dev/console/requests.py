@@ -1,14 +1,11 @@
-"""Console requests beyond A2A, only in `aion dev`: stored state, webhooks, the webhook receiver, ending the process.
+"""Requests of the console beyond A2A.
 
 They are routes of each agent, so that its authentication applies. A caller can read only its own contexts and tasks.
 """
 
-import os
-import signal
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from a2a.server.context import ServerCallContext
 from a2a.utils.errors import A2AError
 from msgspec import Struct
 from msgspec.structs import asdict
@@ -28,15 +25,15 @@ from aion_core.engine.wake_ups import wake_delivery
 from aion_core.errors import AionError, ConfigurationError, InvalidMessage, PushConfigNotFound
 from aion_core.protocol.message_rules import ID_RULE, is_id
 from aion_core.table.keys import ContextKey, TaskKey
-from aion_core.web.console_receiver import STATUSES, WebhookReceiver
+from aion_core.web.additions import BuildContext
 from aion_core.web.errors import rest_error
 from aion_core.web.request_body import BodyRefused, StrictRequest
 from aion_core.web.request_context import call_of
+from aion_tools.dev.console.receiver import STATUSES, WebhookReceiver
 
 ENTRIES = 30
 """Number of checkpoints or events to show."""
 
-BuildContext = Callable[[Request], ServerCallContext]
 Answer = Callable[[CallContext, Request], Awaitable[Any]]
 
 
@@ -51,12 +48,7 @@ class DevelopmentConsole(Struct, frozen=True):
     """Function that ends the process, to show how another process takes over."""
 
 
-def kill_process() -> None:
-    """End this process at once, as a crash would: no turn is handed off and no stream is closed."""
-    os.kill(os.getpid(), signal.SIGKILL)
-
-
-def console_routes(prefix: str, agent: Agent, build: BuildContext, console: DevelopmentConsole) -> list[Route]:
+def console_routes(console: DevelopmentConsole, prefix: str, agent: Agent, build: BuildContext) -> list[Route]:
     """Return the console's routes of an agent below its path prefix."""
     requests = _ConsoleRequests(agent, console)
     answers: dict[tuple[str, str], Answer] = {

@@ -1,4 +1,4 @@
-"""Receiver of webhooks for the console of `aion dev`: stores the posted notifications, and can simulate failures."""
+"""Receiver of webhooks: it stores the posted notifications, and can simulate failures."""
 
 import json
 from collections import deque
@@ -10,10 +10,11 @@ from msgspec import Struct
 from pydantic_core import from_json
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
-from starlette.types import Receive, Scope, Send
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from aion_core.engine.push_config import PushConfig
 from aion_core.push.signing import is_signed
+from aion_tools.dev.console import RECEIVER_PATH
 
 MAX_POSTS, MAX_BYTES = 100, 256 * 1024
 """Number of posts to show, and the largest body of a post."""
@@ -93,6 +94,18 @@ class WebhookReceiver:
     def posts_of(self, task_id: str) -> list[WebhookPost]:
         """Return the received posts of a task, newest first."""
         return [post for post in reversed(self._posts) if post.task_id == task_id]
+
+
+class ReceiverMiddleware:
+    """ASGI middleware. Passes posts to the receiver's path to the receiver, without authentication."""
+
+    def __init__(self, app: ASGIApp, receiver: WebhookReceiver) -> None:
+        self._app, self._receiver = app, receiver
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Receive a webhook's post, or pass the request to the app."""
+        is_post = scope["type"] == "http" and scope["method"] == "POST" and scope["path"] == RECEIVER_PATH
+        await (self._receiver if is_post else self._app)(scope, receive, send)
 
 
 def _objects(content: Any) -> Iterator[dict[str, Any]]:

@@ -1,15 +1,16 @@
-"""CORS policies: origins of web pages whose scripts may call an agent, and the permitted request headers.
+"""CORS: which web pages' scripts may call which agent.
 
 No response allows cookies: pages send their credentials in headers.
 """
 
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Iterable, Mapping
 
 from msgspec import Struct
 from starlette.middleware.cors import CORSMiddleware
-from starlette.types import ASGIApp
+from starlette.types import ASGIApp, Receive, Scope, Send
 
+from aion_core.web.middleware.paths import agent_at, route_path
 from aion_core.web.request_context import HEADER, VERSION
 
 METHODS = ("DELETE", "GET", "HEAD", "POST")
@@ -74,3 +75,38 @@ def _pattern(origin: str) -> str:
     """Return the regular expression for an origin whose host begins with `*.`: it matches subdomains at any depth."""
     scheme, _, rest = origin.partition("*.")
     return rf"{re.escape(scheme)}(?:[a-z0-9_-]+\.)+{re.escape(rest)}"
+
+
+class CorsByPathMiddleware:
+    """ASGI middleware. Applies the CORS policy of the agent in the request's path. Opens public documents to all.
+
+    Before a script's request, a browser sends a preflight request without credentials. So this middleware responds
+    before authentication.
+    """
+
+    def __init__(
+        self,
+        app: ASGIApp,
+        policies: Mapping[str, CorsPolicy],
+        *,
+        agent_ids: Iterable[str],
+        at_root: str,
+        public: Iterable[str],
+    ) -> None:
+        """`policies` maps agent ids to policies. Responses of an agent without a policy have no CORS headers."""
+        self._app, self._agent_ids, self._at_root, self._public = app, frozenset(agent_ids), at_root, frozenset(public)
+        self._of_agents = {agent_id: cors_middleware(app, policy) for agent_id, policy in policies.items()}
+        # Allow all agents' headers, because a client may send its credentials already when it reads the card.
+        headers = {header for policy in policies.values() for header in policy.headers}
+        self._of_public = cors_middleware(app, CorsPolicy(["*"], headers), ("GET", "HEAD"))
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Respond to a preflight request, or serve the request and add CORS headers to its response."""
+        app = self._app
+        if scope["type"] == "http":
+            path = route_path(scope)
+            if path in self._public:
+                app = self._of_public
+            else:
+                app = self._of_agents.get(agent_at(path, self._agent_ids, self._at_root), app)
+        await app(scope, receive, send)

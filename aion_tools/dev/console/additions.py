@@ -1,0 +1,35 @@
+"""Composition of the development console: what it adds to the app of the agents."""
+
+import os
+import signal
+from functools import partial
+
+from starlette.middleware import Middleware
+
+from aion_core.bootstrap.turns import TurnServices
+from aion_core.settings import Settings
+from aion_core.web.additions import AppAdditions
+from aion_tools.dev.console.receiver import ReceiverMiddleware, WebhookReceiver
+from aion_tools.dev.console.requests import DevelopmentConsole, console_routes
+
+
+def console_additions(settings: Settings, turns: TurnServices) -> AppAdditions:
+    """Return the console's routes, its webhook receiver and the features of its page.
+
+    Return no additions for a template without push notifications.
+    """
+    push = turns.stores.push
+    if push is None:
+        return AppAdditions()
+    receiver = WebhookReceiver(settings.push_receiver)
+    console = DevelopmentConsole(receiver, turns.stores.tasks, push.configs, push.queue, kill_process)
+    return AppAdditions(
+        agent_routes=partial(console_routes, console),
+        middleware=[Middleware(ReceiverMiddleware, receiver=receiver)],
+        console_features={"development": True, "receiver": receiver.url},
+    )
+
+
+def kill_process() -> None:
+    """End this process at once, as a crash would: no turn is handed off and no stream is closed."""
+    os.kill(os.getpid(), signal.SIGKILL)
