@@ -17,6 +17,7 @@ from aion_core.table import times
 from aion_core.table.conditions import Equals
 from aion_core.table.item import Item
 from aion_core.table.keys import TaskKey
+from aion_core.table.schema import VERSION
 from aion_core.table.times import Times
 from aion_core.table.writes import Change
 from tests.runtime.unit.engine.given import (
