@@ -1,1 +1,1 @@
-"""Configuration, discovery and loading of agents, and an adapter for each framework."""
+"""Adapters of agent frameworks to the `Agent` port, and the parts that they share."""

@@ -3,10 +3,9 @@
 import warnings
 from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
 from contextlib import aclosing
-from datetime import UTC, datetime
 from pathlib import Path
 from types import ModuleType
-from typing import Any, cast
+from typing import Any
 
 from google.adk.agents import BaseAgent, LlmAgent
 from google.adk.apps import App, ResumabilityConfig
@@ -15,33 +14,31 @@ from google.adk.auth.credential_service.session_state_credential_service import 
 from google.adk.events import Event
 from google.adk.memory import BaseMemoryService, InMemoryMemoryService
 from google.adk.sessions import Session
-from google.adk.sessions.base_session_service import GetSessionConfig
 
-from aion_core.agents.adk.interrupts import canceled_responses, input_required, pending_calls, resume_contents
-from aion_core.agents.adk.outbound import AdkOutbound
+from aion_core.agents.adk.agent_config import agent_from_file
+from aion_core.agents.adk.agent_tree import planning_agents
+from aion_core.agents.adk.canceled_calls import canceled_responses
+from aion_core.agents.adk.interrupts import input_required, pending_calls, resume_contents
 from aion_core.agents.adk.parts import content_of
-from aion_core.agents.adk.thread import (
+from aion_core.agents.adk.progress_markers import missing_markers
+from aion_core.agents.adk.redeployment import REDEPLOYED, agent_names, missing_agents
+from aion_core.agents.adk.resumption import (
     NOT_RESUMABLE,
-    REDEPLOYED,
     TRANSFER_NOT_RESUMABLE,
-    agent_names,
     can_resume,
     has_transferred_workflow,
     is_finished,
     is_resumable,
-    missing_agents,
-    missing_markers,
-    planning_agents,
 )
+from aion_core.agents.adk.stored_state import stored_session
+from aion_core.agents.adk.translation import AdkTranslator
 from aion_core.agents.adk.turn import AdkServices, AdkTurn, ArtifactFactory, Drained, RunnerInput, SessionFactory
-from aion_core.agents.inbound import QUESTION_EXPIRED, InvalidResumeInput, answered_question
-from aion_core.agents.readable_json import readable_json
-from aion_core.engine.agent import Agent, Emission, Paused, StateEntry, StoredState, TurnRequest
+from aion_core.agents.client_answers import QUESTION_EXPIRED, InvalidResumeInput, answered_question
+from aion_core.engine.agent import Agent, Emission, Paused, StoredState, TurnRequest
 from aion_core.engine.agent_options import AfterCrash
-from aion_core.errors import AgentFailed, AgentLoadError, ConfigurationError, LeaseLost, StoreError
+from aion_core.errors import AgentFailed, ConfigurationError, LeaseLost, StoreError
 from aion_core.loading.config import AgentConfig
 from aion_core.loading.frameworks import AgentDependencies
-from aion_core.loading.load_errors import exception_text
 from aion_core.loading.objects import LoadedObject
 from aion_core.state.adk.artifacts import BlobArtifacts
 from aion_core.state.adk.sessions import TableSessions
@@ -108,16 +105,7 @@ class AdkAgent:
 
     async def stored_state(self, context: ContextKey, *, limit: int) -> StoredState | None:
         """Return the state and the newest events of the context's session. See `InspectableAgent`."""
-        session = await self._services.sessions(None).get_session(
-            app_name=context.agent,
-            user_id=context.owner,
-            session_id=context.context_id,
-            config=GetSessionConfig(num_recent_events=limit),
-        )
-        if session is None:
-            return None
-        entries = [_entry(event) for event in reversed(session.events)]
-        return StoredState("ADK session", session.id, readable_json(session.state), entries)
+        return await stored_session(self._services.sessions(None), context, limit=limit)
 
     async def _run(self, request: TurnRequest) -> AsyncGenerator[Emission, None]:
         turn = AdkTurn(request, self._services)
@@ -125,13 +113,13 @@ class AdkAgent:
         earlier = turn.events(session)
         invocation = turn.invocation(session)
         restarted = self._starts_over(turn, invocation)
-        outbound = AdkOutbound(request, turn.load_artifact, restarted=restarted)
+        translator = AdkTranslator(request, turn.load_artifact, restarted=restarted)
         # Emit the session's events from earlier attempts again, because a crash may have kept some of them out of the
         # task's event log. If the turn starts over, skip events of agents that cannot resume, because these agents run
         # again and emit new ones.
         for event in earlier:
             if not restarted or self._is_resumable(event.author):
-                async with aclosing(outbound.translate(event)) as emissions:
+                async with aclosing(translator.translate(event)) as emissions:
                     async for emission in emissions:
                         yield emission
         try:
@@ -143,21 +131,21 @@ class AdkAgent:
             return
         try:
             if given is not None:
-                async with aclosing(turn.stream(given, outbound)) as emissions:
+                async with aclosing(turn.stream(given, translator)) as emissions:
                     async for emission in emissions:
                         yield emission
         except Drained:
-            for emission in outbound.before_pause():
+            for emission in translator.before_pause():
                 yield emission
             yield Paused()
             return
         except (LeaseLost, StoreError):
             raise
         except Exception:  # catch every exception, because the agent's code may raise any
-            for emission in outbound.before_failure():
+            for emission in translator.before_failure():
                 yield emission
             raise
-        for emission in _end(outbound, turn.stored() or session.events, given.rejection if given is not None else ""):
+        for emission in _end(translator, turn.stored() or session.events, given.rejection if given is not None else ""):
             yield emission
 
     async def _input(
@@ -234,30 +222,6 @@ def build_agent(loaded: LoadedObject, config: AgentConfig, dependencies: AgentDe
     )
 
 
-def _entry(event: Event) -> StateEntry:
-    calls = [f"calls {each.name}" for each in event.get_function_calls()]
-    results = [f"result of {each.name}" for each in event.get_function_responses()]
-    label = ", ".join([event.author, *calls, *results])
-    content = event.model_dump(mode="json", by_alias=True, exclude_none=True)
-    return StateEntry(event.id, label, datetime.fromtimestamp(event.timestamp, UTC).isoformat(), content)
-
-
-def agent_from_file(file: Path) -> BaseAgent:
-    """Read an ADK agent from a `root_agent.yaml` file, with ADK's own loader. Raises AgentLoadError."""
-    from google.adk.agents import config_agent_utils
-
-    try:
-        # Cast the result: ADK declares it as BaseAgent, but it may also be a Workflow.
-        return cast("BaseAgent", config_agent_utils.from_config(str(file)))
-    except Exception as error:  # catch every exception, because importing the author's tools may raise any
-        cause = error.__cause__ or error
-        raise AgentLoadError(
-            f"ADK cannot read it: {type(cause).__name__}: {exception_text(cause)}",
-            where=f"{file.parent.name}/{file.name}",
-            do="Correct the file; ADK's page on Agent Config lists its keys.",
-        ) from error
-
-
 def _only(module: ModuleType | None, kind: Any) -> Any:
     """Return the module's only instance of the class `kind`, or None. Raises ConfigurationError for several."""
     instances = {
@@ -271,13 +235,13 @@ def _only(module: ModuleType | None, kind: Any) -> Any:
     return getattr(module, next(iter(instances.values()))) if instances else None
 
 
-def _end(outbound: AdkOutbound, stored: Sequence[Event], rejection: str) -> Iterator[Emission]:
+def _end(translator: AdkTranslator, stored: Sequence[Event], rejection: str) -> Iterator[Emission]:
     """Yield the final emissions of a turn: the questions of the session's pending calls, or else the answer.
 
     The questions begin with `rejection`, the reason for refusing an answer to one of several calls.
     """
     if pending := pending_calls(stored):
-        yield from outbound.before_question()
+        yield from translator.before_question()
         yield input_required(pending, error=rejection)
     else:
-        yield from outbound.end()
+        yield from translator.end()

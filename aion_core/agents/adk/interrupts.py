@@ -8,16 +8,15 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from google.adk.auth import AuthConfig, AuthCredential
-from google.adk.auth.auth_tool import AuthToolArguments
 from google.adk.events import Event
 from google.adk.workflow._errors import WorkflowDataError
 from google.adk.workflow.utils._rehydration_utils import _unwrap_response, _validate_resume_response
 from google.genai import types as genai
 from msgspec import Struct
-from pydantic import ValidationError
 
-from aion_core.agents.inbound import InvalidResumeInput, accepted_answers, interrupt_ids
+from aion_core.agents.adk.approvals import confirmation_response, confirmation_schema
+from aion_core.agents.adk.credentials import credential_prompt, credential_response
+from aion_core.agents.client_answers import InvalidResumeInput, accepted_answers, interrupt_ids
 from aion_core.agents.questions import Question, question_message
 from aion_core.agents.readable_json import json_part
 from aion_core.engine.agent import InputRequired, TurnRequest
@@ -30,14 +29,12 @@ ABORTED = "INVOCATION_ABORTED"
 
 NODE_CONFIRMATION = "wf_tool_confirmation:"
 """Beginning of the id of a `RequestInput` by which ADK requests the confirmation of a workflow node."""
+
 REMOTE_CREDENTIAL = "mock_function_call_for_required_user_auth"
 """Name of the call by which ADK's RemoteA2aAgent passes on a remote agent's request for a credential."""
 
 _DEFAULT_HINT = "Please approve or reject the tool call "
 """Beginning of ADK's default confirmation hint. The hint names ADK's types, so users do not see it."""
-
-_YES = frozenset({"yes", "y", "ok", "okay", "confirm", "confirmed", "approve", "approved", "true"})
-_NO = frozenset({"no", "n", "deny", "denied", "reject", "rejected", "false"})
 
 
 class PendingCall(Struct, frozen=True):
@@ -84,7 +81,7 @@ def resume_contents(
 
     There are no contents if the answered calls are no longer pending. Each branch needs its own content, because ADK
     stores a content only in the branch of its first call. Ambiguous answers were refused before the turn, by
-    `tasks.resume_input`. Raises InvalidResumeInput if no answer has the right form.
+    `engine.resume_input`. Raises InvalidResumeInput if no answer has the right form.
     """
     answers, pending = parts_by_interrupt(request.message, interrupt_ids(question)), {each.id: each for each in calls}
     responses, rejection = accepted_answers(answers, pending, lambda each, parts: _response(_request(each.call), parts))
@@ -93,62 +90,6 @@ def resume_contents(
         answered = genai.FunctionResponse(id=name, name=pending[name].call.name, response=response)
         branches.setdefault(pending[name].event.branch, []).append(genai.Part(function_response=answered))
     return [genai.Content(role="user", parts=parts) for parts in branches.values()], rejection
-
-
-def canceled_responses(events: Sequence[Event]) -> list[Event]:
-    """Return events with the response "canceled" for each function call that a canceled or failed turn left open.
-
-    Without these responses, models would reject the conversation, and the client can no longer answer these calls. A
-    call to an agent in task mode stays open if that agent waits for the user's next message.
-    """
-    answered = {response.id for event in events for response in event.get_function_responses()}
-    pending, waiting = {each.id for each in pending_calls(events)}, _waiting_tasks(events)
-    responses = []
-    for event in events:
-        calls = [
-            call for call in event.get_function_calls() if call.id and (call.id not in answered or call.id in pending)
-        ]
-        # Skip an event with a call to a waiting agent in task mode, because ADK starts the event's other agents in task
-        # mode only after that agent.
-        if calls and not waiting.intersection(call.id for call in calls):
-            canceled = {"error": "canceled"}
-            parts = [
-                genai.Part(function_response=genai.FunctionResponse(id=call.id, name=call.name, response=canceled))
-                for call in calls
-            ]
-            responses.append(
-                Event(
-                    invocation_id=event.invocation_id,
-                    author=event.author,
-                    branch=event.branch,
-                    isolation_scope=event.isolation_scope,
-                    content=genai.Content(role="user", parts=parts),
-                    error_code=ABORTED,
-                    error_message="canceled",
-                )
-            )
-    return responses
-
-
-def _waiting_tasks(events: Sequence[Event]) -> set[str | None]:
-    """Return the ids of the calls to agents in task mode that wait for the user, directly or through an inner agent.
-
-    ADK gives each event of such an agent the id of its call as `isolation_scope`. The agent waits for the user if its
-    last event is a final response.
-    """
-    last = {event.isolation_scope: event for event in events if event.content is not None or event.error_code}
-    waiting: set[str | None] = {
-        scope
-        for scope, event in last.items()
-        if scope and event.author != "user" and event.content is not None and event.is_final_response()
-    }
-    while more := {
-        scope
-        for scope, event in last.items()
-        if scope and scope not in waiting and waiting.intersection(call.id for call in event.get_function_calls())
-    }:
-        waiting |= more
-    return waiting
 
 
 def _request(call: genai.FunctionCall) -> genai.FunctionCall:
@@ -177,38 +118,13 @@ def _response(call: genai.FunctionCall, parts: Sequence[Part]) -> dict[str, Any]
     given = resume_value(parts)
     match call.name:
         case "adk_request_confirmation":
-            return _confirmation(call.args or {}, given)
+            return confirmation_response(call.args or {}, given)
         case "adk_request_credential":
-            return _credential_response(call.args or {}, given)
+            return credential_response(call.args or {}, given)
         case "adk_request_input":
             return _input_response(call.args or {}, given)
         case _:
             return given if isinstance(given, dict) else {"result": given}
-
-
-def _confirmation(args: Mapping[str, Any], given: Any) -> dict[str, Any]:
-    """Convert the client's decision to ADK's ToolConfirmation, by default with the payload of the question."""
-    wanted = _wanted_payload(args)
-    payload = {} if wanted is None else {"payload": wanted}
-    if isinstance(given, dict) and isinstance(given.get("confirmed"), bool):
-        return {"confirmed": given["confirmed"], **({"payload": given["payload"]} if "payload" in given else payload)}
-    word = given.strip().strip(".!").lower() if isinstance(given, str) else ""
-    if word not in _YES | _NO:
-        raise InvalidResumeInput('That is no decision. Answer yes or no, or send {"confirmed": true} as data.')
-    return {"confirmed": word in _YES, **payload}
-
-
-def _wanted_payload(args: Mapping[str, Any]) -> Any:
-    """Return the payload in the confirmation that a tool requests, or None."""
-    return (args.get("toolConfirmation") or {}).get("payload")
-
-
-def _confirmation_schema(args: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the JSON schema of a confirmation as data. The answer's payload defaults to the question's payload."""
-    wanted = _wanted_payload(args)
-    kinds: Mapping[type, Mapping[str, str]] = {dict: {"type": "object"}, list: {"type": "array"}}
-    payload = {} if wanted is None else {"payload": {**kinds.get(type(wanted), {}), "default": wanted}}
-    return {"type": "object", "properties": {"confirmed": {"type": "boolean"}, **payload}, "required": ["confirmed"]}
 
 
 def _input_response(args: Mapping[str, Any], given: Any) -> dict[str, Any]:
@@ -234,7 +150,7 @@ def _question(pending: PendingCall) -> Question:
     call = _request(pending.call)
     text, data = _prompt(call)
     args = call.args or {}
-    schema = _confirmation_schema(args) if call.name == "adk_request_confirmation" else None
+    schema = confirmation_schema(args) if call.name == "adk_request_confirmation" else None
     if call.name == "adk_request_input":
         schema = args.get("responseSchema") or args.get("response_schema")
     return Question(pending.id, text, [json_part(data)] if data else (), schema)
@@ -253,7 +169,7 @@ def _prompt(call: genai.FunctionCall) -> tuple[str, dict[str, Any]]:
             hint = str(wanted.get("hint") or "")
             return "\n".join(filter(None, ["" if hint.startswith(_DEFAULT_HINT) else hint, text])), data
         case "adk_request_credential":
-            return _credential_prompt(args)
+            return credential_prompt(args)
         case "adk_request_input":
             data = {key: args[key] for key in ("payload", "responseSchema", "response_schema") if args.get(key)}
             return str(args.get("message") or "An answer is needed."), data
@@ -268,71 +184,3 @@ _QUESTIONS = ("prompt", "question", "input_required", "auth_required")
 
 def _call_text(name: Any, args: dict[str, Any]) -> str:
     return f"{name}({', '.join(f'{key}={json.dumps(value, default=str)}' for key, value in args.items())})"
-
-
-# ── Credentials ───────────────────────────────────────────────────────────────────────────────────────────────────────
-# Neither a log record nor an error message may contain the user's credential.
-
-_INVALID_CREDENTIAL = (
-    "That is not a credential. Send the token or the key as text, the redirect address after signing in, or an "
-    "AuthCredential as data."
-)
-_OAUTH2 = ("oauth2", "openIdConnect")
-
-
-def _credential_prompt(args: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
-    """Return the request for a credential: its text, and ADK's AuthConfig as data.
-
-    ADK has already removed the agent's own secrets from the AuthConfig.
-    """
-    config = args.get("authConfig") or {}
-    address = ((config.get("exchangedAuthCredential") or {}).get("oauth2") or {}).get("authUri")
-    text = (
-        f"Sign in at {address}, then send the address that you are sent back to."
-        if address
-        else "A credential is needed: send it."
-    )
-    return text, {"authConfig": config}
-
-
-def _credential_response(args: Mapping[str, Any], given: Any) -> dict[str, Any]:
-    """Convert the client's answer to ADK's AuthConfig. Raises InvalidResumeInput, without quoting the answer."""
-    try:
-        wanted = AuthToolArguments.model_validate(args).auth_config
-        if isinstance(given, Mapping) and {"exchangedAuthCredential", "exchanged_auth_credential"} & given.keys():
-            config = AuthConfig.model_validate(given)
-        else:
-            config = wanted.model_copy(deep=True)
-            config.exchanged_auth_credential = AuthCredential.model_validate(_credential(wanted, given))
-    except (ValidationError, TypeError, AttributeError) as error:
-        raise InvalidResumeInput(_INVALID_CREDENTIAL) from error
-    if config.exchanged_auth_credential is None:
-        raise InvalidResumeInput(_INVALID_CREDENTIAL)
-    return config.model_dump(mode="json", by_alias=True, exclude_none=True)
-
-
-def _credential(wanted: AuthConfig, given: Any) -> dict[str, Any]:
-    if isinstance(given, Mapping):
-        if {"authType", "auth_type"} & given.keys():
-            return dict(given)
-        fields = dict(given)
-    elif isinstance(given, str) and given.strip():
-        fields = {}
-    else:
-        raise InvalidResumeInput(_INVALID_CREDENTIAL)
-    kind = str(getattr(wanted.auth_scheme.type_, "value", wanted.auth_scheme.type_))
-    if kind in _OAUTH2:
-        requested = wanted.exchanged_auth_credential or wanted.raw_auth_credential
-        known = requested.oauth2.model_dump(by_alias=True, exclude_none=True) if requested and requested.oauth2 else {}
-        if isinstance(given, str):
-            text = given.strip()
-            fields = {"authResponseUri": text} if "://" in text else {"accessToken": text}
-        return {"authType": kind, "oauth2": {**known, **fields}}
-    value = given if isinstance(given, str) else next(iter(fields.values()), None)
-    text = value.strip() if isinstance(value, str) else ""
-    if not text:
-        raise InvalidResumeInput(_INVALID_CREDENTIAL)
-    if kind == "apiKey":
-        return {"authType": "apiKey", "apiKey": text}
-    scheme = getattr(wanted.auth_scheme, "scheme", "bearer")
-    return {"authType": "http", "http": {"scheme": scheme, "credentials": {"token": text}}}

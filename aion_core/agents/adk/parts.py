@@ -7,7 +7,7 @@ from typing import Any
 from google.adk.events import Event
 from google.genai import types as genai
 
-from aion_core.agents.inbound import empty_file_text, text_of
+from aion_core.agents.message_text import empty_file_text, text_of
 from aion_core.agents.readable_json import json_part, plain_json
 from aion_core.engine.agent import TurnRequest
 from aion_core.protocol.message_rules import ANY_FILE, type_of

@@ -1,14 +1,10 @@
 """Execution of one turn of an ADK agent with ADK's Runner."""
 
 import asyncio
-import sys
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import aclosing
 from typing import Any
 
-from google.adk.agents import BaseAgent
-from google.adk.agents.callback_context import CallbackContext
-from google.adk.agents.invocation_context import InvocationContext
 from google.adk.agents.run_config import (  # type: ignore[attr-defined]  # ADK does not export RunConfig
     RunConfig,
     StreamingMode,
@@ -20,160 +16,40 @@ from google.adk.auth.credential_service.base_credential_service import BaseCrede
 from google.adk.errors import StaleSessionError
 from google.adk.events import Event
 from google.adk.memory import BaseMemoryService
-from google.adk.models.llm_request import LlmRequest
-from google.adk.plugins import BasePlugin
-from google.adk.runners import Runner
 from google.adk.sessions import BaseSessionService, Session
-from google.adk.tools.base_tool import BaseTool
-from google.adk.tools.tool_context import ToolContext
 from google.adk.workflow import BaseNode
 from google.genai import types as genai
 from msgspec import Struct
 
-from aion_core.agents.adk.outbound import (
-    AdkOutbound,
-    AgentEnded,
-    AgentInvoked,
-    ChannelSink,
-    EventChannel,
-    call_site,
-    running_agent,
-)
-from aion_core.agents.adk.thread import AGENTS, TurnSessionService, can_resume, can_stop, is_finished, is_resumable
-from aion_core.agents.inbound import context_of, inbox_of
-from aion_core.agents.outbound import InternalEvents
+from aion_core.agents.adk.callbacks import CallbackPlugin, call_site, running_agent
+from aion_core.agents.adk.event_queue import EventChannel
+from aion_core.agents.adk.redeployment import AGENTS
+from aion_core.agents.adk.resumption import can_resume, can_stop, is_finished
+from aion_core.agents.adk.runner import TurnRunner
+from aion_core.agents.adk.session_service import TurnSessionService
+from aion_core.agents.adk.translation import AdkTranslator
+from aion_core.agents.reply_sink import TurnReplySink
+from aion_core.agents.turn_context import context_of, inbox_of
 from aion_core.authoring.context import aion_context_set
-from aion_core.authoring.types import A2AInbox
 from aion_core.engine.agent import Emission, StepCompleted, TurnRequest
 from aion_core.engine.fenced_writes import Fence
 from aion_core.engine.process.exception_groups import ungrouped
-from aion_core.errors import CANCELED_ITSELF, AgentFailed, LeaseLost, StoreError
-
-# ── Callbacks ─────────────────────────────────────────────────────────────────────────────────────────────────────────
-
-
-class CallbackPlugin(BasePlugin):
-    """ADK plugin of one turn: logs internal events, announces sub-agents, and sets the call site of replies.
-
-    A log record contains no content of the conversation. The plugin does not change the turn.
-    """
-
-    def __init__(self, task_id: str, root: str, send: Callable[[object], Awaitable[None]]) -> None:
-        """Create the plugin. `root` is the name of the root agent, and `send` sends an event to the turn's channel."""
-        super().__init__(name="aion_observer")
-        self._internal, self._root, self._send = InternalEvents(task_id), root, send
-
-    async def before_agent_callback(self, *, agent: BaseAgent, callback_context: CallbackContext) -> None:
-        """Send AgentInvoked for a sub-agent, so that the client learns of it."""
-        call_site.set(_agent_site(agent, callback_context))
-        branch = callback_context._invocation_context.branch or ""
-        running_agent.set((branch, agent.name))
-        if agent.name != self._root:
-            await self._send(AgentInvoked(agent.name, branch))
-
-    async def after_agent_callback(self, *, agent: BaseAgent, callback_context: CallbackContext) -> None:
-        """Send AgentEnded. If the agent has streamed text without a complete event, this completes its message."""
-        if isinstance(sys.exception(), asyncio.CancelledError):
-            return  # Send no AgentEnded: it would complete the unfinished text of a canceled agent as a message.
-        # Send AgentEnded also for the empty branch, because a custom agent may have streamed text in events without a
-        # branch.
-        for branch in dict.fromkeys((callback_context._invocation_context.branch or "", "")):
-            await self._send(AgentEnded(agent.name, branch))
-
-    async def before_model_callback(self, *, callback_context: CallbackContext, llm_request: LlmRequest) -> None:
-        """Log `internal:llm-call`."""
-        agent = callback_context._invocation_context.agent
-        if isinstance(agent, BaseAgent):
-            call_site.set(_agent_site(agent, callback_context))
-            running_agent.set((callback_context._invocation_context.branch or "", agent.name))
-        self._internal.llm_call()
-
-    async def before_tool_callback(
-        self, *, tool: BaseTool, tool_args: dict[str, Any], tool_context: ToolContext
-    ) -> None:
-        """Log `internal:tool-start` without the tool's arguments."""
-        call_site.set(f"tool/{tool_context.function_call_id}")
-        running_agent.set((tool_context._invocation_context.branch or "", tool_context.agent_name))
-        self._internal.tool_start(tool.name, tool_context.function_call_id or "")
-
-    async def after_tool_callback(
-        self, *, tool: BaseTool, tool_args: dict[str, Any], tool_context: ToolContext, result: dict[str, Any]
-    ) -> None:
-        """Log `internal:tool-complete`."""
-        self._internal.tool_complete(tool_context.function_call_id or "", success=True)
-
-    async def on_tool_error_callback(
-        self, *, tool: BaseTool, tool_args: dict[str, Any], tool_context: ToolContext, error: Exception
-    ) -> None:
-        """Log `internal:tool-complete` for a failed tool call."""
-        self._internal.tool_complete(tool_context.function_call_id or "", success=False)
-
-    def event_stored(self) -> None:
-        """Log `internal:checkpoint` after the session has stored an event."""
-        self._internal.checkpoint()
-
-
-def _agent_site(agent: BaseAgent, context: CallbackContext) -> str:
-    """Return the call site of an agent's code, made of its branch and name.
-
-    For a resumable agent, the call site includes the last event's id, because the agent resumes after this event.
-    """
-    branch = context._invocation_context.branch or ""
-    if not is_resumable(agent):
-        return f"agent/{branch}/{agent.name}"
-    last = next((event.id for event in reversed(context.session.events) if event.branch in (None, branch)), "")
-    return f"agent/{branch}/{agent.name}/{last}"
-
-
-# ── Runner ────────────────────────────────────────────────────────────────────────────────────────────────────────────
-
-
-class AionInvocation(InvocationContext):
-    """ADK invocation context with the turn's inbox. Agents, callbacks and tools read `ctx.a2a_inbox`."""
-
-    a2a_inbox: A2AInbox | None = None
-
-
-class TurnRunner(Runner):
-    """ADK Runner of one turn. It adds the turn's id and inbox to each new invocation context."""
-
-    def __init__(self, *, turn_id: str, inbox: A2AInbox, **arguments: Any) -> None:
-        """Create the Runner. `turn_id` becomes the id of a new invocation."""
-        super().__init__(**arguments)
-        self._turn_id, self._inbox = turn_id, inbox
-        self.session: Session | None = None
-        """Session of the running invocation, with the events stored so far; None before it starts."""
-
-    def _new_invocation_context(
-        self, session: Session, *, invocation_id: str | None = None, **arguments: Any
-    ) -> InvocationContext:
-        made = super()._new_invocation_context(session, invocation_id=invocation_id or self._turn_id, **arguments)
-        self.session = session
-        return AionInvocation(
-            **{name: getattr(made, name) for name in InvocationContext.model_fields}, a2a_inbox=self._inbox
-        )
-
-    async def _cleanup_root_task(self, task: asyncio.Task[None], node_name: str) -> None:
-        """Raise AgentFailed if the agent's code has canceled the invocation, because ADK only logs this."""
-        canceled = task.done() and task.cancelled()
-        await super()._cleanup_root_task(task, node_name)
-        if canceled:
-            raise AgentFailed(CANCELED_ITSELF)
-
-
-# ── Turn ──────────────────────────────────────────────────────────────────────────────────────────────────────────────
+from aion_core.errors import LeaseLost, StoreError
 
 SessionFactory = Callable[[Fence | None], BaseSessionService]
 """Factory of a turn's session service, which checks the turn's fencing number at each write; None for reads only."""
+
 ArtifactFactory = Callable[[TurnRequest], BaseArtifactService]
 """Factory of a turn's artifact service."""
 
 TURN = "aion:turn"
 """Key in an ADK event's metadata for the id of its turn. An answer continues the invocation of an earlier turn, so the
 invocation's id does not identify the turn."""
+
 TOOL_THREADS = 8
 """Maximum number of synchronous tools that run at once. They run in threads, so they do not block each other or the
 lease's heartbeat."""
+
 ABORT_SECONDS, STOP_SECONDS = 0.5, 1.0
 """Maximum seconds for a canceled invocation to stop by itself, and then for its canceled asyncio task to end."""
 
@@ -296,7 +172,7 @@ class AdkTurn:
             version=version,
         )
 
-    async def stream(self, given: RunnerInput, outbound: AdkOutbound) -> AsyncGenerator[Emission, None]:
+    async def stream(self, given: RunnerInput, translator: AdkTranslator) -> AsyncGenerator[Emission, None]:
         """Run the agent and yield its emissions, until it ends or the runner's deadline stops it.
 
         Raises Drained if the deadline has stopped the agent, LeaseLost if another turn has taken over the session, and
@@ -308,7 +184,7 @@ class AdkTurn:
                 async for event in events:
                     if isinstance(event, Event) and event.partial and event.author in self._services.planning_agents:
                         continue
-                    async with aclosing(outbound.translate(event)) as emissions:
+                    async with aclosing(translator.translate(event)) as emissions:
                         async for emission in emissions:
                             yield emission
                     if isinstance(event, Event) and not event.partial:
@@ -344,7 +220,14 @@ class AdkTurn:
 
     async def _run(self, given: RunnerInput) -> None:
         """Run ADK's Runner and send its events to the channel."""
-        sink = ChannelSink(self._request, self._channel)
+        sink = TurnReplySink(
+            self._request,
+            self._channel.send,
+            self._channel.send_nowait,
+            ids_of=self._request.turn.id,
+            site=call_site.get,
+            speaker=running_agent.get,
+        )
         arguments: dict[str, Any] = {
             "user_id": self._request.context.owner,
             "session_id": self._request.context.context_id,

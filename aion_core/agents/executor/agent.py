@@ -15,10 +15,12 @@ from a2a.utils.errors import (
     UnsupportedOperationError,
 )
 
-from aion_core.agents.executor.inbound import request_context
-from aion_core.agents.executor.outbound import ExecutorOutbound, QueueSink
-from aion_core.agents.executor.queue import RecordingQueue
-from aion_core.agents.inbound import context_of
+from aion_core.agents.executor.event_queue import RecordingQueue
+from aion_core.agents.executor.request_context import request_context
+from aion_core.agents.executor.resumption import check_restart
+from aion_core.agents.executor.translation import ExecutorTranslator
+from aion_core.agents.reply_sink import TurnReplySink
+from aion_core.agents.turn_context import context_of
 from aion_core.authoring.context import aion_context_set
 from aion_core.engine.agent import Agent, Emission, TurnRequest
 from aion_core.engine.agent_options import AfterCrash
@@ -36,18 +38,6 @@ logger = logging.getLogger(__name__)
 CANCEL_SECONDS, STOP_SECONDS = 1.0, 0.5
 """Maximum seconds to wait for `cancel()`, and then for `execute()` to stop. The runner waits longer than their sum."""
 
-MAX_RUNS = 3
-"""Maximum number of runs of a turn under `resume: restart`. Otherwise a turn longer than its process's lifetime would
-restart forever."""
-
-NOT_RESUMABLE = (
-    "The server stopped during this turn, and the turn is not resumable: an executor has no step to resume from. "
-    "Send the message again with a new id."
-)
-TOO_MANY_RUNS = (
-    f"The turn was run {MAX_RUNS} times from its beginning and did not end. It may take longer than its process lives, or "
-    "end its process: read the server's log before you send the message again with a new id."
-)
 CLIENT_ERRORS = (InvalidParamsError, InvalidRequestError, UnsupportedOperationError, ContentTypeNotSupportedError)
 """Errors of the SDK for an invalid request. Their messages may be shown to the client."""
 
@@ -82,39 +72,29 @@ class ExecutorAgent:
         return self._run(request)
 
     async def _run(self, request: TurnRequest) -> AsyncGenerator[Emission, None]:
-        self._check_restart(request)
+        check_restart(request, self._resume)
         context = await request_context(request, self._tasks, self._configuration)
-        queue, outbound = RecordingQueue(), ExecutorOutbound(request, restarts=self._resume is AfterCrash.RESTART)
-        with aion_context_set(context_of(request, QueueSink(request, queue), name=self._name)):
+        queue, translator = RecordingQueue(), ExecutorTranslator(request, restarts=self._resume is AfterCrash.RESTART)
+        with aion_context_set(context_of(request, TurnReplySink(request, queue.send, queue.put), name=self._name)):
             # As in the SDK, run `execute()` in a separate asyncio task. After a cancellation, call the executor's
             # `cancel()` before cancelling that asyncio task.
             work = asyncio.create_task(_execution(self._executor.execute(context, queue)))
         try:
             async with aclosing(queue.until(work)) as entries:
                 async for entry in entries:
-                    for emission in outbound.translate(entry.event):
+                    for emission in translator.translate(entry.event):
                         yield emission
                     # Mark the event as recorded: the runner records an emission before it requests the next.
                     entry.set_recorded()
-            _check_result(work, ended=outbound.ending is not None)
-            if outbound.ending is None:
-                for chunk in outbound.close_streams():
+            _check_result(work, ended=translator.ending is not None)
+            if translator.ending is None:
+                for chunk in translator.close_streams():
                     yield chunk
-                yield outbound.end()
+                yield translator.end()
         finally:
             if not work.done():
-                await self._stop(work, request, context, ended=outbound.ending is not None)
+                await self._stop(work, request, context, ended=translator.ending is not None)
             queue.end()
-
-    def _check_restart(self, request: TurnRequest) -> None:
-        """Raise AgentFailed if the turn was interrupted before, and `resume` or MAX_RUNS forbids another restart."""
-        runs = request.turn.tries + request.turn.handoffs
-        if runs <= 1:
-            return
-        if self._resume is AfterCrash.FAIL:
-            raise AgentFailed(NOT_RESUMABLE)
-        if runs > MAX_RUNS:
-            raise AgentFailed(TOO_MANY_RUNS)
 
     async def _stop(
         self, work: "asyncio.Task[None]", request: TurnRequest, context: RequestContext, *, ended: bool

@@ -1,203 +1,27 @@
-"""Answer of a graph's turn, taken from the messages and other values that the turn adds to the graph's state."""
+"""Answer in the state of a graph, or in the return value of a functional graph."""
 
 import logging
-from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise, takewhile
-from typing import Any, TypeGuard
+from typing import Any
 
-from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 from langgraph.graph.state import CompiledStateGraph
-from langgraph.pregel import Pregel
-from msgspec import Struct
 
-from aion_core.agents.langgraph.content import (
-    INBOX,
-    MESSAGES,
-    OUTBOX,
-    Graph,
-    ai_messages,
-    content_parts,
-    data_part,
-    has_content,
-    has_single_value,
-    message_of,
-)
-from aion_core.agents.langgraph.thread import STRUCTURED, as_messages, messages_of, updates_in
+from aion_core.agents.langgraph.added_messages import AddedMessages, last_complete
+from aion_core.agents.langgraph.graph import INBOX, MESSAGES, OUTBOX, STRUCTURED, Graph, has_single_value, tools_of
+from aion_core.agents.langgraph.parts import ai_messages, content_parts, data_part, has_content, message_of
+from aion_core.agents.langgraph.state import as_messages, messages_of
+from aion_core.agents.langgraph.unreturned_output import updates_in
 from aion_core.errors import AgentFailed
 from aion_core.protocol.types import Message, Part, Role, utf8
 
 logger = logging.getLogger(__name__)
 
-Identity = tuple[str | None, str, str]
-"""Identity of a LangChain message: its id, type and content."""
-
-# ── Messages of the state ─────────────────────────────────────────────────────────────────────────────────────────────
-
-
-class AddedMessages:
-    """AIMessages that a turn adds to the graph's state, collected after each step."""
-
-    def __init__(self, before: Sequence[BaseMessage]) -> None:
-        """Exclude the messages that the state had before the turn, because they cannot be the turn's answer."""
-        self._counts = _counted(before)
-        self._before = {identity for identity in self._counts if identity[0]}
-        self._new_identities: set[Identity] = set()
-        self._all_added: list[AIMessage] = []
-        """All messages added by the turn, in order, including those removed again."""
-
-    def observe(self, messages: Sequence[BaseMessage]) -> None:
-        """Collect the state's messages that are new or edited since the last step."""
-        counts = _counted(messages)
-        new = {identity for identity, count in counts.items() if count > self._counts[identity]} - self._before
-        self._counts = counts
-        self._new_identities |= new
-        self._all_added += [message for message in self._among(messages, new) if isinstance(message, AIMessage)]
-
-    def answer(self, messages: Sequence[BaseMessage]) -> Message | None:
-        """Return the turn's answer: its last AIMessage with text or a file, preferably one still in the state.
-
-        If the last message has neither, use the last one with content and without tool calls: messages with tool calls
-        are intermediate.
-        """
-        in_state = [message for message in self._new(messages) if isinstance(message, AIMessage)]
-        last = _answer(in_state) or _answer(self._all_added)
-        return message_of(last) if last is not None else None
-
-    def latest_answer(self) -> Message | None:
-        """Return the last added AIMessage with content and without tool calls."""
-        last = _complete(self._all_added)
-        return message_of(last) if last is not None else None
-
-    def last(self) -> Message | None:
-        """Return the last added AIMessage, even if it has no content."""
-        return message_of(self._all_added[-1]) if self._all_added else None
-
-    def of_models(self) -> list[AIMessage]:
-        """Return the added messages that models have generated and that call no tools."""
-        return [
-            message
-            for message in self._all_added
-            if _speaks(message) and (message.response_metadata or str(message.id).startswith(_RUN))
-        ]
-
-    def has_seen(self, message_id: str) -> bool:
-        """Return True if the turn has added a message with this id, even if it was removed again."""
-        return any(message.id == message_id for message in self._all_added)
-
-    def current(self, message_id: str) -> AIMessage | None:
-        """Return the newest version of the added message with this id; None if the state no longer has the message."""
-        versions = (message for message in reversed(self._all_added) if message.id == message_id)
-        return next((message for message in versions if self.contains(message)), None)
-
-    def contains(self, message: AIMessage) -> bool:
-        """Return True if the state had the AIMessage when it was last observed."""
-        return self._counts[_identity(message)] > 0
-
-    def beside_tool_calls(self) -> Iterator[tuple[int, AIMessage]]:
-        """Yield the added AIMessages with content and tool calls, each with its number among those with tool calls."""
-        callers = [message for message in self._all_added if message.tool_calls]
-        return ((number, message) for number, message in enumerate(callers) if has_content(message))
-
-    def direct_results(self, messages: Sequence[BaseMessage], tools: Collection[str]) -> list[ToolMessage]:
-        """Return the turn's results of the `tools` with `return_direct`, if `messages` ends with such results."""
-        results: list[ToolMessage] = []
-        for message in reversed(messages):
-            if not isinstance(message, ToolMessage) or message.name not in tools:
-                break
-            results.insert(0, message)
-        return [message for message in self._new(results) if isinstance(message, ToolMessage)]
-
-    def _new(self, messages: Sequence[BaseMessage]) -> list[BaseMessage]:
-        return self._among(messages, self._new_identities)
-
-    @staticmethod
-    def _among(messages: Sequence[BaseMessage], identities: Collection[Identity]) -> list[BaseMessage]:
-        return [message for message in _of_agent(messages) if _identity(message) in identities]
-
-
-_RUN = "lc_run-"
-"""Beginning of the message ids that LangChain generates for model calls."""
-
-
-def _answer(messages: Sequence[AIMessage]) -> AIMessage | None:
-    return messages[-1] if messages and has_content(messages[-1]) else _complete(messages)
-
-
-def _complete(messages: Sequence[AIMessage]) -> AIMessage | None:
-    return next((message for message in ai_messages(messages) if _speaks(message)), None)
-
-
-def _counted(messages: Sequence[BaseMessage]) -> Counter[Identity]:
-    return Counter(map(_identity, _of_agent(messages)))
-
-
-def _of_agent(messages: Sequence[BaseMessage]) -> Iterator[BaseMessage]:
-    """Yield AIMessages and ToolMessages, the only possible answers. Skipping users' large files saves time."""
-    return (message for message in messages if isinstance(message, AIMessage | ToolMessage))
-
-
-def _identity(message: BaseMessage) -> Identity:
-    content: Any = message.content
-    return message.id, message.type, content if isinstance(content, str) else repr(content)
-
-
-class ReturnedMessages(Struct, frozen=True):
-    """Several AIMessages in the return value of one node, which the runner has not recorded yet."""
-
-    namespace: tuple[str, ...]
-    """Namespace of the node's graph."""
-    run: str
-    """The checkpoint_ns of the node's run. It is the same after a crash."""
-    messages: Sequence[AIMessage]
-
-
-def returned_together(graph: Graph, run: str, output: Any) -> ReturnedMessages | None:
-    """Return the messages in a node's return value, if there are several and they get into the graph's state.
-
-    `run` is the node's checkpoint_ns. A node of a subgraph counts if the subgraph itself is a node of its parent graph.
-    The return value of a subgraph does not count, because its nodes have already returned these messages.
-    """
-    writes = list(updates_in(output))
-    returned = [message for written in writes for message in messages_of(written)]
-    if len(returned) < 2:
-        return None
-    *namespace, last = run.split("|")
-    node, within = last.partition(":")[0], _graph_at(graph, namespace)
-    messages = [message for message in returned if _speaks(message)]
-    if len(messages) < 2 or within is None or _is_graph(within, node) or any(OUTBOX in written for written in writes):
-        return None
-    return ReturnedMessages(tuple(namespace), run, messages)
-
-
-def _speaks(message: BaseMessage) -> TypeGuard[AIMessage]:
-    """Return True if the message may be an answer: an AIMessage with content and without tool calls."""
-    return isinstance(message, AIMessage) and has_content(message) and not message.tool_calls
-
-
-def _graph_at(graph: Graph, namespace: Sequence[str]) -> Graph | None:
-    """Return the subgraph at a namespace; None if a function of a node calls one of the graphs on the path."""
-    for part in namespace:
-        node = graph.nodes.get(part.partition(":")[0])
-        if node is None or not isinstance(node.bound, Pregel):
-            return None
-        graph = node.bound
-    return graph
-
-
-def _is_graph(graph: Graph, node: str) -> bool:
-    return node in graph.nodes and isinstance(graph.nodes[node].bound, Pregel)
-
-
-# ── Answer ────────────────────────────────────────────────────────────────────────────────────────────────────────────
-
-
 NO_ANSWER = (
     "The turn has no answer for its client. Let a node return an AIMessage with text in `messages`, or call "
     "`thread.reply`, or return the result in a state without `messages` or by an `output_schema`; an @entrypoint returns it."
 )
-
-
 _METADATA = "__metadata__"
 """Key of LangGraph's own data in an event of the mode "updates"."""
 
@@ -291,7 +115,7 @@ class GraphAnswer:
 
     def cached(self) -> Message | None:
         """Return a cached node's message as the answer, without its id, if the turn has added no message."""
-        last = _complete([message for message in self._cached if isinstance(message, AIMessage)])
+        last = last_complete([message for message in self._cached if isinstance(message, AIMessage)])
         return message_of(last.model_copy(update={"id": None})) if last is not None else None
 
     def written(self, values: Any) -> Message | None:
@@ -374,15 +198,3 @@ def _state_names(graph: Graph) -> list[str]:
 
 def _direct_tools(graph: Graph) -> Iterator[str]:
     return (name for name, tool in tools_of(graph) if tool.return_direct)
-
-
-def tools_of(graph: Graph) -> Iterator[tuple[str, Any]]:
-    """Yield name and tool for each tool in the graph's ToolNodes, including those of its subgraphs."""
-    for node in graph.nodes.values():
-        # Recognise a ToolNode by its attribute, because its import is slow and most graphs have no ToolNode.
-        tools = getattr(node.bound, "tools_by_name", None)
-        if isinstance(tools, dict):
-            yield from tools.items()
-    for _, nested in graph.get_subgraphs():
-        if isinstance(nested, Pregel):
-            yield from tools_of(nested)

@@ -1,34 +1,14 @@
-"""Model calls of a LangGraph turn: callbacks, the streams of one message at a time, and the streamed texts."""
+"""Streams of a graph's model calls."""
 
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mapping, MutableMapping
-from contextlib import suppress
-from typing import Any
-from uuid import UUID
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from typing import Any, Never
 
-from langchain_core.callbacks import BaseCallbackHandler
-from langchain_core.messages import AIMessageChunk, BaseMessage
-from langchain_core.outputs import ChatGeneration, LLMResult
-from langgraph.config import get_stream_writer
-from langgraph.constants import TAG_NOSTREAM
-from langgraph.errors import GraphBubbleUp
+from langchain_core.messages import AIMessageChunk
 
-from aion_core.agents.langgraph.thread import UnreturnedOutput, last_name
-from aion_core.agents.outbound import InternalEvents, StreamAborted, StreamSequencer, speaker_of
+from aion_core.agents.speakers import speaker_of
+from aion_core.agents.streams import StreamSequencer
 from aion_core.engine.agent import Chunk
-
-_QUIET = "aion_quiet"
-"""Key in the metadata of a model call within a tool. LangGraph passes the metadata on with each chunk."""
-
-
-def mark_quiet(metadata: MutableMapping[str, Any]) -> None:
-    """Mark a model call made by a tool, such as that of a nested agent, so that it is not streamed to the client."""
-    metadata[_QUIET] = True
-
-
-def is_internal(metadata: Mapping[str, Any]) -> bool:
-    """Return True for a model call by a tool or by a LangChain middleware, such as a summary of the conversation."""
-    return "lc_internal_call" in metadata or "lc_source" in metadata or _QUIET in metadata
 
 
 class ModelStreams:
@@ -39,7 +19,7 @@ class ModelStreams:
 
         `failed` has the message ids of model calls in failed attempts of nodes. The caller adds ids during the turn.
         """
-        self._sequencer, self._invoked, self._failed = StreamSequencer(), invoked, failed
+        self._sequencer, self._invoked, self._failed = StreamSequencer[Never](), invoked, failed
         self._namespaces: dict[str, tuple[str, ...]] = {}
         self._speakers: dict[str, dict[str, str]] = {}
         self._streamed: set[str] = set()
@@ -163,154 +143,9 @@ class ModelStreams:
         return speaker_of(message_id, node=last_name(path), agent=last_name(around))
 
 
-# ── Callbacks of LangChain ────────────────────────────────────────────────────────────────────────────────────────────
+def last_name(path: Sequence[str]) -> str:
+    """Return the name of the last node in a namespace.
 
-
-class LangChainCallbacks(BaseCallbackHandler):
-    """LangChain callbacks of one turn: log `internal:*` events of its model calls and tools.
-
-    They also pass each model's text to `UnreturnedOutput` before its node ends, report an aborted model call to the
-    turn's stream, and call `returned` with each node's checkpoint_ns and return value.
+    If a node calls its subgraph repeatedly, a counter follows the node's name in the namespace.
     """
-
-    run_inline = True  # run callbacks inline, so that the log lines keep the order of the events
-
-    def __init__(self, task_id: str, streamed: UnreturnedOutput, returned: Callable[[str, Any], None]) -> None:
-        self._internal, self._streamed, self._returned = InternalEvents(task_id), streamed, returned
-        self._tools: dict[UUID, str] = {}
-        self._visible: set[UUID] = set()
-        self._nodes: dict[UUID, str] = {}
-        """Namespaces of the running nodes, by run id; empty for a node within a tool."""
-        self._within_tools: set[UUID] = set()
-        """Run ids of the tools and of everything that they call."""
-        self._message_ids: dict[UUID, str] = {}
-        """Message ids of the streaming model calls, by run id."""
-        self._callers: dict[UUID, str] = {}
-        """Namespaces of the nodes of running model calls, by run id."""
-        self._called: dict[str, list[str]] = {}
-        """Message ids of complete model calls, by the namespace of their node."""
-
-    def on_chat_model_start(
-        self,
-        serialized: dict[str, Any],
-        messages: list[list[BaseMessage]],
-        *,
-        run_id: UUID,
-        parent_run_id: UUID | None = None,
-        tags: list[str] | None = None,
-        metadata: dict[str, Any] | None = None,
-        **kwargs: Any,
-    ) -> None:
-        """Log `internal:llm-call` with the number of the call in this turn. A call within a tool is not streamed."""
-        self._internal.llm_call()
-        self._callers[run_id] = (metadata or {}).get("langgraph_checkpoint_ns", "")
-        if parent_run_id in self._within_tools and metadata is not None:
-            # Mark the model call as not streamed. The mark is in the call's metadata, because LangGraph's handler for
-            # the mode "messages" runs later and gets the same dict.
-            mark_quiet(metadata)
-        if TAG_NOSTREAM not in (tags or ()) and not is_internal(metadata or {}):
-            self._visible.add(run_id)
-
-    def tap_output_aiter(self, run_id: UUID, output: AsyncIterator[Any]) -> AsyncIterator[Any]:
-        """Return the output unchanged. LangChain streams a model if one of its callback handlers has this method.
-
-        Without this method, LangChain would check the handler against a protocol before each model call, which is slow.
-        """
-        return output
-
-    def tap_output_iter(self, run_id: UUID, output: Iterator[Any]) -> Iterator[Any]:
-        """Return the output unchanged, as `tap_output_aiter` does for asynchronous runs."""
-        return output
-
-    def on_llm_new_token(self, token: Any, *, run_id: UUID, **kwargs: Any) -> None:
-        """Mark the model call as streaming, and store its message id."""
-        # First check whether `_visible` is empty, as it is for most tokens, because hashing the UUID of each token's
-        # run takes time.
-        if self._visible and run_id in self._visible:
-            self._visible.discard(run_id)
-            self._streamed.start(run_id)
-            self._message_ids[run_id] = getattr(getattr(kwargs.get("chunk"), "message", None), "id", None) or ""
-
-    def on_llm_end(self, response: LLMResult, *, run_id: UUID, **kwargs: Any) -> None:
-        """Pass the complete message of the model call to `UnreturnedOutput`."""
-        self._visible.discard(run_id)
-        self._message_ids.pop(run_id, None)
-        caller = self._callers.pop(run_id, "")
-        for generation in response.generations[0][:1] if response.generations else ():
-            if isinstance(generation, ChatGeneration):
-                self._streamed.complete(run_id, generation.message)
-                self._called.setdefault(caller, []).append(generation.message.id or "")
-
-    def on_llm_error(self, error: BaseException, *, run_id: UUID, **kwargs: Any) -> None:
-        """Write a failed model call's abort to the turn's stream, so that the abort follows the chunks of the call."""
-        self._visible.discard(run_id)
-        self._callers.pop(run_id, None)
-        if message_id := self._message_ids.pop(run_id, ""):
-            # Ignore errors, because outside of a node, or after the end of the stream, LangGraph has no stream writer.
-            with suppress(Exception):
-                get_stream_writer()(StreamAborted(message_id))
-
-    def on_chain_start(
-        self,
-        serialized: dict[str, Any],
-        inputs: Any,
-        *,
-        run_id: UUID,
-        parent_run_id: UUID | None = None,
-        metadata: dict[str, Any] | None = None,
-        **kwargs: Any,
-    ) -> None:
-        """Remember the run ids of nodes, and of chains called by tools. Ignore all other chains."""
-        if parent_run_id in self._within_tools:
-            self._within_tools.add(run_id)
-        if metadata and kwargs.get("name") == metadata.get("langgraph_node"):
-            self._nodes[run_id] = metadata["langgraph_checkpoint_ns"] if run_id not in self._within_tools else ""
-
-    def on_chain_end(self, outputs: Any, *, run_id: UUID, **kwargs: Any) -> None:
-        """Remove a node's returned messages from the unreturned output. Record a subgraph's structured response."""
-        self._within_tools.discard(run_id)
-        if (namespace := self._nodes.pop(run_id, None)) is not None:
-            self._streamed.remove_returned(outputs)
-            if "|" in namespace:
-                self._streamed.add_structured(outputs)
-            if namespace:
-                self._returned(namespace, outputs)
-
-    def on_chain_error(self, error: BaseException, *, run_id: UUID, **kwargs: Any) -> None:
-        """Discard the messages of a node's failed attempt. Interrupts and Commands to parent graphs are no failures."""
-        self._within_tools.discard(run_id)
-        namespace = self._nodes.pop(run_id, "")
-        if namespace and not isinstance(error, GraphBubbleUp):
-            for caller in [each for each in self._called if f"{each}|".startswith(f"{namespace}|")]:
-                self._streamed.discard(self._called.pop(caller))
-            # Also discard the model calls still running in this attempt, because LangChain reports no error for a model
-            # call that was canceled together with its node, as by the node's `timeout`.
-            cut = [run for run in self._message_ids if f"{self._callers.get(run, '')}|".startswith(f"{namespace}|")]
-            self._streamed.discard([self._message_ids.pop(run) for run in cut])
-
-    def on_llm_start(self, serialized: dict[str, Any], prompts: list[str], **kwargs: Any) -> None:
-        """Log `internal:llm-call`. See `on_chat_model_start`."""
-        self._internal.llm_call()
-
-    def on_tool_start(self, serialized: dict[str, Any], input_str: str, *, run_id: UUID, **kwargs: Any) -> None:
-        """Log `internal:tool-start` without the tool's arguments."""
-        call_id = str(kwargs.get("tool_call_id") or run_id)
-        self._tools[run_id] = call_id
-        self._within_tools.add(run_id)
-        self._internal.tool_start(str((serialized or {}).get("name", "")), call_id)
-
-    def on_tool_end(self, output: Any, *, run_id: UUID, **kwargs: Any) -> None:
-        """Log `internal:tool-complete`, with True or False for the tool call's success."""
-        self._tool_ended(run_id, success=getattr(output, "status", "success") != "error")
-
-    def on_tool_error(self, error: BaseException, *, run_id: UUID, **kwargs: Any) -> None:
-        """Log `internal:tool-complete` for a failed tool call."""
-        self._tool_ended(run_id, success=False)
-
-    def step_stored(self) -> None:
-        """Log `internal:checkpoint` after a step of the graph has been stored."""
-        self._internal.checkpoint()
-
-    def _tool_ended(self, run_id: UUID, *, success: bool) -> None:
-        self._within_tools.discard(run_id)
-        self._internal.tool_complete(self._tools.pop(run_id, str(run_id)), success=success)
+    return next((part.partition(":")[0] for part in reversed(path) if ":" in part), path[-1] if path else "")

@@ -1,17 +1,19 @@
-"""Settings and services that all turns of a LangGraph graph share, and the compiled graph that they run."""
+"""Compiled graph of an agent, prepared for all its turns."""
 
+import inspect
 from collections.abc import Collection, Mapping
 from typing import Any, Protocol
 
-from langgraph.channels import LastValue
+from langgraph.channels import DeltaChannel, LastValue
 from langgraph.checkpoint.base import BaseCheckpointSaver
 from langgraph.graph import START
 from langgraph.graph.state import CompiledStateGraph
 from langgraph.pregel._write import ChannelWrite, ChannelWriteTupleEntry
 from msgspec import Struct
 
-from aion_core.agents.langgraph.content import INBOX, OUTBOX, Graph
+from aion_core.agents.langgraph.graph import INBOX, OUTBOX, Graph
 from aion_core.engine.fenced_writes import Fence
+from aion_core.errors import AgentLoadError
 from aion_core.state.langgraph.before_write import BeforePut
 from aion_core.state.long_term_memory import LongTermMemory
 
@@ -82,3 +84,37 @@ def with_envelopes(graph: Graph) -> Graph:
     # Put this writer first, because a conditional edge at START may read the inbox.
     writers = [ChannelWrite((ChannelWriteTupleEntry(mapper=envelopes),)), *graph.nodes[START].writers]
     return graph.copy(update={"nodes": {**graph.nodes, START: graph.nodes[START].copy({"writers": writers})}})
+
+
+def needs_no_input_checkpoint(graph: Graph) -> bool:
+    """Return True if the graph can resume from the checkpoint after the input.
+
+    It cannot if a conditional edge chooses the first node by the input, or if a DeltaChannel is rebuilt from the writes
+    of all earlier checkpoints.
+    """
+    if not isinstance(graph, CompiledStateGraph) or START in graph.builder.branches:
+        return False
+    return not any(isinstance(channel, DeltaChannel) for channel in graph.channels.values())
+
+
+_ASYNC_METHODS = ("aget_tuple", "aput", "aput_writes")
+"""Names of the checkpointer methods that LangGraph calls during a turn."""
+
+
+def check_saver(graph: Graph) -> None:
+    """Raise AgentLoadError if the author has compiled the graph with a checkpointer without async methods."""
+    saver = graph.checkpointer
+    if isinstance(saver, BaseCheckpointSaver) and any(
+        _is_unimplemented(getattr(type(saver), name)) for name in _ASYNC_METHODS
+    ):
+        raise AgentLoadError(
+            f"the graph's own checkpointer, {type(saver).__name__}, has no async methods",
+            do=f"Compile the graph without it, or with its async version, such as Async{type(saver).__name__}.",
+        )
+
+
+def _is_unimplemented(method: Any) -> bool:
+    # A method whose code names NotImplementedError counts as missing: the base class's methods raise this error, and so
+    # do the async methods of LangGraph's synchronous savers.
+    code = getattr(inspect.unwrap(method), "__code__", None)
+    return code is not None and "NotImplementedError" in code.co_names

@@ -13,7 +13,7 @@ from typing import Any
 from langgraph.pregel import Pregel
 from pydantic import BaseModel
 
-from aion_core.agents.langgraph.content import Graph
+from aion_core.agents.langgraph.graph import Graph
 
 
 def stored_classes(graph: Graph, module: ModuleType | None) -> frozenset[type]:

@@ -1,9 +1,6 @@
 """Execution of one turn of a LangGraph graph, with its persistence, input and stream."""
 
-import asyncio
 import copy
-import logging
-import threading
 import warnings
 from collections.abc import AsyncGenerator, Iterator, Mapping
 from contextlib import suppress
@@ -17,133 +14,37 @@ from langgraph.runtime import RunControl
 from langgraph.types import Interrupt, StateSnapshot, StreamMode
 from msgspec.structs import replace
 
-from aion_core.agents.inbound import context_of, interrupt_ids
-from aion_core.agents.langgraph.answers import ReturnedMessages, returned_together, tools_of
-from aion_core.agents.langgraph.content import MESSAGES, Graph, check_input, state_values
+from aion_core.agents.client_answers import interrupt_ids
+from aion_core.agents.langgraph.callbacks import LangChainCallbacks
+from aion_core.agents.langgraph.graph import MESSAGES, Graph, tools_of
+from aion_core.agents.langgraph.input_fields import check_input, state_values
 from aion_core.agents.langgraph.interrupts import resume_command
-from aion_core.agents.langgraph.model_streams import LangChainCallbacks
-from aion_core.agents.langgraph.outbound import (
-    NODE_EMISSIONS,
-    GraphReplySink,
-    LangGraphOutbound,
-)
+from aion_core.agents.langgraph.pending_emissions import PendingEmissions
+from aion_core.agents.langgraph.redeployment import NODES
+from aion_core.agents.langgraph.reply_sink import GraphReplySink
+from aion_core.agents.langgraph.returned_together import returned_together
 from aion_core.agents.langgraph.setup import GraphSetup
-from aion_core.agents.langgraph.thread import (
-    NODES,
-    GraphThread,
-    UnreturnedOutput,
-    clears_outbox,
-    config_of,
-    messages_of,
-    turn_input,
-    values_of,
-)
+from aion_core.agents.langgraph.state import messages_of, values_of
+from aion_core.agents.langgraph.thread import GraphThread, config_of
+from aion_core.agents.langgraph.translation import NODE_EMISSIONS, LangGraphTranslator
+from aion_core.agents.langgraph.turn_input import clears_outbox, turn_input
+from aion_core.agents.langgraph.unreturned_output import UnreturnedOutput
+from aion_core.agents.turn_context import context_of
 from aion_core.authoring.context import aion_context_set
 from aion_core.authoring.emit import emission_listener
 from aion_core.engine.agent import Emission, StepCompleted, TurnRequest
 from aion_core.engine.fenced_writes import Fence
-from aion_core.errors import LeaseLost
 from aion_core.protocol.types import Message
 from aion_core.state.langgraph.checkpoints import TableSaver
 from aion_core.state.langgraph.owner_store import OwnerStore
 from aion_core.state.long_term_memory import MemoryScope
 
-logger = logging.getLogger(__name__)
-
-# ── Emissions ─────────────────────────────────────────────────────────────────────────────────────────────────────────
-
-IDLE_SECONDS, IDLE_ROUNDS = 0.1, 3
-"""Seconds to wait for a stream event, and number of waits, before a pending emission counts as lost.
-
-Such an emission went to another stream, or nowhere. One wait is not enough, because a node that blocks the event loop
-delays both the emission and this timer.
-"""
-
-
-class PendingEmissions:
-    """Durable emissions of a turn's nodes that the runner has not recorded yet. Nodes may add them from any thread.
-
-    After a node's writes are stored, LangGraph treats the node as finished and does not run it again. So the runner
-    must record the node's emissions before its writes are stored. Otherwise a crash between the two would lose the
-    emissions.
-    """
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        # Use the object's id as key, because two emissions may be equal.
-        self._pending: dict[int, object] = {}
-        self.reading = False
-        """True while the turn waits for the next event of the graph's stream, False while it processes one."""
-        self._events = 0
-        self._aborted = False
-        self._closed = False
-        self._changed = asyncio.Event()
-
-    def add(self, emission: object) -> None:
-        """Add an emission that a node is about to write."""
-        with self._lock:
-            self._pending[id(emission)] = emission
-        if self._closed:
-            logger.warning("The agent emitted after the end of its turn: the emission is ignored.")
-
-    def returned_from(self, namespace: tuple[str, ...], task: Mapping[str, Any]) -> list[ReturnedMessages]:
-        """Return the pending messages that a run of a node has returned. `task` is its event in the mode "tasks"."""
-        if not self._pending:
-            return []
-        run = "|".join((*namespace, f"{task['name']}:{task['id']}"))
-        with self._lock:
-            return [each for each in self._pending.values() if isinstance(each, ReturnedMessages) and each.run == run]
-
-    def event_received(self) -> None:
-        """Mark that the turn has received a stream event and is processing it."""
-        self.reading = False
-        self._events += 1
-
-    def mark_recorded(self, emission: object) -> None:
-        """Remove an emission, because the runner has recorded it in the task's event log."""
-        with self._lock:
-            self._pending.pop(id(emission), None)
-        self._changed.set()
-
-    def abort(self) -> None:
-        """Mark the turn as aborted: its pending emissions will never be recorded."""
-        self._aborted = True
-        self._changed.set()
-
-    def close(self) -> None:
-        """Mark the turn as ended. Later emissions are ignored."""
-        self._closed = True
-
-    async def wait_recorded(self) -> None:
-        """Wait until all current emissions are recorded. Raises LeaseLost if the turn was aborted."""
-        with self._lock:
-            awaited = dict(self._pending)
-        idle = 0
-        # Look for the newest emission first: the runner records them in order, so it is the last that is pending.
-        while any(key in self._pending for key in reversed(awaited)):
-            if self._aborted:
-                raise LeaseLost("The turn was cut before its last emissions were recorded.")
-            self._changed.clear()
-            reading, events = self.reading, self._events
-            try:
-                async with asyncio.timeout(IDLE_SECONDS):
-                    await self._changed.wait()
-                idle = 0
-            except TimeoutError:
-                idle = idle + 1 if reading and events == self._events else 0
-                if idle == IDLE_ROUNDS:
-                    logger.warning("An emission did not reach the turn's own stream: it is dropped.")
-                    with self._lock:
-                        for key in awaited:
-                            self._pending.pop(key, None)
-
-
-# ── Turn ──────────────────────────────────────────────────────────────────────────────────────────────────────────────
-
 STREAM_MODES: list[StreamMode] = ["values", "messages", "custom", "updates", "tasks"]
 """Stream modes of `astream` for every graph."""
+
 WITH_CHECKPOINTS: list[StreamMode] = [*STREAM_MODES, "checkpoints"]
 """Stream modes of `astream` for a graph with a checkpointer, whose steps are logged for the operator."""
+
 
 # Ignore pydantic's warning about the AionContext, because the warning quotes the whole input of the turn. pydantic
 # emits it when LangChain dumps the arguments of a tool with `runtime: ToolRuntime`.
@@ -228,7 +129,7 @@ class GraphTurn:
         given, filled = turn_input(self._graph, self._request, messages_of(values)), state_values(self._graph, parts)
         return {**given, **filled} if filled else given
 
-    async def outbound(self, state: StateSnapshot | None, question: Message | None) -> LangGraphOutbound:
+    async def translator(self, state: StateSnapshot | None, question: Message | None) -> LangGraphTranslator:
         """Return the translator of the turn's stream, initialised with the turn's earlier output."""
         # Treat a turn that answers an interrupt as possibly begun. If it was lost within its first step, the stored
         # state still belongs to the interrupted turn before it.
@@ -238,7 +139,7 @@ class GraphTurn:
             # Count the values of the client's message as part of the state before the turn: the answer contains only
             # values that differ from this state.
             history = replace(history, before={**history.before, **given})
-        return LangGraphOutbound(
+        return LangGraphTranslator(
             self._request,
             self._graph,
             history,
@@ -247,7 +148,7 @@ class GraphTurn:
             clears_outbox=clears_outbox(self._graph),
         )
 
-    async def stream(self, graph_input: Any, outbound: LangGraphOutbound) -> AsyncGenerator[Emission, None]:
+    async def stream(self, graph_input: Any, translator: LangGraphTranslator) -> AsyncGenerator[Emission, None]:
         """Run the graph to its end and yield its emissions. Raises GraphDrained if the runner's deadline stops it."""
         graph, pending = self._graph, self._pending
         context = context_of(self._request, GraphReplySink(self._request), name=self._setup.name)
@@ -273,11 +174,11 @@ class GraphTurn:
                     if event[1] == "tasks" and "result" not in event[2]:
                         continue  # skip the event for the start of a node's run
                     pending.event_received()
-                    for emission in outbound.translate(*event):
+                    for emission in translator.translate(*event):
                         yield emission
                     if event[1] == "tasks":
                         for returned in pending.returned_from(event[0], event[2]):
-                            for emission in outbound.returned_together(returned):
+                            for emission in translator.returned_together(returned):
                                 yield emission
                             pending.mark_recorded(returned)
                     if event[1] == "checkpoints":
@@ -307,10 +208,6 @@ class GraphTurn:
         saver = self._graph.checkpointer
         if isinstance(saver, TableSaver) and len(stored["next"]) == 1:
             saver.join_step(get_checkpoint_id(stored["config"]) or "")
-
-
-# Define the callbacks as functions. Bound methods would refer to the turn, and the reference cycle would keep the turn
-# in memory until the next garbage collection.
 
 
 def _add_returned(pending: PendingEmissions, graph: Graph, run: str, output: Any) -> None:

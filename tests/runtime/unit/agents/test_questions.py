@@ -2,7 +2,7 @@
 
 import pytest
 
-from aion_core.agents.inbound import InvalidResumeInput, accepted_answers
+from aion_core.agents.client_answers import InvalidResumeInput, accepted_answers
 from aion_core.agents.questions import Question, question_message
 from aion_core.protocol.types import to_json
 

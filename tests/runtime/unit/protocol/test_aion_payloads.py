@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 from google.protobuf.json_format import MessageToDict, ParseDict
 
-from aion_core.agents.outbound import Reaction, reaction_artifact
+from aion_core.agents.helper_calls import Reaction
+from aion_core.agents.reactions import reaction_artifact
 from aion_core.engine.agent import TurnRequest
 from aion_core.engine.records import Turn
 from aion_core.errors import InvalidMessage
@@ -141,7 +142,7 @@ def test_reaction_to_earlier_message_contains_its_message_id() -> None:
 
 
 def test_stored_command_with_malformed_payload_becomes_plain_message() -> None:
-    from aion_core.agents.inbound import inbound_of
+    from aion_core.agents.turn_context import inbound_of
 
     message, metadata = of("command", payload={})
     asked = TurnRequest(ContextKey("o", "a", "c"), Turn("t", "task", 1), 1, Task(id="task"), message, metadata)

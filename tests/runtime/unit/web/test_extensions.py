@@ -7,7 +7,7 @@ import httpx
 import pytest
 from a2a.types.a2a_pb2 import AgentExtension
 
-from aion_core.agents.inbound import inbound_of
+from aion_core.agents.turn_context import inbound_of
 from aion_core.engine.agent import Emission, TurnRequest
 from aion_core.protocol.aion.extensions import EVENT, Inbound
 from tests.runtime.unit.web.rest_requests import body, old_body, refused

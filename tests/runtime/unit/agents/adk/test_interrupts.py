@@ -21,7 +21,7 @@ from google.adk.tools.tool_context import ToolContext
 from google.adk.workflow import FunctionNode
 from pydantic import BaseModel
 
-from aion_core.agents.inbound import QUESTION_EXPIRED
+from aion_core.agents.client_answers import QUESTION_EXPIRED
 from tests.support.adk import (
     answer_text,
     ask,

@@ -18,7 +18,7 @@ from google.adk.workflow.utils import _rehydration_utils as rehydration
 from google.adk.workflow.utils._workflow_hitl_utils import confirmation_interrupt_id
 from google.genai import types as genai
 
-from aion_core.agents.adk import interrupts, thread
+from aion_core.agents.adk import canceled_calls, interrupts, resumption
 from aion_core.agents.adk.turn import TURN
 from tests.support.adk import CrashingSessions, ask, scripted_model, served
 from tests.support.service import http, parts
@@ -78,14 +78,14 @@ def test_adk_recognizes_our_canceled_response_as_abort() -> None:
     """ADK recognizes our "canceled" response as an abort, so it does not send that agent the next message."""
     assert abort_events._INVOCATION_ABORTED == interrupts.ABORTED
     call = genai.Part(function_call=genai.FunctionCall(id="c", name="wait"))
-    (response,) = interrupts.canceled_responses(
+    (response,) = canceled_calls.canceled_responses(
         [Event(author="a", invocation_id="i", content=genai.Content(parts=[call]))]
     )
     assert abort_events._is_abort_event(response)
 
 
 def test_adk_completed_status_equals_our_constant() -> None:
-    assert NodeStatus.COMPLETED.value == thread._COMPLETED
+    assert NodeStatus.COMPLETED.value == resumption._COMPLETED
 
 
 def test_adk_resumability_config_defaults_to_none() -> None:

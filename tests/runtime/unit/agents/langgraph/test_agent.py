@@ -19,7 +19,7 @@ from langgraph.types import interrupt
 
 from aion.langgraph import AionContext, get_aion_context
 from aion.shared.types import A2AInbox, A2AOutbox
-from aion_core.agents.inbound import QUESTION_EXPIRED
+from aion_core.agents.client_answers import QUESTION_EXPIRED
 from aion_core.protocol.types import Artifact, Message, Part, Role, Task, TaskState, TaskStatus
 from tests.runtime.unit.agents.langgraph.requests import RequestEnvelope, State, ask, dialect, echo, one_node, said  # noqa: F401  # a fixture
 from tests.support.service import http, parts, send

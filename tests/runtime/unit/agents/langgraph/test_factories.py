@@ -14,8 +14,9 @@ from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.types import Command
 
-from aion_core.agents.langgraph.agent import TOO_MANY_STEPS, LangGraphAgent
-from aion_core.agents.langgraph.thread import REDEPLOYED
+from aion_core.agents.langgraph.agent import LangGraphAgent
+from aion_core.agents.langgraph.redeployment import REDEPLOYED
+from aion_core.agents.langgraph.resumption import TOO_MANY_STEPS
 from aion_core.bootstrap import build_app
 from aion_core.engine.agent import Paused, Reply, TurnRequest
 from aion_core.engine.records import Turn

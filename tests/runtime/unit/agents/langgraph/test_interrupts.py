@@ -12,8 +12,9 @@ from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.types import Interrupt, interrupt
 from pydantic import BaseModel
 
-from aion_core.agents.inbound import InvalidResumeInput
-from aion_core.agents.langgraph.interrupts import Review, input_required, review_of
+from aion_core.agents.client_answers import InvalidResumeInput
+from aion_core.agents.langgraph.approvals import Review, review_of
+from aion_core.agents.langgraph.interrupts import input_required
 from aion_core.protocol.types import to_json
 from tests.runtime.golden.graphs import ScriptedModel
 from tests.support.service import http, parts, send

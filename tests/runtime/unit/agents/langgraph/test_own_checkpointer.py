@@ -12,8 +12,9 @@ from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.types import StreamWriter, interrupt
 
 from aion.langgraph.stream import emit_message
-from aion_core.agents.inbound import QUESTION_EXPIRED
-from aion_core.agents.langgraph.agent import STATE_LOST, LangGraphAgent
+from aion_core.agents.client_answers import QUESTION_EXPIRED
+from aion_core.agents.langgraph.agent import LangGraphAgent
+from aion_core.agents.langgraph.resumption import STATE_LOST
 from aion_core.engine.agent import Agent, Reply, TurnRequest
 from aion_core.errors import AgentFailed
 from tests.runtime.contract.driven import DrivenConversation

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from aion_core.agents.langgraph.turn import PendingEmissions
+from aion_core.agents.langgraph.pending_emissions import PendingEmissions
 from aion_core.errors import LeaseLost
 
 

@@ -17,7 +17,7 @@ from pydantic import BaseModel
 from aion.langgraph import AionContext
 from aion.langgraph.stream import emit_data, emit_message
 from aion.shared.types import A2AInbox, A2AOutbox
-from aion_core.agents.langgraph.agent import TOO_MANY_STEPS
+from aion_core.agents.langgraph.resumption import TOO_MANY_STEPS
 from aion_core.protocol.types import Message, Part, Role
 from tests.runtime.golden.graphs import asks_for, in_a_row, side_by_side
 from tests.runtime.unit.agents.langgraph.usual_agents import case, handoff_to, model, weather

@@ -7,7 +7,7 @@ from a2a.server.agent_execution import AgentExecutor, RequestContext
 from a2a.server.events import EventQueue
 from a2a.server.tasks import TaskUpdater
 
-from aion_core.agents.executor.inbound import CONFIGURATION
+from aion_core.agents.executor.request_context import CONFIGURATION
 from aion_core.engine.call import CallContext
 from aion_core.protocol.types import Role, Task, TaskState
 from tests.runtime.unit.agents.executor.executors import ScriptedExecutor, served, text, text_of

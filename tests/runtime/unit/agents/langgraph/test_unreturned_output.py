@@ -6,7 +6,7 @@ from langchain_core.messages import AIMessage
 from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.memory import InMemorySaver
 
-from aion_core.agents.langgraph.thread import UnreturnedOutput
+from aion_core.agents.langgraph.unreturned_output import UnreturnedOutput
 
 
 def streamed(saver: InMemorySaver, turn: str) -> UnreturnedOutput:

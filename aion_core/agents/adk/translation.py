@@ -1,177 +1,30 @@
-"""Output of an ADK turn: the event channel, the reply sink, and the translation of events to emissions."""
+"""Translation of an ADK turn's events to emissions."""
 
-import asyncio
 import logging
-import uuid
 from collections import Counter
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
-from concurrent.futures import Future
-from contextlib import asynccontextmanager, contextmanager
-from contextvars import ContextVar
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Iterator
 
 from google.adk.events import Event
 from google.genai import types as genai
 from msgspec import Struct
-from uuid_utils import uuid7
 
+from aion_core.agents.adk.callbacks import AgentEnded, AgentInvoked
+from aion_core.agents.adk.event_keys import EventKeys
+from aion_core.agents.adk.outbox import merged_outbox, outbox_of_event
 from aion_core.agents.adk.parts import a2a_parts, file_parts, model_metadata, part_of, tool_results, visible_text
-from aion_core.agents.adk.streams import CompleteMessage, EventKeys, MessageStreams
-from aion_core.agents.adk.thread import merged_outbox, outbox_of_event
-from aion_core.agents.inbound import thread_history
-from aion_core.agents.outbound import (
-    INVOKED,
-    REPLY,
-    TARGET,
-    DurableReply,
-    EmittedMessages,
-    Reaction,
-    ReplyChunk,
-    StreamAborted,
-    TurnOutput,
-    TypingSignal,
-    deterministic_id,
-    final_emissions,
-    final_key,
-    reaction_artifact,
-    speaker_of,
-    with_artifact_id,
-)
-from aion_core.authoring.context import Message as ThreadMessage
-from aion_core.authoring.context import Thread
+from aion_core.agents.emission_ids import REPLY, deterministic_id, final_key, with_artifact_id
+from aion_core.agents.emitted_messages import EmittedMessages
+from aion_core.agents.final_answer import TurnOutput, final_emissions
+from aion_core.agents.helper_calls import DurableReply, Reaction, ReplyChunk, StreamAborted, TypingSignal
+from aion_core.agents.reactions import reaction_artifact
+from aion_core.agents.speakers import INVOKED, speaker_of
+from aion_core.agents.streams import StreamSequencer
 from aion_core.authoring.types import A2AOutbox
 from aion_core.engine.agent import AgentArtifact, AgentMetadata, AgentTyping, Chunk, Emission, Reply, TurnRequest
 from aion_core.errors import AgentFailed
 from aion_core.protocol.types import Artifact, Message, Role, TaskStatusUpdateEvent
 
 logger = logging.getLogger(__name__)
-
-# ── Event channel ─────────────────────────────────────────────────────────────────────────────────────────────────────
-
-
-class EventChannel:
-    """Ordered channel from the ADK invocation to the turn, for ADK events and helper calls of the author's code.
-
-    A sender waits until its event is recorded.
-    """
-
-    def __init__(self) -> None:
-        self._loop = asyncio.get_running_loop()
-        self._events: asyncio.Queue[tuple[object, Future[None]] | None] = asyncio.Queue()
-        self._unrecorded: set[Future[None]] = set()
-        self._cancelled = False
-
-    async def send(self, event: object) -> None:
-        """Send an event and wait until it is recorded. Any thread and any event loop may call this.
-
-        Raises CancelledError if the channel is canceled before the event is recorded.
-        """
-        recorded: Future[None] = Future()
-        self._loop.call_soon_threadsafe(self._put, event, recorded)
-        await asyncio.wrap_future(recorded)
-
-    def send_nowait(self, event: object) -> None:
-        """Send an event without waiting. Any thread may call this. A canceled channel drops the event."""
-        self._loop.call_soon_threadsafe(self._put, event, Future())
-
-    def finish(self) -> None:
-        """End the iterator of received events, after all events sent so far."""
-        self._loop.call_soon_threadsafe(self._events.put_nowait, None)
-
-    def cancel(self) -> None:
-        """Cancel all waiting senders, and drop all later events."""
-        self._cancelled = True
-        for recorded in self._unrecorded:
-            recorded.cancel()
-        self._unrecorded.clear()
-
-    @asynccontextmanager
-    async def receiving(self) -> AsyncIterator[AsyncGenerator[object, None]]:
-        """Context manager: return an iterator of the sent events, and cancel the channel on exit."""
-        events = self._received()
-        try:
-            yield events
-        finally:
-            self.cancel()
-            await events.aclose()
-
-    async def _received(self) -> AsyncGenerator[object, None]:
-        """Yield the sent events. An event counts as recorded when the caller requests the next one."""
-        while (item := await self._events.get()) is not None:
-            event, recorded = item
-            yield event
-            self._unrecorded.discard(recorded)
-            if not recorded.done():
-                recorded.set_result(None)
-
-    def _put(self, event: object, recorded: Future[None]) -> None:
-        if self._cancelled:
-            logger.warning("The agent sent output after the end of its turn: the output is ignored.")
-            recorded.cancel()
-            return
-        self._unrecorded.add(recorded)
-        self._events.put_nowait((event, recorded))
-
-
-# ── Reply sink ────────────────────────────────────────────────────────────────────────────────────────────────────────
-
-_REPLY_IDS = uuid.UUID("7b1f3a52-7a0e-4c43-8b5e-5a3d8f9a2c10")
-"""UUID namespace for the message ids of replies."""
-
-call_site: ContextVar[str] = ContextVar("aion_adk_call_site", default="")
-"""Name of the running agent or tool call. Code that runs again in a resumed turn has the same name."""
-running_agent: ContextVar[tuple[str, str]] = ContextVar("aion_adk_agent", default=("", ""))
-"""Branch and name of the running agent, also within its tools."""
-
-
-class ChannelSink:
-    """`ReplySink` of an ADK turn. It sends helper calls of the author's code to the event channel."""
-
-    def __init__(self, request: TurnRequest, channel: EventChannel) -> None:
-        self._request, self._channel = request, channel
-        self._replies: Counter[str] = Counter()
-
-    def next_message_id(self) -> str:
-        """Return the message id for the next reply. Code that runs again gets the same ids. See `ReplySink`."""
-        site = call_site.get()
-        if not site:
-            return str(uuid7())
-        self._replies[site] += 1
-        return str(uuid.uuid5(_REPLY_IDS, f"{self._request.turn.id}\0{site}\0{self._replies[site]}"))
-
-    async def chunk(self, text: str, *, message_id: str, target: str | None) -> None:
-        """Send a text chunk of a streamed reply to the event channel. See `ReplySink.chunk`."""
-        branch, agent = running_agent.get()
-        await self._channel.send(ReplyChunk(text, message_id, agent=agent, branch=branch))
-
-    def abort(self, message_id: str) -> None:
-        """Abort a streamed reply, so that its chunks are no answer. See `ReplySink.abort`."""
-        self._channel.send_nowait(StreamAborted(message_id))
-
-    @contextmanager
-    def streaming(self) -> Iterator[None]:
-        """Do nothing, because ADK does not stream models called by the author's code. See `ReplySink.streaming`."""
-        yield
-
-    async def reply(self, message: Message, *, target: str | None) -> None:
-        """Send a reply, with its target in the reply's metadata. See `ReplySink.reply`."""
-        if target is not None:
-            message.metadata.update({TARGET: target})
-        await self._channel.send(DurableReply(message, call_site.get()))
-
-    async def react(self, key: str, *, message_id: str) -> None:
-        """Send a reaction to a message to the event channel. See `ReplySink.react`."""
-        await self._channel.send(Reaction(key, message_id, call_site.get()))
-
-    async def typing(self) -> None:
-        """Send a typing signal to the event channel. See `ReplySink.typing`."""
-        await self._channel.send(TypingSignal())
-
-    async def history(self, thread: Thread, *, limit: int, before: str | None) -> Sequence[ThreadMessage]:
-        """Return the latest messages of the turn's context, oldest first. See `ReplySink.history`."""
-        return await thread_history(self._request, thread, limit=limit, before=before)
-
-
-# ── Translation of events ─────────────────────────────────────────────────────────────────────────────────────────────
 
 VERSION = "version"
 """Key in an artifact's metadata for its version in ADK."""
@@ -180,28 +33,25 @@ NO_ANSWER = (
     "The turn has ended without an answer: no event of the agent has content. Yield an Event with content, set "
     "state_delta['a2a_outbox'], or call thread.reply()."
 )
-
 CUT_ANSWER = "The model of %r stopped before the end of its answer: %s. The client receives the incomplete answer."
-
 LoadArtifact = Callable[[str, int], Awaitable[genai.Part | None]]
 """Function that reads a saved artifact by file name and version."""
 
 
-class AgentInvoked(Struct, frozen=True):
-    """Event: a sub-agent has started."""
+class CompleteMessage(Struct, frozen=True):
+    """Complete message of an agent. It is recorded after its stream."""
 
-    name: str
-    branch: str
+    stream: str
+    """Message id of its chunks; empty if it was not streamed."""
+    message: Message | None
+    """The message; None if its stream ends without a message, for example if an outbox replaces it."""
+    key: str
+    """Idempotency key of its ADK event. See `EventKeys`."""
+    continues: bool = False
+    """True if its agent continues after it, for example with tool calls. It is then not the answer."""
 
 
-class AgentEnded(Struct, frozen=True):
-    """Event: an agent has ended. If it has streamed text without a complete event, the text becomes a message."""
-
-    name: str
-    branch: str
-
-
-class AdkOutbound:
+class AdkTranslator:
     """Translator for one turn: converts ADK events, and calls of helpers such as `thread.reply`, to emissions."""
 
     def __init__(self, request: TurnRequest, load: LoadArtifact, *, restarted: bool = False) -> None:
@@ -214,7 +64,7 @@ class AdkOutbound:
         self._reactions = {artifact.artifact_id for artifact in request.task.artifacts}
         self._messages = EmittedMessages(request)
         self._to_skip = _recorded_contents(request) if restarted else Counter[bytes]()
-        self._streams = MessageStreams()
+        self._streams = StreamSequencer[CompleteMessage]()
         self._event_keys = EventKeys()
         self._open_messages: dict[tuple[str, str], str] = {}
         """Id of each agent's streaming message, by branch and agent name."""
@@ -340,7 +190,7 @@ class AdkOutbound:
         return stream
 
     def _complete(self, message: CompleteMessage) -> Iterator[Emission]:
-        yield from self._flow(self._streams.complete(message))
+        yield from self._flow(self._streams.complete(message.stream, message))
 
     def _flow(self, items: Iterable[Chunk | CompleteMessage]) -> Iterator[Emission]:
         """Convert chunks and complete messages to emissions. Hold back the newest message, which may be the answer."""
@@ -376,11 +226,11 @@ class AdkOutbound:
             case DurableReply():
                 # Record the reply now, so that the reply survives a crash. The last reply is also the turn's answer.
                 yield from self._emit_last()
-                yield from self._emit(call.message, f"{REPLY}{self._key(call.node) or call.message.message_id}")
+                yield from self._emit(call.message, f"{REPLY}{self._key(call.site) or call.message.message_id}")
                 yield from self._flow(self._streams.discard(call.message.message_id))
             case Reaction():
                 self._has_output = True
-                yield reaction_artifact(self._request, call, self._key(call.node), self._reactions)
+                yield reaction_artifact(self._request, call, self._key(call.site), self._reactions)
             case TypingSignal():
                 yield AgentTyping()
 

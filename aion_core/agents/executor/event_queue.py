@@ -8,7 +8,7 @@ from collections.abc import AsyncGenerator
 from a2a.server.events import EventQueue
 from msgspec import Struct
 
-from aion_core.agents.outbound import DurableReply, Reaction, ReplyChunk, StreamAborted, TypingSignal
+from aion_core.agents.helper_calls import DurableReply, Reaction, ReplyChunk, StreamAborted, TypingSignal
 from aion_core.protocol.types import Event, Message, Task, TaskArtifactUpdateEvent, TaskStatusUpdateEvent
 
 logger = logging.getLogger(__name__)

@@ -16,7 +16,7 @@ from google.adk.tools.tool_context import ToolContext
 
 from aion.adk import get_aion_context
 from aion.shared.types import A2AOutbox
-from aion_core.agents.adk.thread import TRANSFER_NOT_RESUMABLE
+from aion_core.agents.adk.resumption import TRANSFER_NOT_RESUMABLE
 from aion_core.engine.agent_options import AfterCrash
 from aion_core.engine.records import Head
 from aion_core.engine.runner import renewal

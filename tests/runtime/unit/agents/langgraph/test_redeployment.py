@@ -14,7 +14,7 @@ from langgraph.types import interrupt
 from pydantic import BaseModel
 
 from aion_core.agents.langgraph.agent import LangGraphAgent
-from aion_core.agents.langgraph.thread import REDEPLOYED, REFUSES_EARLIER_ANSWER
+from aion_core.agents.langgraph.redeployment import REDEPLOYED, REFUSES_EARLIER_ANSWER
 from aion_core.clock import SystemClock
 from aion_core.engine.agent import Emission, InputRequired, Paused, Reply, TurnRequest
 from aion_core.engine.records import Turn

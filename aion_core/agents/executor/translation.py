@@ -1,4 +1,4 @@
-"""Output of an executor's turn: the reply sink, and the translation of queued events to emissions.
+"""Translation of an executor's queued events to emissions.
 
 Each event is recorded once, with ids set by the server. A turn has exactly one ending.
 """
@@ -6,29 +6,18 @@ Each event is recorded once, with ids set by the server. A turn has exactly one 
 import hashlib
 import logging
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
-from typing import Any
+from collections.abc import Iterator, Mapping
+from typing import Any, Never
 
 from google.protobuf.struct_pb2 import Struct
 from uuid_utils import uuid7
 
-from aion_core.agents.executor.queue import ExecutorEvent, RecordingQueue
-from aion_core.agents.inbound import thread_history
-from aion_core.agents.outbound import (
-    TARGET,
-    DurableReply,
-    Reaction,
-    ReplyChunk,
-    StreamAborted,
-    StreamSequencer,
-    TypingSignal,
-    reaction_artifact,
-    speaker_of,
-    with_artifact_id,
-)
-from aion_core.authoring.context import Message as ThreadMessage
-from aion_core.authoring.context import Thread
+from aion_core.agents.emission_ids import with_artifact_id
+from aion_core.agents.executor.event_queue import ExecutorEvent
+from aion_core.agents.helper_calls import DurableReply, Reaction, ReplyChunk, StreamAborted, TypingSignal
+from aion_core.agents.reactions import reaction_artifact
+from aion_core.agents.speakers import speaker_of
+from aion_core.agents.streams import StreamSequencer
 from aion_core.engine.agent import (
     AgentArtifact,
     AgentMessage,
@@ -63,48 +52,7 @@ logger = logging.getLogger(__name__)
 NO_ANSWER = "The executor returned without an answer, and without a status that ends the task."
 
 
-class QueueSink:
-    """`ReplySink` of an executor's turn. It enqueues helper calls of the author's code with the executor's events."""
-
-    def __init__(self, request: TurnRequest, queue: RecordingQueue) -> None:
-        self._request, self._queue = request, queue
-
-    def next_message_id(self) -> str:
-        """Return a new message id for the next reply. See `ReplySink.next_message_id`."""
-        return str(uuid7())
-
-    async def chunk(self, text: str, *, message_id: str, target: str | None) -> None:
-        """Enqueue a text chunk of a streamed reply. See `ReplySink.chunk`."""
-        await self._queue.send(ReplyChunk(text, message_id))
-
-    def abort(self, message_id: str) -> None:
-        """Abort a streamed reply, so that its chunks are no answer. See `ReplySink.abort`."""
-        self._queue.put(StreamAborted(message_id))
-
-    def streaming(self) -> AbstractContextManager[None]:
-        """Do nothing, because an executor's model calls are never streamed automatically. See `ReplySink.streaming`."""
-        return nullcontext()
-
-    async def reply(self, message: Message, *, target: str | None) -> None:
-        """Enqueue the reply and wait until it is recorded. See `ReplySink.reply`."""
-        if target is not None:
-            message.metadata.update({TARGET: target})
-        await self._queue.send(DurableReply(message, ""))
-
-    async def react(self, key: str, *, message_id: str) -> None:
-        """Enqueue a reaction to a message. See `ReplySink.react`."""
-        await self._queue.send(Reaction(key, message_id, ""))
-
-    async def typing(self) -> None:
-        """Enqueue a typing signal. See `ReplySink.typing`."""
-        await self._queue.send(TypingSignal())
-
-    async def history(self, thread: Thread, *, limit: int, before: str | None) -> Sequence[ThreadMessage]:
-        """Return the latest messages of the turn's context, oldest first. See `ReplySink.history`."""
-        return await thread_history(self._request, thread, limit=limit, before=before)
-
-
-class ExecutorOutbound:
+class ExecutorTranslator:
     """Translator for one turn: converts the executor's queued events to emissions."""
 
     def __init__(self, request: TurnRequest, *, restarts: bool) -> None:
@@ -113,7 +61,7 @@ class ExecutorOutbound:
         `restarts` is True if a crashed turn starts over from its message. Then the emissions get idempotency keys, so
         that a repeated emission is recorded once.
         """
-        self._request, self._restarts, self._sequencer = request, restarts, StreamSequencer()
+        self._request, self._restarts, self._sequencer = request, restarts, StreamSequencer[Never]()
         self.ending: Reply | InputRequired | None = None
         """Ending of the turn; None until the executor has sent it."""
         self._started = self._answered = self._uses_task = False

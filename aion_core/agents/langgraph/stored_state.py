@@ -4,9 +4,9 @@ from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.base import BaseCheckpointSaver
 from langgraph.types import StateSnapshot
 
-from aion_core.agents.langgraph.content import Graph
+from aion_core.agents.langgraph.graph import Graph
+from aion_core.agents.langgraph.redeployment import NODES
 from aion_core.agents.langgraph.setup import GraphSetup
-from aion_core.agents.langgraph.thread import NODES
 from aion_core.agents.readable_json import readable_json
 from aion_core.engine.agent import StateEntry, StoredState
 from aion_core.table.keys import ContextKey, thread_id

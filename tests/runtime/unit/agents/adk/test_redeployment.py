@@ -8,7 +8,7 @@ import pytest
 from google.adk.agents import LlmAgent, SequentialAgent
 from google.adk.tools.long_running_tool import LongRunningFunctionTool
 
-from aion_core.agents.adk.thread import REDEPLOYED
+from aion_core.agents.adk.redeployment import REDEPLOYED
 from aion_core.engine.agent import Emission, TurnRequest
 from tests.runtime.unit.agents.adk.test_thread import (
     TREES,

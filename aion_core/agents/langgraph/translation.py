@@ -1,124 +1,35 @@
-"""Output of a graph's turn: the translation of stream events to emissions, and the turn's answer."""
+"""Translation of the stream events of a graph's turn to emissions."""
 
 import logging
-import uuid
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
 from typing import Any
 
 from langchain_core.messages import AIMessageChunk, BaseMessage
-from langchain_core.runnables.config import var_child_runnable_config
-from langgraph.config import get_stream_writer
-from langgraph.constants import TAG_NOSTREAM
 from msgspec.structs import replace
 from uuid_utils import uuid7
 
-from aion_core.agents.inbound import inbound_of, thread_history
-from aion_core.agents.langgraph.answers import (
-    NO_ANSWER,
-    AddedMessages,
-    GraphAnswer,
-    ReturnedMessages,
-)
-from aion_core.agents.langgraph.content import OUTBOX, Graph, has_content, message_of
-from aion_core.agents.langgraph.model_streams import ModelStreams, is_internal
-from aion_core.agents.langgraph.thread import StateHistory, UnreturnedOutput, last_name, messages_of
-from aion_core.agents.outbound import (
-    FINAL,
-    INVOKED,
-    REPLY,
-    TARGET,
-    DurableReply,
-    EmittedMessages,
-    Reaction,
-    ReplyChunk,
-    StreamAborted,
-    TurnOutput,
-    TypingSignal,
-    deterministic_id,
-    final_emissions,
-    final_key,
-    reaction_artifact,
-    with_artifact_id,
-)
-from aion_core.authoring.context import Message as ThreadMessage
-from aion_core.authoring.context import Thread
-from aion_core.authoring.emit import ArtifactEmitted, MessageEmitted, MetadataEmitted, running_node, write_emission
+from aion_core.agents.emission_ids import FINAL, REPLY, deterministic_id, final_key, with_artifact_id
+from aion_core.agents.emitted_messages import EmittedMessages
+from aion_core.agents.final_answer import TurnOutput, final_emissions
+from aion_core.agents.helper_calls import DurableReply, Reaction, ReplyChunk, StreamAborted, TypingSignal
+from aion_core.agents.langgraph.added_messages import AddedMessages
+from aion_core.agents.langgraph.answers import NO_ANSWER, GraphAnswer
+from aion_core.agents.langgraph.callbacks import is_internal
+from aion_core.agents.langgraph.graph import OUTBOX, Graph
+from aion_core.agents.langgraph.model_streams import ModelStreams, last_name
+from aion_core.agents.langgraph.parts import has_content, message_of
+from aion_core.agents.langgraph.returned_together import ReturnedMessages
+from aion_core.agents.langgraph.state import StateHistory, messages_of
+from aion_core.agents.langgraph.unreturned_output import UnreturnedOutput
+from aion_core.agents.reactions import reaction_artifact
+from aion_core.agents.speakers import INVOKED
+from aion_core.agents.turn_context import inbound_of
+from aion_core.authoring.emit import ArtifactEmitted, MessageEmitted, MetadataEmitted
 from aion_core.authoring.types import A2AOutbox, outbox_of
 from aion_core.engine.agent import AgentArtifact, AgentMessage, AgentMetadata, AgentTyping, Emission, Reply, TurnRequest
 from aion_core.protocol.types import Message, Part, Role, utf8
 
 logger = logging.getLogger(__name__)
-
-# ── Replies of the author's helpers ───────────────────────────────────────────────────────────────────────────────────
-
-
-class GraphReplySink:
-    """`ReplySink` of one turn of a graph.
-
-    Nodes send their replies through LangGraph's custom stream, so that replies keep their order among the other stream
-    events. A node that runs again gives its replies the same keys.
-    """
-
-    def __init__(self, request: TurnRequest) -> None:
-        self._request = request
-        self._replies: Counter[str] = Counter()
-
-    def next_message_id(self) -> str:
-        """Return the next reply's message id. A node that runs again gets the same ids. See `ReplySink`."""
-        node = running_node()
-        if not node:
-            return str(uuid7())
-        self._replies[node] += 1
-        return str(uuid.uuid5(_IDS, f"{self._request.task.id}\0{node}\0{self._replies[node]}"))
-
-    async def chunk(self, text: str, *, message_id: str, target: str | None) -> None:
-        """Write a text chunk of a streamed reply to the graph's custom stream. See `ReplySink.chunk`."""
-        get_stream_writer()(ReplyChunk(text, message_id, running_node()))
-
-    def abort(self, message_id: str) -> None:
-        """Abort a streamed reply, so that its chunks are no answer. See `ReplySink.abort`."""
-        get_stream_writer()(StreamAborted(message_id))
-
-    @contextmanager
-    def streaming(self) -> Iterator[None]:
-        """Tag the model calls in the block as `nostream`, so that LangGraph does not stream them.
-
-        See `ReplySink.streaming`.
-        """
-        config = var_child_runnable_config.get() or {}
-        quiet = var_child_runnable_config.set({**config, "tags": [*(config.get("tags") or []), TAG_NOSTREAM]})
-        try:
-            yield
-        finally:
-            with suppress(ValueError):
-                var_child_runnable_config.reset(quiet)
-
-    async def reply(self, message: Message, *, target: str | None) -> None:
-        """Write a reply to the stream, with its target in the reply's metadata. See `ReplySink.reply`."""
-        if target is not None:
-            message.metadata.update({TARGET: target})
-        write_emission(get_stream_writer(), DurableReply(message, running_node()))
-
-    async def react(self, key: str, *, message_id: str) -> None:
-        """Write a reaction to a message to the graph's custom stream. See `ReplySink.react`."""
-        write_emission(get_stream_writer(), Reaction(key, message_id, running_node()))
-
-    async def typing(self) -> None:
-        """Write a typing signal to the graph's custom stream. See `ReplySink.typing`."""
-        get_stream_writer()(TypingSignal())
-
-    async def history(self, thread: Thread, *, limit: int, before: str | None) -> Sequence[ThreadMessage]:
-        """Return the latest messages of the context, ending with the turn's message. See `ReplySink.history`."""
-        return await thread_history(self._request, thread, limit=limit, before=before)
-
-
-_IDS = uuid.UUID("0d1c3f5e-6f5b-4a39-9a40-8c4a4bd0a6c1")
-"""UUID namespace for the message ids of replies."""
-
-
-# ── Events of the stream ──────────────────────────────────────────────────────────────────────────────────────────────
 
 NODE_EMISSIONS = (ArtifactEmitted, MessageEmitted, MetadataEmitted, Reaction, DurableReply)
 """Emissions that nodes make through `authoring.emit.write_emission`. They are recorded before the next checkpoint."""
@@ -126,7 +37,6 @@ NODE_EMISSIONS = (ArtifactEmitted, MessageEmitted, MetadataEmitted, Reaction, Du
 GRAPH_RUNS = ("values", "updates", "checkpoints")
 """Stream modes in which only a subgraph's events have a namespace. In the mode "custom", events of a functional graph's
 `@task` have one too."""
-
 
 BESIDE_CALLS = f"{FINAL}words:"
 """Prefix of the idempotency keys of texts beside tool calls. They are not an answer unless they end the turn."""
@@ -138,7 +48,7 @@ STREAMED = f"{FINAL}streamed:"
 """Prefix of the idempotency keys of streamed texts that are not the turn's answer."""
 
 
-class LangGraphOutbound:
+class LangGraphTranslator:
     """Translator for one turn: converts the events of the graph's stream to emissions."""
 
     def __init__(
@@ -380,17 +290,17 @@ class LangGraphOutbound:
             case MetadataEmitted():
                 yield AgentMetadata(payload.metadata, self._key(payload.node))
             case ReplyChunk():
-                run = payload.node.rpartition("#")[0]
+                run = payload.site.rpartition("#")[0]
                 yield from self._model_streams.add_reply(payload.text, payload.message_id, namespace=run)
             case StreamAborted():
                 yield from self._model_streams.abort(payload.message_id)
             case DurableReply():
                 # Record the reply of `thread.reply` now, so that it survives a crash of the process. At the end of the
                 # turn, its message becomes the answer of the task.
-                yield from self._message(payload.message, f"{REPLY}{self._key(payload.node) or uuid7()}")
+                yield from self._message(payload.message, f"{REPLY}{self._key(payload.site) or uuid7()}")
                 yield from self._model_streams.discard_reply(payload.message.message_id)
             case Reaction():
-                yield reaction_artifact(self._request, payload, self._key(payload.node), self._opened)
+                yield reaction_artifact(self._request, payload, self._key(payload.site), self._opened)
             case TypingSignal():
                 yield AgentTyping()
             case _:

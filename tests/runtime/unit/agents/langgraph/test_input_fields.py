@@ -12,7 +12,8 @@ from pydantic import BaseModel
 
 from aion.langgraph import AionContext
 from aion_core.agents.langgraph.agent import LangGraphAgent
-from aion_core.agents.langgraph.content import content_of, input_fields, message_of
+from aion_core.agents.langgraph.input_fields import input_fields
+from aion_core.agents.langgraph.parts import content_of, message_of
 from aion_core.protocol.types import Part
 from tests.support.service import http, parts, send
 

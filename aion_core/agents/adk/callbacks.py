@@ -1,0 +1,111 @@
+"""ADK plugin of a turn, which observes its agents, model calls and tools."""
+
+import asyncio
+import sys
+from collections.abc import Awaitable, Callable
+from contextvars import ContextVar
+from typing import Any
+
+from google.adk.agents import BaseAgent
+from google.adk.agents.callback_context import CallbackContext
+from google.adk.models.llm_request import LlmRequest
+from google.adk.plugins import BasePlugin
+from google.adk.tools.base_tool import BaseTool
+from google.adk.tools.tool_context import ToolContext
+from msgspec import Struct
+
+from aion_core.agents.adk.resumption import is_resumable
+from aion_core.agents.internal_events import InternalEvents
+
+call_site: ContextVar[str] = ContextVar("aion_adk_call_site", default="")
+"""Name of the running agent or tool call. Code that runs again in a resumed turn has the same name."""
+
+running_agent: ContextVar[tuple[str, str]] = ContextVar("aion_adk_agent", default=("", ""))
+"""Branch and name of the running agent, also within its tools."""
+
+
+class AgentInvoked(Struct, frozen=True):
+    """Event: a sub-agent has started."""
+
+    name: str
+    branch: str
+
+
+class AgentEnded(Struct, frozen=True):
+    """Event: an agent has ended. If it has streamed text without a complete event, the text becomes a message."""
+
+    name: str
+    branch: str
+
+
+class CallbackPlugin(BasePlugin):
+    """ADK plugin of one turn: logs internal events, announces sub-agents, and sets the call site of replies.
+
+    A log record contains no content of the conversation. The plugin does not change the turn.
+    """
+
+    def __init__(self, task_id: str, root: str, send: Callable[[object], Awaitable[None]]) -> None:
+        """Create the plugin. `root` is the name of the root agent, and `send` sends an event to the turn's channel."""
+        super().__init__(name="aion_observer")
+        self._internal, self._root, self._send = InternalEvents(task_id), root, send
+
+    async def before_agent_callback(self, *, agent: BaseAgent, callback_context: CallbackContext) -> None:
+        """Send AgentInvoked for a sub-agent, so that the client learns of it."""
+        call_site.set(_agent_site(agent, callback_context))
+        branch = callback_context._invocation_context.branch or ""
+        running_agent.set((branch, agent.name))
+        if agent.name != self._root:
+            await self._send(AgentInvoked(agent.name, branch))
+
+    async def after_agent_callback(self, *, agent: BaseAgent, callback_context: CallbackContext) -> None:
+        """Send AgentEnded. If the agent has streamed text without a complete event, this completes its message."""
+        if isinstance(sys.exception(), asyncio.CancelledError):
+            return  # Send no AgentEnded: it would complete the unfinished text of a canceled agent as a message.
+        # Send AgentEnded also for the empty branch, because a custom agent may have streamed text in events without a
+        # branch.
+        for branch in dict.fromkeys((callback_context._invocation_context.branch or "", "")):
+            await self._send(AgentEnded(agent.name, branch))
+
+    async def before_model_callback(self, *, callback_context: CallbackContext, llm_request: LlmRequest) -> None:
+        """Log `internal:llm-call`."""
+        agent = callback_context._invocation_context.agent
+        if isinstance(agent, BaseAgent):
+            call_site.set(_agent_site(agent, callback_context))
+            running_agent.set((callback_context._invocation_context.branch or "", agent.name))
+        self._internal.llm_call()
+
+    async def before_tool_callback(
+        self, *, tool: BaseTool, tool_args: dict[str, Any], tool_context: ToolContext
+    ) -> None:
+        """Log `internal:tool-start` without the tool's arguments."""
+        call_site.set(f"tool/{tool_context.function_call_id}")
+        running_agent.set((tool_context._invocation_context.branch or "", tool_context.agent_name))
+        self._internal.tool_start(tool.name, tool_context.function_call_id or "")
+
+    async def after_tool_callback(
+        self, *, tool: BaseTool, tool_args: dict[str, Any], tool_context: ToolContext, result: dict[str, Any]
+    ) -> None:
+        """Log `internal:tool-complete`."""
+        self._internal.tool_complete(tool_context.function_call_id or "", success=True)
+
+    async def on_tool_error_callback(
+        self, *, tool: BaseTool, tool_args: dict[str, Any], tool_context: ToolContext, error: Exception
+    ) -> None:
+        """Log `internal:tool-complete` for a failed tool call."""
+        self._internal.tool_complete(tool_context.function_call_id or "", success=False)
+
+    def event_stored(self) -> None:
+        """Log `internal:checkpoint` after the session has stored an event."""
+        self._internal.checkpoint()
+
+
+def _agent_site(agent: BaseAgent, context: CallbackContext) -> str:
+    """Return the call site of an agent's code, made of its branch and name.
+
+    For a resumable agent, the call site includes the last event's id, because the agent resumes after this event.
+    """
+    branch = context._invocation_context.branch or ""
+    if not is_resumable(agent):
+        return f"agent/{branch}/{agent.name}"
+    last = next((event.id for event in reversed(context.session.events) if event.branch in (None, branch)), "")
+    return f"agent/{branch}/{agent.name}/{last}"

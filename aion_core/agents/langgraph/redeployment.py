@@ -1,0 +1,38 @@
+"""Nodes of a deployment, recorded in checkpoints to find those that a later deployment lacks."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from langgraph.pregel import Pregel
+
+from aion_core.agents.langgraph.graph import Graph
+
+NODES = "aion:nodes"
+"""Key in a checkpoint's metadata for the node names of the graph that wrote it."""
+
+REDEPLOYED = "The agent was deployed with other nodes during this turn. Send the first message again with a new id."
+REFUSES_EARLIER_ANSWER = (
+    "The agent was deployed with another schema for an earlier question, and the answer to that question does not fit it. "
+    "Send the first message again with a new id."
+)
+
+
+def node_names(graph: Graph) -> str:
+    """Return the node names of the graph and its subgraphs, as sorted lines of text."""
+    return "\n".join(sorted(_names(graph)))
+
+
+def missing_nodes(nodes: str, metadata: Mapping[str, Any] | None) -> list[str]:
+    """Return the nodes that a checkpoint's metadata names, and that a graph with the nodes `nodes` lacks.
+
+    If a node to run next were missing in the deployed graph, LangGraph would silently end the resumed run.
+    """
+    written_by = (metadata or {}).get(NODES, "")
+    return sorted(set(written_by.split("\n")) - {"", *nodes.split("\n")})
+
+
+def _names(graph: Graph) -> Iterator[str]:
+    yield from graph.nodes
+    for namespace, nested in graph.get_subgraphs(recurse=True):
+        if isinstance(nested, Pregel):  # skip a RemoteGraph, because it is deployed separately
+            yield from (f"{namespace}|{name}" for name in nested.nodes)

@@ -1,0 +1,131 @@
+"""Output of a turn that the graph's state lacks."""
+
+import json
+from collections.abc import Callable, Collection, Iterator, Mapping
+from functools import cached_property
+from typing import Any
+from uuid import UUID
+
+from langchain_core.messages import BaseMessage
+from langchain_core.runnables import RunnableConfig
+from langgraph.checkpoint.base import BaseCheckpointSaver, Checkpoint, CheckpointMetadata, empty_checkpoint
+from langgraph.types import Command
+
+from aion_core.agents.langgraph.graph import STRUCTURED
+from aion_core.agents.langgraph.parts import sent_data
+from aion_core.protocol.types import to_json, utf8
+
+STREAMED_NAMESPACE = "aion:streamed"
+"""Checkpoint namespace (`checkpoint_ns`) in the thread for a turn's streamed text. The graph does not see it."""
+
+
+class UnreturnedOutput:
+    """Output of a turn that the graph's state lacks: streamed text, and structured responses of subgraphs.
+
+    The last streamed text that no node has returned, and the last structured response, are stored. Otherwise they would
+    be lost with the process, because a finished node does not run again.
+    """
+
+    def __init__(
+        self, saver: Callable[[], BaseCheckpointSaver[Any]] | None, config: RunnableConfig, *, returns: bool
+    ) -> None:
+        """Start without output. `returns` is True if the graph's state has a key for messages.
+
+        The first use calls `saver` to get the checkpointer. If `saver` is None, nothing is stored.
+        """
+        self._make_saver, self._returns = saver, returns
+        self._turn = config["metadata"]["run_id"]
+        place = {"thread_id": config["configurable"]["thread_id"], "checkpoint_ns": STREAMED_NAMESPACE}
+        self._config: RunnableConfig = {"configurable": place, "metadata": {"run_id": self._turn}}
+        self._streaming: set[UUID] = set()
+        self.calls: set[str] = set()
+        """Message ids of the complete model calls of this process."""
+        self.failed: set[str] = set()
+        """Message ids of the model calls of failed attempts of nodes."""
+        self._unreturned: dict[str, str] = {}
+        self.structured: Any = None
+        """Last structured response of a subgraph as JSON, also from an earlier process; None without one."""
+        self._stored = ("", None)
+
+    @cached_property
+    def _saver(self) -> BaseCheckpointSaver[Any] | None:
+        return self._make_saver() if self._make_saver is not None else None
+
+    @cached_property
+    def _checkpoint(self) -> Checkpoint:
+        return empty_checkpoint()
+
+    def start(self, call: UUID) -> None:
+        """Mark this model call as streaming to the client."""
+        self._streaming.add(call)
+
+    def complete(self, call: UUID, message: BaseMessage) -> None:
+        """Add the complete message of a model call. Store its text if it was streamed."""
+        self.calls.add(message.id or "")
+        if call in self._streaming:
+            self._streaming.discard(call)
+            if message.text:
+                self._unreturned[message.id or str(call)] = str(message.text)
+
+    def discard(self, calls: Collection[str]) -> None:
+        """Remove the messages of a node's failed attempt, because the node may run again."""
+        self.failed.update(calls)
+        for call in calls:
+            self._unreturned.pop(call, None)
+
+    def add_emitted(self, call: str, text: str) -> None:
+        """Append a text chunk emitted by the author's code to the text of its message. `call` is the message's id."""
+        self._unreturned[call] = self._unreturned.get(call, "") + text
+
+    def remove_returned(self, output: Any) -> None:
+        """Remove the messages in a node's return value, because the graph's state stores these messages."""
+        if self._returns and self._unreturned:
+            for message in _messages_in(output):
+                self._unreturned.pop(message.id or "", None)
+
+    def add_structured(self, output: Any) -> None:
+        """Record the structured response in the return value of a subgraph's node, if it has one."""
+        for written in updates_in(output):
+            if (part := sent_data(written.get(STRUCTURED))) is not None:
+                self.structured = to_json(part)["data"]
+
+    async def store(self) -> None:
+        """Store the last unreturned text and the last structured response, unless they are stored already."""
+        output = utf8(next(reversed(self._unreturned.values()), "")), self.structured
+        if output != self._stored and self._saver is not None:
+            metadata: Any = {"source": "update", "step": 0, "parents": {}, "text": output[0]}
+            if self.structured is not None:
+                metadata["structured"] = json.dumps(self.structured)
+            await self._saver.aput(self._config, self._checkpoint, metadata, {})
+            self._stored = output
+
+    async def load_earlier(self) -> str:
+        """Load the structured response stored by an earlier process of this turn. Return that process's text, or ""."""
+        found = await self._saver.aget_tuple(self._config) if self._saver is not None else None
+        metadata: Mapping[str, Any] | CheckpointMetadata = found.metadata if found is not None else {}
+        if metadata.get("run_id") != self._turn:
+            return ""
+        self.structured = json.loads(str(metadata.get("structured", "null")))
+        return str(metadata.get("text", ""))
+
+
+def updates_in(output: Any) -> Iterator[Mapping[str, Any]]:
+    """Yield the mappings in a node's return value that LangGraph writes to the state."""
+    for each in output if isinstance(output, list | tuple) else [output]:
+        written = each.update if isinstance(each, Command) else each
+        if isinstance(written, dict | Mapping):
+            yield written
+
+
+def _messages_in(output: Any) -> Iterator[BaseMessage]:
+    if isinstance(output, BaseMessage):
+        yield output
+    elif isinstance(output, Command):
+        yield from _messages_in(output.update)
+    elif isinstance(output, dict | Mapping):
+        for value in output.values():
+            yield from _messages_in(value)
+    elif isinstance(output, list | tuple):
+        for value in output:
+            if isinstance(value, BaseMessage | Command):
+                yield from _messages_in(value)
