@@ -38,7 +38,7 @@ from aion_core.agents.inbound import QUESTION_EXPIRED, InvalidResumeInput, answe
 from aion_core.agents.readable_json import readable_json
 from aion_core.engine.agent import AfterCrash, Agent, Emission, Paused, StateEntry, StoredState, TurnRequest
 from aion_core.errors import AgentFailed, AgentLoadError, ConfigurationError, LeaseLost, StoreError
-from aion_core.loading.config import AgentConfig
+from aion_core.loading.aion_yaml.agent import AgentConfig
 from aion_core.loading.frameworks import AgentDependencies
 from aion_core.loading.load_errors import exception_text
 from aion_core.loading.objects import LoadedObject
