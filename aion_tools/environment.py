@@ -8,8 +8,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 from aion_core.errors import ConfigurationError
-from aion_core.loading.config import DeploymentConfig
-from aion_core.loading.config_sections import SECRETS_MANAGER, SecretSource
+from aion_core.loading.aion_yaml.environment import SECRETS_MANAGER, SecretSource
+from aion_core.loading.aion_yaml.reading import DeploymentConfig
 from aion_core.loading.deployment import read_deployment_config
 
 DOTENV = ".env"

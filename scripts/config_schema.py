@@ -15,7 +15,7 @@ from typing import Any
 from pydantic import BaseModel
 from pydantic.json_schema import GenerateJsonSchema
 
-from aion_core.loading.config import ConfigFile
+from aion_core.loading.aion_yaml.file import ConfigFile
 from aion_tools.project.files import SCHEMA
 
 PATH = Path(__file__).parents[1] / SCHEMA

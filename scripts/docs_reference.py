@@ -141,9 +141,9 @@ def config_page() -> str:
         "Generated from the models that read the file. [aion.yaml](../aion-yaml.md) explains it.",
         "",
     ]
-    lines += _section("aion", definitions["_Aion"], definitions)
+    lines += _section("aion", definitions["AionSection"], definitions)
     for name, definition in definitions.items():
-        if name != "_Aion" and "properties" in definition:
+        if name != "AionSection" and "properties" in definition:
             lines += _section(_title(name), definition, definitions)
     return "\n".join(lines) + "\n"
 

@@ -14,8 +14,8 @@ from datetime import timedelta
 from aion_core import log
 from aion_core.clock import Clock
 from aion_core.errors import ConfigurationError
-from aion_core.loading.config import DeploymentConfig
-from aion_core.loading.config_sections import SecretSource
+from aion_core.loading.aion_yaml.environment import SecretSource
+from aion_core.loading.aion_yaml.reading import DeploymentConfig
 from aion_core.settings import Settings
 
 logger = logging.getLogger(__name__)

@@ -18,8 +18,8 @@ from aion_core.engine.limits.limits import Limits
 from aion_core.engine.listing.conversations import Conversations
 from aion_core.engine.listing.list_tasks import TaskLister
 from aion_core.engine.service import TaskService
+from aion_core.loading.aion_yaml.agent import default_agent
 from aion_core.loading.cards import extended_card, public_card
-from aion_core.loading.config import default_agent
 from aion_core.loading.loader import AgentReplies
 from aion_core.loading.loading import load_in_init
 from aion_core.push.configs import PushRegistry

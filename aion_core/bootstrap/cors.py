@@ -4,8 +4,8 @@ import logging
 from collections.abc import Mapping
 
 from aion_core.auth.deployment import SIGNED
-from aion_core.loading.config import AgentConfig
-from aion_core.loading.config_sections import CorsConfig
+from aion_core.loading.aion_yaml.agent import AgentConfig
+from aion_core.loading.aion_yaml.cors import CorsConfig
 from aion_core.loading.security import read_auth_policies
 from aion_core.settings import Settings
 from aion_core.web.middleware.cors import CorsPolicy

@@ -15,7 +15,7 @@ from aion_core.engine.limits.limits import Limits
 from aion_core.engine.listing.conversations import Conversations
 from aion_core.engine.runner.runner import TaskRunner
 from aion_core.engine.runner.worker import Worker
-from aion_core.loading.config import AgentConfig
+from aion_core.loading.aion_yaml.agent import AgentConfig
 from aion_core.loading.deployment import read_deployment_config
 from aion_core.loading.frameworks import AgentDependencies
 from aion_core.loading.loader import AgentReplies, LazyAgent

@@ -5,8 +5,8 @@ from collections.abc import Mapping, Sequence
 from a2a.types import a2a_pb2 as pb
 
 from aion_core.auth.policy import AuthPolicy, Requirement
-from aion_core.loading.config import AgentConfig
-from aion_core.loading.config_sections import Skill
+from aion_core.loading.aion_yaml.agent import AgentConfig
+from aion_core.loading.aion_yaml.card import Skill
 from aion_core.protocol.card import build_card, extend_card
 from aion_core.protocol.types import (
     AgentCard,

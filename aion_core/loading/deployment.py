@@ -3,7 +3,8 @@
 from collections.abc import Mapping
 from pathlib import Path
 
-from aion_core.loading.config import AgentConfig, DeploymentConfig, read_config_file
+from aion_core.loading.aion_yaml.agent import AgentConfig
+from aion_core.loading.aion_yaml.reading import DeploymentConfig, read_config_file
 
 
 def read_deployment_config(path: Path) -> DeploymentConfig:

@@ -12,7 +12,8 @@ from msgspec import Struct, field
 
 from aion_core.engine.limits.limits import Limits
 from aion_core.errors import ConfigurationError
-from aion_core.loading.config import AgentConfig, read_config_file
+from aion_core.loading.aion_yaml.agent import AgentConfig
+from aion_core.loading.aion_yaml.reading import read_config_file
 from aion_core.loading.source_scan import AgentFile, adk_root, agent_files_below, is_adk_folder
 
 AION_YAML = "aion.yaml"

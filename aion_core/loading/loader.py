@@ -26,7 +26,7 @@ from aion_core.engine.agent_options import ReplyAs
 from aion_core.engine.task import states
 from aion_core.errors import AgentLoadError, ConfigurationError
 from aion_core.garbage import no_garbage_collection
-from aion_core.loading.config import AgentConfig
+from aion_core.loading.aion_yaml.agent import AgentConfig
 from aion_core.loading.frameworks import FRAMEWORKS, AgentDependencies, supported_objects
 from aion_core.loading.load_errors import explain_error
 from aion_core.loading.objects import (

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from aion_core.auth.policy import AuthPolicy, Requirement
 from aion_core.auth.scheme import Scheme
 from aion_core.errors import ConfigurationError
-from aion_core.loading.config import AgentConfig
-from aion_core.loading.config_sections import RequirementConfig
+from aion_core.loading.aion_yaml.agent import AgentConfig
+from aion_core.loading.aion_yaml.security import RequirementConfig
 
 
 def read_auth_policy(agent_id: str, config: AgentConfig) -> AuthPolicy | None:

@@ -18,7 +18,7 @@ from aion_tools.cli.smoke import stack_url
 from aion_tools.cli.steps import INDENT, step
 
 if TYPE_CHECKING:
-    from aion_core.loading.config import DeploymentConfig
+    from aion_core.loading.aion_yaml.reading import DeploymentConfig
     from aion_tools.deploy.cloudformation import CloudFormationStack
     from aion_tools.deploy.sam import Sam
     from aion_tools.deploy.samconfig import SamConfig

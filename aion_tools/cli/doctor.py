@@ -21,7 +21,7 @@ from aion_tools.cli.steps import waiting
 from aion_tools.shipped import shipped
 
 if TYPE_CHECKING:
-    from aion_core.loading.config import AgentConfig
+    from aion_core.loading.aion_yaml.agent import AgentConfig
 
 _COLOURS = {Status.OK: "green", Status.WARNING: "yellow", Status.FAILED: "red"}
 

@@ -18,7 +18,7 @@ from aion_core.settings import WEB_ADDRESS, Settings
 from aion_tools.dev.data_folder import SQLITE, LocalServer, RunningServer, find_local_server
 
 if TYPE_CHECKING:
-    from aion_core.loading.config import AgentConfig
+    from aion_core.loading.aion_yaml.agent import AgentConfig
     from aion_tools.deploy.samconfig import SamConfig
 
 Command = Callable[..., Any]

@@ -3,7 +3,7 @@
 import json
 from collections.abc import Collection, Mapping
 
-from aion_core.loading.config import AgentConfig, default_agent
+from aion_core.loading.aion_yaml.agent import AgentConfig, default_agent
 
 STOPS = "Press Ctrl-C to stop."
 

@@ -37,7 +37,7 @@ from aion_core.agents.client_answers import QUESTION_EXPIRED, InvalidResumeInput
 from aion_core.engine.agent import Agent, Emission, Paused, StoredState, TurnRequest
 from aion_core.engine.agent_options import AfterCrash
 from aion_core.errors import AgentFailed, ConfigurationError, LeaseLost, StoreError
-from aion_core.loading.config import AgentConfig
+from aion_core.loading.aion_yaml.agent import AgentConfig
 from aion_core.loading.frameworks import AgentDependencies
 from aion_core.loading.objects import LoadedObject
 from aion_core.state.adk.artifacts import BlobArtifacts

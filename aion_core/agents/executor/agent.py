@@ -27,7 +27,7 @@ from aion_core.engine.agent_options import AfterCrash
 from aion_core.engine.stored_tasks import StoredTasks
 from aion_core.engine.task import projection
 from aion_core.errors import CANCELED_ITSELF, AgentFailed, StoreError
-from aion_core.loading.config import AgentConfig
+from aion_core.loading.aion_yaml.agent import AgentConfig
 from aion_core.loading.frameworks import AgentDependencies
 from aion_core.loading.objects import LoadedObject
 from aion_core.protocol.types import TaskState

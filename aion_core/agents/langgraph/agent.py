@@ -35,7 +35,7 @@ from aion_core.agents.langgraph.translation import LangGraphTranslator
 from aion_core.agents.langgraph.turn import GraphTurn
 from aion_core.engine.agent import Agent, Emission, Paused, Reply, StoredState, TurnRequest
 from aion_core.errors import AgentFailed, ConfigurationError
-from aion_core.loading.config import AgentConfig
+from aion_core.loading.aion_yaml.agent import AgentConfig
 from aion_core.loading.frameworks import AgentDependencies
 from aion_core.loading.objects import LoadedObject, PerTurnFactory
 from aion_core.state.langgraph.checkpoints import TableSaver

@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 import httpx
 
 from aion_core.errors import ConfigurationError, StoreError
-from aion_core.loading.config import AgentConfig
+from aion_core.loading.aion_yaml.agent import AgentConfig
 from aion_core.loading.security import read_auth_policies
 from aion_tools.cli.checks import CheckResult, failed, ok, warning
 

@@ -13,8 +13,9 @@ from pathlib import Path
 
 from aion_core import __version__
 from aion_core.errors import AgentLoadError, ConfigurationError
-from aion_core.loading.config import DeploymentConfig, default_agent
-from aion_core.loading.config_sections import variable_name
+from aion_core.loading.aion_yaml.agent import default_agent
+from aion_core.loading.aion_yaml.environment import variable_name
+from aion_core.loading.aion_yaml.reading import DeploymentConfig
 from aion_core.loading.deployment import read_deployment_config
 from aion_core.loading.discovery import NAME as LANGGRAPH_JSON
 from aion_core.loading.discovery import discover

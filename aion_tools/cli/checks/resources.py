@@ -8,8 +8,8 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from aion_core.errors import AionError, ConfigurationError, StoreError
-from aion_core.loading.config import DeploymentConfig
-from aion_core.loading.config_sections import SECRETS_MANAGER, SecretSource
+from aion_core.loading.aion_yaml.environment import SECRETS_MANAGER, SecretSource
+from aion_core.loading.aion_yaml.reading import DeploymentConfig
 from aion_core.table.schema import TTL_ATTRIBUTE
 from aion_tools.cli.checks import CheckResult, failed, ok, repairs, warning
 from aion_tools.cli.error_text import error_text, is_forbidden, is_missing

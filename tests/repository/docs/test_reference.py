@@ -11,8 +11,9 @@ import click
 import pytest
 from pydantic import BaseModel
 
-from aion_core.loading.config import AgentConfig, Capabilities
-from aion_core.loading.config_sections import SecurityConfig, Skill
+from aion_core.loading.aion_yaml.agent import AgentConfig
+from aion_core.loading.aion_yaml.card import Capabilities, Skill
+from aion_core.loading.aion_yaml.security import SecurityConfig
 from aion_tools.cli.main import aion
 from aion_tools.template.file import load
 from scripts.docs_reference import MODULES, PAGES

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from aion_core.errors import ConfigurationError
-from aion_core.loading.config import DeploymentConfig
-from aion_core.loading.config_sections import SecretSource
+from aion_core.loading.aion_yaml.environment import SecretSource
+from aion_core.loading.aion_yaml.reading import DeploymentConfig
 from aion_core.loading.deployment import read_deployment_config
 from aion_tools.environment import bedrock_models, local_environment, template_parameters
 from aion_tools.package.plan import BUILD_PLACE

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from aion_core.loading.config import DeploymentConfig
+from aion_core.loading.aion_yaml.reading import DeploymentConfig
 from aion_core.loading.deployment import read_deployment_config
 from aion_core.loading.frameworks import framework_of
 from aion_tools.environment import bedrock_models, local_environment, template_parameters

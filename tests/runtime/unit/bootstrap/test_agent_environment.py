@@ -17,7 +17,7 @@ from aion_core import log
 from aion_core.bootstrap import build_app
 from aion_core.bootstrap.agent_environment import AgentEnvironment, agent_environment, read_from_aws
 from aion_core.errors import ConfigurationError
-from aion_core.loading.config import DeploymentConfig
+from aion_core.loading.aion_yaml.reading import DeploymentConfig
 from aion_core.loading.deployment import read_deployment_config
 from aion_core.settings import Settings
 from tests.runtime.unit.bootstrap.secret_store import SecretStore, emulator, reach

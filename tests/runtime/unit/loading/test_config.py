@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from aion_core.errors import ConfigurationError
-from aion_core.loading.config import AgentConfig
+from aion_core.loading.aion_yaml.agent import AgentConfig
 from aion_core.loading.deployment import read_agent_configs
 from tests.support.declared import AION_YAML
 

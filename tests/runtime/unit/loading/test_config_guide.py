@@ -1,4 +1,4 @@
-"""docs/aion-yaml.md names every key of aion.yaml, and its examples are valid."""
+"""The guides of aion.yaml are complete: each key is explained to authors, and those who change the code find its effect."""
 
 import re
 from pathlib import Path
@@ -6,11 +6,15 @@ from pathlib import Path
 import pytest
 from pydantic import BaseModel
 
-from aion_core.loading.config import AgentConfig, Capabilities, LimitsConfig, PushOptions
-from aion_core.loading.config_sections import ExtendedCardConfig, Extension, Provider, SecurityConfig, Skill
+from aion_core.loading import aion_yaml
+from aion_core.loading.aion_yaml.agent import AgentConfig, PushOptions
+from aion_core.loading.aion_yaml.card import Capabilities, ExtendedCardConfig, Extension, Provider, Skill
+from aion_core.loading.aion_yaml.file import LimitsConfig
+from aion_core.loading.aion_yaml.security import SecurityConfig
 from aion_core.loading.deployment import read_agent_configs
 
-GUIDE = (Path(__file__).parents[4] / "docs" / "aion-yaml.md").read_text(encoding="utf-8")
+ROOT = Path(__file__).parents[4]
+GUIDE = (ROOT / "docs" / "aion-yaml.md").read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize(
@@ -42,4 +46,10 @@ def test_example_in_config_guide_is_valid_aion_yaml(tmp_path: Path) -> None:
 
 def test_guides_linked_from_config_guide_exist() -> None:
     for guide in re.findall(r"\]\(([a-z-]+\.md)\)", GUIDE):
-        assert (Path(__file__).parents[4] / "docs" / guide).is_file()
+        assert (ROOT / "docs" / guide).is_file()
+
+
+def test_code_with_the_effect_of_a_key_exists() -> None:
+    named = re.findall(r"aion_core/[a-z_/.]+", aion_yaml.__doc__ or "")
+    assert named
+    assert not [path for path in named if not (ROOT / path).exists()], "Correct the docstring of loading/aion_yaml."

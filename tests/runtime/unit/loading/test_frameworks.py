@@ -8,7 +8,7 @@ import pytest
 from packaging.requirements import Requirement
 
 from aion_core.engine.agent import Agent, Emission, Reply, TurnRequest
-from aion_core.loading.config import AgentConfig
+from aion_core.loading.aion_yaml.agent import AgentConfig
 from aion_core.loading.deployment import read_deployment_config
 from aion_core.loading.frameworks import FRAMEWORKS, AgentDependencies, Framework
 from aion_core.loading.missing_packages import missing_framework_remedy

@@ -15,7 +15,7 @@ import pytest
 from aion_core.bootstrap.stores import build_stores
 from aion_core.clock import SystemClock
 from aion_core.errors import AgentLoadError
-from aion_core.loading.config import AgentConfig
+from aion_core.loading.aion_yaml.agent import AgentConfig
 from aion_core.loading.loader import LazyAgent
 from aion_core.settings import Settings
 from tests.runtime.unit.loading.isolated import isolated_imports

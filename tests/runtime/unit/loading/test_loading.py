@@ -16,7 +16,7 @@ from aion_core.clock import SystemClock
 from aion_core.engine.agent import Emission, TurnRequest
 from aion_core.errors import AgentLoadError
 from aion_core.loading import loader
-from aion_core.loading.config import AgentConfig
+from aion_core.loading.aion_yaml.agent import AgentConfig
 from aion_core.loading.loading import load_in_init
 from aion_core.settings import Settings
 from aion_core.table.keys import ContextKey
@@ -261,7 +261,7 @@ LOGGING = {
 
 LOGS = """
 import logging, pathlib
-from aion_core.loading.config import AgentConfig
+from aion_core.loading.aion_yaml.agent import AgentConfig
 from aion_core.loading.loader import LazyAgent
 from aion_core.bootstrap.stores import build_stores
 from aion_core.clock import SystemClock

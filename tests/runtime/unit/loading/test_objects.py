@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from aion_core.errors import ConfigurationError
-from aion_core.loading.config import AgentConfig
+from aion_core.loading.aion_yaml.agent import AgentConfig
 from aion_core.loading.loader import LazyAgent
 from aion_core.loading.objects import load_object
 from aion_core.settings import Settings

@@ -10,7 +10,7 @@ from aion_core.auth.schemes.aws_iam import AwsIamScheme, IamOwner
 from aion_core.auth.schemes.basic import BasicScheme
 from aion_core.auth.schemes.bearer import BearerJwtScheme, OidcScheme
 from aion_core.errors import ConfigurationError
-from aion_core.loading.config_sections import SCHEME_TYPES
+from aion_core.loading.aion_yaml.security import SCHEME_TYPES
 from aion_core.loading.deployment import read_agent_configs
 from aion_core.loading.security import read_auth_policies
 

@@ -25,7 +25,7 @@ from msgspec.structs import replace
 from aion_core.bootstrap import build_app
 from aion_core.engine.agent import Agent
 from aion_core.errors import ConfigurationError
-from aion_core.loading.config import AgentConfig
+from aion_core.loading.aion_yaml.agent import AgentConfig
 from aion_core.loading.frameworks import FRAMEWORKS, AgentDependencies
 from aion_core.loading.loader import LazyAgent
 from aion_core.loading.objects import LoadedObject

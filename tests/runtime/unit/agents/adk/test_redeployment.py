@@ -10,7 +10,7 @@ from google.adk.tools.long_running_tool import LongRunningFunctionTool
 
 from aion_core.agents.adk.redeployment import REDEPLOYED
 from aion_core.engine.agent import Emission, TurnRequest
-from tests.runtime.unit.agents.adk.test_thread import (
+from tests.runtime.unit.agents.adk.test_resumption import (
     TREES,
     answering,
     outcome,

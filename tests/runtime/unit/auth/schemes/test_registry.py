@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 from aion_core.auth.schemes import SCHEMES
-from aion_core.loading.config_sections import SCHEME_TYPES
+from aion_core.loading.aion_yaml.security import SCHEME_TYPES
 from tests.support.server import ROOT
 
 

@@ -1,0 +1,35 @@
+"""Types of fields in several sections of aion.yaml: non-empty texts, media types, web addresses, relative paths."""
+
+from pathlib import Path
+from typing import Annotated
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, StringConstraints
+
+MEDIA_TYPE = r"^([A-Za-z0-9!#$&^_.+-]+/[A-Za-z0-9!#$&^_.+*-]+|\*/\*)( *; *[^;\s]+)*$"
+"""Pattern of `type/subtype` (RFC 6838), including ranges such as `image/*`."""
+WEB_ADDRESS = r"^https?://[^\s/]+\S*$"
+
+# Refuse unknown keys, because a misspelled setting would otherwise be ignored. With `defer_build`, pydantic builds one
+# validator for the whole file, instead of one for each section.
+STRICT = ConfigDict(extra="forbid", frozen=True, defer_build=True)
+
+MediaType = Annotated[str, StringConstraints(pattern=MEDIA_TYPE)]
+WebAddress = Annotated[str, StringConstraints(pattern=WEB_ADDRESS)]
+AgentMessage = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1)]
+"""Non-empty text for an agent card. The A2A specification requires these texts."""
+
+
+def _relative(path: str) -> str:
+    """Return the path unchanged. Raises ValueError if it is absolute, because a package has other absolute paths."""
+    if Path(path).is_absolute():
+        raise ValueError(f"the path {path!r} is absolute; write it relative to aion.yaml's folder")
+    return path
+
+
+RelativePath = Annotated[AgentMessage, AfterValidator(_relative)]
+
+
+class StrictModel(BaseModel):
+    """Base class of immutable models that refuse unknown keys."""
+
+    model_config = STRICT
