@@ -130,7 +130,8 @@ def _on_aws(settings: Settings, clock: Clock) -> Resources:
 def _in_files(settings: Settings, clock: Clock) -> Resources:
     from aion_core.local.memory.cipher import MemoryCipher
     from aion_core.local.sqlite.blobs import SQLiteBlobs
-    from aion_core.local.sqlite.queues import SQLitePushQueue, SQLiteQueue, SQLiteWorkQueue, open_queues
+    from aion_core.local.sqlite.message_queue import SQLiteQueue, open_queues
+    from aion_core.local.sqlite.queues import SQLitePushQueue, SQLiteWorkQueue
     from aion_core.local.sqlite.table import SQLiteTable
 
     folder = settings.sqlite_folder

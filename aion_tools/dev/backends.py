@@ -84,7 +84,7 @@ class Files(Backend):
 
     def _release(self, receiver: str) -> None:
         from aion_core.bootstrap.stores import QUEUES_FILE
-        from aion_core.local.sqlite.queues import release_messages
+        from aion_core.local.sqlite.message_queue import release_messages
 
         release_messages(self._folder / QUEUES_FILE, receiver)
 

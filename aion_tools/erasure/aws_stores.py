@@ -4,7 +4,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from aion_core.aws.client import AwsClient
-from aion_core.aws.dynamodb_table import DynamoDBTable, encoded_key
+from aion_core.aws.dynamodb_json import encoded_key
+from aion_core.aws.dynamodb_table import DynamoDBTable
 from aion_core.errors import StoreError
 from aion_core.table.item import Key
 from aion_tools.erasure.stores import ObjectVersion, VersionPage

@@ -87,7 +87,7 @@ def build_push_operator(settings: Settings) -> PushOperator:
 def build_dead_letters(settings: Settings, queue: str) -> DeadLetters:
     """Return the dead letters of the queue for turns (`task`) or for push notifications (`push`)."""
     if settings.store == "sqlite":
-        from aion_core.local.sqlite.queues import open_queues
+        from aion_core.local.sqlite.message_queue import open_queues
         from aion_tools.operator.sqlite_dead_letters import SQLiteDeadLetters
 
         return SQLiteDeadLetters(open_queues(settings.sqlite_folder / QUEUES_FILE), queue, SystemClock())

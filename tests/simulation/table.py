@@ -96,44 +96,44 @@ class SimOperations:
 
 
 class SimTable:
-    """`ports.table.Table` of one process, over the simulated table."""
+    """`Table` of one process, over the simulated table."""
 
     def __init__(self, process: "Process") -> None:
         self._process, self._world = process, process.world
 
     async def get(self, key: Key) -> Item | None:
-        """See `ports.table.Table.get`."""
+        """See `Table.get`."""
         return await self._request("get", key)  # type: ignore[no-any-return]
 
     async def query(self, partition: str, first: str, last: str, **options: Any) -> Page:
-        """See `ports.table.Table.query`."""
+        """See `Table.query`."""
         return await self._request("query", partition, first, last, **options)  # type: ignore[no-any-return]
 
     async def query_index(
         self, index: Index, partition: str, first: str | int, last: str | int, **options: Any
     ) -> Page:
-        """See `ports.table.Table.query_index`."""
+        """See `Table.query_index`."""
         return await self._request("query_index", index, partition, first, last, **options)  # type: ignore[no-any-return]
 
     async def scan(self, **options: Any) -> Page:
-        """See `ports.table.Table.scan`."""
+        """See `Table.scan`."""
         return await self._request("scan", **options)  # type: ignore[no-any-return]
 
     async def write(self, write: SingleWrite, *, returning: bool = False) -> Item | None:
-        """See `ports.table.Table.write`."""
+        """See `Table.write`."""
         return await self._request("write", write, returning=returning)  # type: ignore[no-any-return]
 
     async def transact(self, writes: Sequence[Write], *, token: str = "") -> None:
-        """See `ports.table.Table.transact`."""
+        """See `Table.transact`."""
         await self._request("transact", list(writes), token=token)
 
     def get_blocking(self, key: Key) -> Item | None:
-        """See `ports.table.Table.get_blocking`."""
+        """See `Table.get_blocking`."""
         made = OPERATION.get()
         return blocking(lambda: self._request("get_blocking", key, made=made))  # type: ignore[no-any-return]
 
     def write_blocking(self, write: SingleWrite) -> None:
-        """See `ports.table.Table.write_blocking`."""
+        """See `Table.write_blocking`."""
         made = OPERATION.get()
         blocking(lambda: self._request("write_blocking", write, made=made))
 

@@ -93,7 +93,7 @@ class TableFaults:
 
 
 class MemoryTable:
-    """`ports.table.Table` in this process's memory."""
+    """`Table` in this process's memory."""
 
     def __init__(self, clock: Clock, *, faults: TableFaults | None = None) -> None:
         self._clock, self.faults = clock, faults or TableFaults()
@@ -113,11 +113,11 @@ class MemoryTable:
     # ── Reads ─────────────────────────────────────────────────────────────────────────────────────────────────────────
 
     async def get(self, key: Key) -> Item | None:
-        """See `ports.table.Table.get`."""
+        """See `Table.get`."""
         return self.get_blocking(key)
 
     def get_blocking(self, key: Key) -> Item | None:
-        """See `ports.table.Table.get_blocking`."""
+        """See `Table.get_blocking`."""
         with self._call(TableCall("get", (key,))):
             check_key(key)
             item = self._in_flight[key] if key in self._in_flight else self._items.get(key)
@@ -134,7 +134,7 @@ class MemoryTable:
         after: Any = None,
         keys_only: bool = False,
     ) -> Page:
-        """See `ports.table.Table.query`."""
+        """See `Table.query`."""
         with self._call(TableCall("query", partition=partition)):
             check_query(partition, limit)
             sorts = self._sorts.get(partition, [])
@@ -158,7 +158,7 @@ class MemoryTable:
         only_if: Condition | None = None,
         count_only: bool = False,
     ) -> Page:
-        """See `ports.table.Table.query_index`."""
+        """See `Table.query_index`."""
         with self._call(TableCall("query_index", partition=partition, index=index.name)):
             check_query(partition, limit)
             check_filter(index, only_if)
@@ -178,7 +178,7 @@ class MemoryTable:
         attributes: Sequence[str] = (),
         consistent: bool = False,
     ) -> Page:
-        """See `ports.table.Table.scan`."""
+        """See `Table.scan`."""
         with self._call(TableCall("scan")):
             if not 0 <= segment < segments:
                 raise StoreError(f"ValidationException: there is no segment {segment} of {segments}")
@@ -215,12 +215,12 @@ class MemoryTable:
     # ── Writes ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
     async def write(self, write: SingleWrite, *, returning: bool = False) -> Item | None:
-        """See `ports.table.Table.write`."""
+        """See `Table.write`."""
         item = self._write(write)
         return item if returning else None
 
     def write_blocking(self, write: SingleWrite) -> None:
-        """See `ports.table.Table.write_blocking`."""
+        """See `Table.write_blocking`."""
         self._write(write)
 
     def _write(self, write: SingleWrite) -> Item | None:
@@ -233,7 +233,7 @@ class MemoryTable:
             return None if returned is None else self._shown(returned)
 
     async def transact(self, writes: Sequence[Write], *, token: str = "") -> None:
-        """See `ports.table.Table.transact`."""
+        """See `Table.transact`."""
         call = TableCall("transact", tuple([write.key for write in writes]))
         self.faults.before(call)
         with self._lock:

@@ -1,22 +1,21 @@
 """Table port over a SQLite file."""
 
-import base64
-import json
 import sqlite3
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 from zlib import crc32
 
 from aion_core.clock import Clock
 from aion_core.local.sqlite.database import Database
+from aion_core.local.sqlite.rows import read_item, store_item, unpacked
 from aion_core.table.conditions import Condition
-from aion_core.table.item import PARTITION, SORT, Index, Item, Key
+from aion_core.table.item import PARTITION, SORT, Index, Item, Key, key_of
 from aion_core.table.port import Page
 from aion_core.table.refusals import FINE, TokenReused, canceled
 from aion_core.table.schema import INDEXES, TTL_ATTRIBUTE
 from aion_core.table.semantics.conditions import holds
-from aion_core.table.semantics.pages import check_filter, check_query, first_page, index_entry
+from aion_core.table.semantics.pages import check_filter, check_query, first_page
 from aion_core.table.semantics.writes import (
     TOKEN_LIFE,
     check_key,
@@ -32,6 +31,7 @@ VERSION = 1
 """Version of the file's schema. Increase it when the schema or the JSON form of items changes."""
 
 KEY_AND_TTL = (PARTITION, SORT, TTL_ATTRIBUTE)
+
 
 # Column `sort` has no type, so texts sort as texts and numbers as numbers.
 _SCHEMA = """
@@ -57,7 +57,7 @@ So code that does not check the TTL fails in tests with SQLite as it does on AWS
 
 
 class SQLiteTable:
-    """`ports.table.Table` in one SQLite file, with consistent indexes."""
+    """`Table` in one SQLite file, with consistent indexes."""
 
     def __init__(self, path: Path, clock: Clock) -> None:
         """Open the file, and create it if missing. Raises ConfigurationError if the file has another schema version."""
@@ -70,17 +70,15 @@ class SQLiteTable:
         """Close the SQLite file."""
         self._database.close()
 
-    # ── Reads ─────────────────────────────────────────────────────────────────────────────────────────────────────────
-
     async def get(self, key: Key) -> Item | None:
-        """See `ports.table.Table.get`."""
+        """See `Table.get`."""
         check_key(key)
-        return await self._database.read(lambda connection: _read(connection, key))
+        return await self._database.read(lambda connection: read_item(connection, key))
 
     def get_blocking(self, key: Key) -> Item | None:
-        """See `ports.table.Table.get_blocking`."""
+        """See `Table.get_blocking`."""
         check_key(key)
-        return self._database.read_blocking(lambda connection: _read(connection, key))
+        return self._database.read_blocking(lambda connection: read_item(connection, key))
 
     async def query(
         self,
@@ -93,13 +91,13 @@ class SQLiteTable:
         after: Any = None,
         keys_only: bool = False,
     ) -> Page:
-        """See `ports.table.Table.query`."""
+        """See `Table.query`."""
         check_query(partition, limit)
         span, values = _span(("sk",), first, last, after, newest_first=newest_first)
 
         def work(connection: sqlite3.Connection) -> Page:
             rows = connection.execute(f"SELECT item FROM items WHERE pk = ? AND {span}", (partition, *values))  # noqa: S608
-            page, is_cut = first_page(map(_unpacked, rows), limit)
+            page, is_cut = first_page(map(unpacked, rows), limit)
             items = [{name: item[name] for name in KEY_AND_TTL if name in item} for item in page] if keys_only else page
             return Page(items, len(items), (page[-1][SORT],) if is_cut else None)
 
@@ -118,7 +116,7 @@ class SQLiteTable:
         only_if: Condition | None = None,
         count_only: bool = False,
     ) -> Page:
-        """See `ports.table.Table.query_index`."""
+        """See `Table.query_index`."""
         check_query(partition, limit)
         check_filter(index, only_if)
         span, values = _span(("sort", "pk", "sk"), first, last, after, newest_first=newest_first)
@@ -126,7 +124,7 @@ class SQLiteTable:
 
         def work(connection: sqlite3.Connection) -> Page:
             rows = connection.execute(statement, (index.name, partition, *values))
-            page, is_cut = first_page(map(_unpacked, rows), limit)
+            page, is_cut = first_page(map(unpacked, rows), limit)
             found = [entry for entry in page if holds(only_if, entry)]
             last_of = (page[-1][index.sort], page[-1][PARTITION], page[-1][SORT]) if is_cut else None
             return Page([] if count_only else found, len(found), last_of)
@@ -142,33 +140,31 @@ class SQLiteTable:
         attributes: Sequence[str] = (),
         consistent: bool = False,
     ) -> Page:
-        """See `ports.table.Table.scan`."""
+        """See `Table.scan`."""
 
         def work(connection: sqlite3.Connection) -> Page:
             statement = "SELECT item FROM items WHERE (pk, sk) > (?, ?) ORDER BY pk, sk"
-            items = map(_unpacked, connection.execute(statement, after or ("", "")))
+            items = map(unpacked, connection.execute(statement, after or ("", "")))
             page, is_cut = first_page(item for item in items if crc32(item[PARTITION].encode()) % segments == segment)
             chosen = [{name: item[name] for name in attributes if name in item} for item in page]
-            return Page(chosen if attributes else page, len(page), _key_of(page[-1]) if is_cut else None)
+            return Page(chosen if attributes else page, len(page), key_of(page[-1]) if is_cut else None)
 
         return await self._database.read(work)
 
-    # ── Writes ────────────────────────────────────────────────────────────────────────────────────────────────────────
-
     async def write(self, write: SingleWrite, *, returning: bool = False) -> Item | None:
-        """See `ports.table.Table.write`."""
+        """See `Table.write`."""
         check_write(write)
         [(before, after)] = await self._database.write(lambda connection: self._make(connection, [write]))
         returned = after if isinstance(write, Update) else before if isinstance(write, Delete) else None
         return returned if returning else None
 
     def write_blocking(self, write: SingleWrite) -> None:
-        """See `ports.table.Table.write_blocking`."""
+        """See `Table.write_blocking`."""
         check_write(write)
         self._database.write_blocking(lambda connection: self._make(connection, [write]))
 
     async def transact(self, writes: Sequence[Write], *, token: str = "") -> None:
-        """See `ports.table.Table.transact`."""
+        """See `Table.transact`."""
         check_transaction(writes, token)
         await self._database.write(lambda connection: self._transact(connection, writes, token))
 
@@ -185,7 +181,7 @@ class SQLiteTable:
 
     def _make(self, connection: sqlite3.Connection, writes: Sequence[Write]) -> list[tuple[Item | None, Item | None]]:
         """Make the writes in the connection's transaction. Return each item before and after its write."""
-        befores = [_read(connection, write.key) for write in writes]
+        befores = [read_item(connection, write.key) for write in writes]
         outcomes = [outcome(write, before, INDEXES) for write, before in zip(writes, befores, strict=True)]
         if any(each.reason != FINE for each in outcomes):
             if len(writes) == 1 and outcomes[0].error:
@@ -194,7 +190,7 @@ class SQLiteTable:
         check_transaction_size([each.after for each in outcomes if each.after is not None])
         for write, before, each in zip(writes, befores, outcomes, strict=True):
             if not isinstance(write, ConditionCheck):
-                _store(connection, write.key, before, each.after)
+                store_item(connection, write.key, before, each.after)
         self._written += len(writes)
         if self._written >= CLEANING:
             self._written = 0
@@ -206,8 +202,8 @@ class SQLiteTable:
         connection.execute("DELETE FROM tokens WHERE made_at <= ?", (now - TOKEN_LIFE.total_seconds(),))
         expired = "SELECT item FROM items WHERE expires BETWEEN ? AND ? LIMIT ?"
         bounds = now - MAX_TTL_AGE, now - GRACE_SECONDS
-        for item in map(_unpacked, connection.execute(expired, (*bounds, 2 * CLEANING)).fetchall()):
-            _store(connection, _key_of(item), item, None)
+        for item in map(unpacked, connection.execute(expired, (*bounds, 2 * CLEANING)).fetchall()):
+            store_item(connection, key_of(item), item, None)
 
 
 def _span(
@@ -221,79 +217,3 @@ def _span(
     if newest_first:
         return f"({row}) < ({marks}) AND {column} >= ? ORDER BY {order}", (*after, first)
     return f"({row}) > ({marks}) AND {column} <= ? ORDER BY {order}", (*after, last)
-
-
-def _read(connection: sqlite3.Connection, key: Key) -> Item | None:
-    row = connection.execute("SELECT item FROM items WHERE pk = ? AND sk = ?", key).fetchone()
-    return _unpacked(row) if row is not None else None
-
-
-def _store(connection: sqlite3.Connection, key: Key, before: Item | None, after: Item | None) -> None:
-    """Replace, insert or delete an item and its index entries."""
-    if after is None:
-        connection.execute("DELETE FROM items WHERE pk = ? AND sk = ?", key)
-    else:
-        expires = after.get(TTL_ATTRIBUTE)
-        connection.execute(
-            "INSERT INTO items VALUES (?, ?, ?, ?) "
-            "ON CONFLICT DO UPDATE SET item = excluded.item, expires = excluded.expires",
-            (*key, _packed(after), expires if type(expires) is int else None),
-        )
-    for index in INDEXES:
-        old, new = index_entry(index, before), index_entry(index, after)
-        if old == new:
-            continue
-        if old is not None:
-            connection.execute(
-                "DELETE FROM entries WHERE name = ? AND partition = ? AND sort = ? AND pk = ? AND sk = ?",
-                (index.name, old[index.partition], old[index.sort], *key),
-            )
-        if new is not None:
-            connection.execute(
-                "INSERT INTO entries VALUES (?, ?, ?, ?, ?, ?)",
-                (index.name, new[index.partition], new[index.sort], *key, _packed(new)),
-            )
-
-
-def _key_of(item: Item) -> Key:
-    return Key(item[PARTITION], item[SORT])
-
-
-# ── Items as JSON ─────────────────────────────────────────────────────────────────────────────────────────────────────
-
-_encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
-
-
-def _packed(item: Mapping[str, Any]) -> str:
-    return _encode({name: _tagged(value) for name, value in item.items()})
-
-
-def _unpacked(row: tuple[str]) -> Item:
-    return {name: _untagged(value) for name, value in json.loads(row[0]).items()}
-
-
-def _tagged(value: Any) -> Any:
-    """Return the JSON form of a value. Each JSON object has one member, named by the value's type."""
-    match value:
-        case bytes():
-            return {"bytes": base64.b64encode(value).decode()}
-        case frozenset():
-            return {"set": sorted(value)}
-        case dict():
-            return {"map": {name: _tagged(member) for name, member in value.items()}}
-        case list():
-            return [_tagged(member) for member in value]
-    return value
-
-
-def _untagged(value: Any) -> Any:
-    match value:
-        case {"bytes": text}:
-            return base64.b64decode(text)
-        case {"set": members}:
-            return frozenset(members)
-        case {"map": members}:
-            return {name: _untagged(member) for name, member in members.items()}
-        case list():
-            return [_untagged(member) for member in value]
-    return value

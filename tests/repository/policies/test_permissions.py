@@ -23,7 +23,8 @@ from aion_core.auth.api_keys import ApiKeys
 from aion_core.auth.schemes.api_key import make_key
 from aion_core.auth.schemes.basic_users import hash_password
 from aion_core.aws.client import AwsClient
-from aion_core.aws.dynamodb_table import DynamoDBTable, encoded_key
+from aion_core.aws.dynamodb_json import encoded_key
+from aion_core.aws.dynamodb_table import DynamoDBTable
 from aion_core.clock import SystemClock
 from aion_core.loading.deployment import read_deployment_config
 from aion_core.protocol.types import TaskState

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from aion_core.aws.dynamodb_table import encoded_key
+from aion_core.aws.dynamodb_json import encoded_key
 from aion_core.engine.agent_options import WhenBusy
 from aion_core.engine.context.conditions import MAX_WAITING
 from aion_core.engine.outcomes import ContextInUse, Interrupted, LeaseHeld, TurnQueued, TurnStarted

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from aion_core.aws.dynamodb_table import encoded_key
+from aion_core.aws.dynamodb_json import encoded_key
 from aion_core.engine.outcomes import Duplicate, Interrupted, LeaseHeld, TurnQueued, TurnStarted
 from aion_core.engine.records import Cursor, Delta, DeltaBatch, Numbered
 from aion_core.errors import LeaseLost

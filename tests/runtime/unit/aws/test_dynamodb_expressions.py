@@ -8,7 +8,8 @@ from boto3.dynamodb.types import TypeDeserializer
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from aion_core.aws.dynamodb_table import Placeholders, decoded, decoded_item, encoded, encoded_item, write_parameters
+from aion_core.aws.dynamodb_expressions import Placeholders, write_parameters
+from aion_core.aws.dynamodb_json import decoded, decoded_item, encoded, encoded_item
 from aion_core.engine.agent_options import PushEvents
 from aion_core.errors import StoreCorrupt
 from aion_core.table.conditions import (

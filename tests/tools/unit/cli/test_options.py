@@ -15,7 +15,7 @@ import pytest
 from aion_core.bootstrap.stores import Stores, build_stores
 from aion_core.clock import SystemClock
 from aion_core.engine.queues import WakeUp, body_of
-from aion_core.local.sqlite.queues import MAX_RECEIVES, SQLiteQueue, open_queues
+from aion_core.local.sqlite.message_queue import MAX_RECEIVES, SQLiteQueue, open_queues
 from aion_core.settings import Settings
 from aion_tools.cli.main import aion
 from aion_tools.stack.stack import SETTINGS, LocalStack

@@ -9,7 +9,7 @@ import pytest
 
 from aion_core.bootstrap.stores import local_key
 from aion_core.errors import ConfigurationError
-from aion_core.local.sqlite.queues import SQLiteQueue, open_queues
+from aion_core.local.sqlite.message_queue import SQLiteQueue, open_queues
 from aion_tools.dev.backends import Files
 from aion_tools.dev.processes import WorkerProcess
 from tests.support.clock import ManualClock

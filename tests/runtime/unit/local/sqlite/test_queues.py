@@ -13,16 +13,16 @@ import pytest
 
 from aion_core.engine.queues import WakeUp, wake_up_of
 from aion_core.errors import StoreUnavailable
+from aion_core.local.sqlite.consumer import QueueConsumer
 from aion_core.local.sqlite.database import Database
-from aion_core.local.sqlite.queues import (
+from aion_core.local.sqlite.message_queue import (
     MAX_RECEIVES,
     VISIBILITY_SECONDS,
-    QueueConsumer,
     SQLiteQueue,
-    SQLiteWorkQueue,
     open_queues,
     release_messages,
 )
+from aion_core.local.sqlite.queues import SQLiteWorkQueue
 from aion_core.table.keys import ContextKey
 from aion_tools.operator.sqlite_dead_letters import SQLiteDeadLetters
 from tests.support.clock import ManualClock
