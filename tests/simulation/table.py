@@ -9,12 +9,12 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from aion_core.local.memory.table import TableFaults
 from aion_core.table.item import Index, Item, Key
 from aion_core.table.port import Page
 from aion_core.table.refusals import CONFLICT, FINE, THROTTLED
 from aion_core.table.writes import SingleWrite, Write
 from tests.simulation.faults import Fault
+from tests.support.faulty_table import TableFaults
 
 if TYPE_CHECKING:
     from tests.simulation.processes import Process

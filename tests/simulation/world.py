@@ -15,7 +15,6 @@ from aion_core.engine.task.log import TaskLog
 from aion_core.errors import StoreUnavailable
 from aion_core.local.memory.blobs import MemoryBlobs
 from aion_core.local.memory.cipher import MemoryCipher
-from aion_core.local.memory.table import MemoryTable
 from aion_core.table import keys
 from aion_core.table.keys import ContextKey, TaskKey
 from aion_core.table.reads import Reads
@@ -32,6 +31,7 @@ from tests.simulation.receivers import Receiver, ReceiverAnswer, fine
 from tests.simulation.server import Entrypoint
 from tests.simulation.table import HALF_MADE, SimFaults, SimOperation
 from tests.simulation.watch import Watch
+from tests.support.faulty_table import FaultyTable
 
 SWEEP_SECONDS = 60.0
 MARGIN_SECONDS = 5.0
@@ -55,7 +55,7 @@ class SimWorld:
         self.tokens: dict[str, float] = {}
         """Time of the first transaction with each token."""
         still = SimClock(self.loop, tick=0.0)
-        self.table, self.blobs, self.cipher = MemoryTable(still, faults=SimFaults(self)), MemoryBlobs(), MemoryCipher()
+        self.table, self.blobs, self.cipher = FaultyTable(still, faults=SimFaults(self)), MemoryBlobs(), MemoryCipher()
         self.reads = Reads(self.table, still)
         self.log = TaskLog(self.reads, self.blobs)
         """The logs of all tasks, read without faults."""

@@ -11,7 +11,6 @@ import pytest
 
 from aion_core.clock import Clock
 from aion_core.local.memory.blobs import MemoryBlobs
-from aion_core.local.memory.table import MemoryTable
 from aion_core.local.sqlite.blobs import SQLiteBlobs
 from aion_core.local.sqlite.table import SQLiteTable
 from aion_core.table.blobs import Blobs
@@ -21,6 +20,7 @@ from aion_tools.stack.resources import create_resources, create_tables
 from aion_tools.stack.stack import SETTINGS, LocalStack, client_of
 from aion_tools.template.reader import TABLE, Place, Template
 from tests.support import ministack
+from tests.support.faulty_table import FaultyTable
 from tests.support.server import ROOT
 
 DEFAULT = ("moto", "ministack")
@@ -33,7 +33,7 @@ LOCAL = ("memory", "sqlite")
 
 def local_table(kind: str, clock: Clock, folder: Path) -> Table:
     """Return a table of this kind: in memory, or in a SQLite file in the folder."""
-    return MemoryTable(clock) if kind == "memory" else SQLiteTable(folder / "table.sqlite", clock)
+    return FaultyTable(clock) if kind == "memory" else SQLiteTable(folder / "table.sqlite", clock)
 
 
 def local_blobs(kind: str, clock: Clock, folder: Path) -> Blobs:

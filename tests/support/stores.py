@@ -14,12 +14,12 @@ from aion_core.engine.listing.task_list import TaskList
 from aion_core.engine.task_store import TaskStore
 from aion_core.local.memory.blobs import MemoryBlobs
 from aion_core.local.memory.cipher import MemoryCipher
-from aion_core.local.memory.table import MemoryTable
 from aion_core.table import item, keys
 from aion_core.table.keys import TaskKey
 from aion_core.table.port import Table
 from aion_tools.stack.stack import LocalStack
 from tests.support.engines import ReachableStack
+from tests.support.faulty_table import FaultyTable
 from tests.support.strict import StrictTokens, refuse_empty_keys
 
 LEASE_SECONDS = 30.0
@@ -32,7 +32,7 @@ class MemoryTaskStore(TaskStore):
     """Task store over its own memory table."""
 
     def __init__(self, clock: Clock, **options: Any) -> None:
-        self.table, self.clock = MemoryTable(clock), clock
+        self.table, self.clock = FaultyTable(clock), clock
         super().__init__(self.table, MemoryBlobs(), clock, **{"cipher": CIPHER, **options})
 
     def task_keys(self) -> list[TaskKey]:
@@ -75,7 +75,7 @@ def stack_blobs(stack: ReachableStack) -> S3Blobs:
 
 def table_of(stack: ReachableStack | None, clock: Clock) -> Table:
     """Return the stack's table with a new client; without a stack a new table in memory."""
-    return MemoryTable(clock) if stack is None else dynamodb_table(stack)
+    return FaultyTable(clock) if stack is None else dynamodb_table(stack)
 
 
 def store_of(table: Table, stack: ReachableStack | None, clock: Clock, **options: Any) -> TaskStore:

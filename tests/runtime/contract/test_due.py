@@ -12,7 +12,6 @@ from aion_core.engine.outcomes import TurnQueued, TurnStarted
 from aion_core.engine.sweep import Sweep
 from aion_core.engine.timers import ExpiredTimer
 from aion_core.errors import StoreError
-from aion_core.local.memory import table
 from aion_core.local.memory.queues import MemoryPushQueue, MemoryWorkQueue
 from aion_core.table import keys
 from aion_core.table.keys import TaskKey
@@ -22,6 +21,7 @@ from tests.support import pushes
 from tests.support.clock import ManualClock
 from tests.support.conversation import INPUT_REQUIRED, MANY, WORKING, StoreConversation, of
 from tests.support.engines import Stack
+from tests.support.faulty_table import FaultyTable, TableCall, TableFaults
 from tests.support.pushes import a_config
 from tests.support.stores import LEASE_SECONDS, store_of, table_of
 
@@ -321,13 +321,13 @@ async def test_sweep_does_not_claim_expired_context_recreated_by_message(stack: 
 # ── Unreadable shards ─────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-class UnreadableShards(table.TableFaults):
+class UnreadableShards(TableFaults):
     """Table faults that make partitions of the timer index unreadable."""
 
     def __init__(self, *partitions: str) -> None:
         self._partitions = partitions
 
-    def before(self, call: table.TableCall) -> None:
+    def before(self, call: TableCall) -> None:
         if call.index == TIMERS.name and call.partition in self._partitions:
             raise StoreError("ValidationException")
 
@@ -337,7 +337,7 @@ async def test_sweep_reads_other_timer_shards_after_error_in_one_shard(
 ) -> None:
     """The sweep wakes the contexts and push notifications of other shards, and logs the shard's error once."""
     push = pushes.on_table(None, clock)
-    assert isinstance(push.table, table.MemoryTable)
+    assert isinstance(push.table, FaultyTable)
     contexts = [of(push.chat, context_id=f"c-{number}") for number in range(40)]
     tasks: list[TaskKey] = []
     for chat in contexts:
@@ -365,7 +365,7 @@ async def test_sweep_reads_other_timer_shards_after_error_in_one_shard(
 @pytest.mark.parametrize("of_pushes", [False, True])
 async def test_sweep_fails_if_no_timer_shard_is_readable(clock: ManualClock, of_pushes: bool) -> None:
     push = pushes.on_table(None, clock)
-    assert isinstance(push.table, table.MemoryTable)
+    assert isinstance(push.table, FaultyTable)
     push.table.faults = UnreadableShards(*timers.CONTEXTS, *timers.PUSHES)
     with pytest.raises(StoreError):
         await (push.configs if of_pushes else push.chat.store).expired_timers(limit=MANY)

@@ -8,7 +8,6 @@ from msgspec.structs import replace
 
 from aion_core.engine.queues import PushWakeUp
 from aion_core.local.memory.queues import MemoryPushQueue
-from aion_core.local.memory.table import MemoryTable, TableCall, TableFaults
 from aion_core.push.delivery import CLAIM_SECONDS, PushDelivery
 from aion_core.push.payload import render
 from aion_core.push.webhook import POST_SECONDS, Delivered, PostOutcome
@@ -17,6 +16,7 @@ from aion_core.table.writes import Delete
 from tests.support import pushes
 from tests.support.clock import ManualClock
 from tests.support.engines import Stack
+from tests.support.faulty_table import FaultyTable, TableCall, TableFaults
 from tests.support.pushes import Pushes, a_config
 from tests.support.stores import LEASE_SECONDS
 
@@ -99,7 +99,7 @@ async def deliver(push: Pushes, webhook: SlowWebhook) -> None:
 async def test_webhook_gets_one_post_despite_slow_log_read(clock: ManualClock) -> None:
     """Read the log so slowly that the claim nearly expires: no other process may post the same notification."""
     push = pushes.on_table(None, clock)
-    assert isinstance(push.table, MemoryTable)
+    assert isinstance(push.table, FaultyTable)
     await push.chat.store.create(replace(push.chat.message("m-1"), push=a_config()), holder="holder-1")
     push.table.faults = SlowLog(clock, CLAIM_SECONDS - POST_SECONDS / 2)
     webhook = SlowWebhook(push)

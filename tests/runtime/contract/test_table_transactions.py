@@ -8,8 +8,6 @@ from msgspec.structs import replace
 
 from aion_core.aws.dynamodb_table import DynamoDBTable
 from aion_core.errors import StoreError, StoreUnavailable
-from aion_core.local.memory import table as memory
-from aion_core.local.memory.table import MemoryTable
 from aion_core.table.conditions import Absent, Equals, Exists
 from aion_core.table.item import LAST, Key
 from aion_core.table.port import Table
@@ -18,6 +16,7 @@ from aion_core.table.writes import Change, ConditionCheck, Delete, Put, Update, 
 from tests.runtime.contract.faults import TRANSACT, Faults
 from tests.runtime.contract.tables import KB, attributes, items_of
 from tests.support.clock import ManualClock
+from tests.support.faulty_table import FaultyTable, TableCall, TableFaults
 
 # ── Transactions ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -152,7 +151,7 @@ async def test_transaction_token_is_forgotten_after_ten_minutes(
 async def test_transaction_repeated_after_lost_response_is_made_once(table: Table, key: Key) -> None:
     if isinstance(table, DynamoDBTable):
         Faults(SimpleNamespace(_table=table)).lose_answers(TRANSACT, times=1)
-    elif isinstance(table, MemoryTable):
+    elif isinstance(table, FaultyTable):
         table.faults = FirstAnswerLost()
     else:
         pytest.skip("no answer of a file is lost")
@@ -165,10 +164,10 @@ async def test_transaction_repeated_after_lost_response_is_made_once(table: Tabl
     assert await attributes(table, key) == {"n": 1}
 
 
-class FirstAnswerLost(memory.TableFaults):
+class FirstAnswerLost(TableFaults):
     lost = False
 
-    def after(self, call: memory.TableCall) -> None:
+    def after(self, call: TableCall) -> None:
         if call.operation == "transact" and not self.lost:
             self.lost = True
             raise StoreUnavailable("lost")

@@ -9,7 +9,6 @@ import pytest
 
 from aion_core.engine.fenced_writes import Fence, FencedWrites
 from aion_core.errors import LeaseLost, StoreUnavailable
-from aion_core.local.memory.table import MemoryTable, TableCall, TableFaults
 from aion_core.table import keys, retries
 from aion_core.table.conditions import Absent, Exists
 from aion_core.table.item import Key
@@ -19,6 +18,7 @@ from aion_core.table.retries import TransactionPlan, commit, write_unless_refuse
 from aion_core.table.writes import Change, ConditionCheck, Put, Update, Write
 from tests.simulation.loop import SimLoop
 from tests.support.clock import ManualClock
+from tests.support.faulty_table import FaultyTable, TableCall, TableFaults
 
 T = TypeVar("T")
 A, B = Key("p", "a"), Key("p", "b")
@@ -70,8 +70,8 @@ def planning(*plans: TransactionPlan[str]) -> tuple[Callable[[int], Awaitable[Tr
     return plan, attempts
 
 
-def committed(faults: PlannedTable, *plans: TransactionPlan[str]) -> tuple[str, list[int], MemoryTable]:
-    table = MemoryTable(ManualClock(), faults=faults)
+def committed(faults: PlannedTable, *plans: TransactionPlan[str]) -> tuple[str, list[int], FaultyTable]:
+    table = FaultyTable(ManualClock(), faults=faults)
     plan, attempts = planning(*plans)
     return run(commit(table, plan, busy="busy"))[0], attempts, table
 
@@ -106,7 +106,7 @@ def test_writes_are_planned_again_after_preparatory_transaction() -> None:
 
 def test_plan_after_preparatory_transaction_starts_without_delay() -> None:
     plan, _ = planning(TransactionPlan("never", BOTH[:1], again=True), TransactionPlan("done"))
-    assert run(commit(MemoryTable(ManualClock()), plan, busy="busy")) == ("done", 0.0)
+    assert run(commit(FaultyTable(ManualClock()), plan, busy="busy")) == ("done", 0.0)
 
 
 def adding(number: int) -> list[Write]:
@@ -148,7 +148,7 @@ def test_eighth_conflict_of_transaction_raises_store_unavailable() -> None:
 
 def test_conflicting_transaction_is_retried_after_short_pause() -> None:
     plan, _ = planning(TransactionPlan("done", BOTH))
-    _, seconds = run(commit(MemoryTable(ManualClock(), faults=PlannedTable("conflict")), plan, busy="busy"))
+    _, seconds = run(commit(FaultyTable(ManualClock(), faults=PlannedTable("conflict")), plan, busy="busy"))
     assert 0 < seconds < 0.02
 
 
@@ -165,9 +165,9 @@ CONTEXT = ContextKey("owner", "agent", "c")
 COUNT = Update(A, Change(add={"n": 1}))
 
 
-def fenced(faults: PlannedTable, *writes: Write, number: int | None = 3) -> MemoryTable:
+def fenced(faults: PlannedTable, *writes: Write, number: int | None = 3) -> FaultyTable:
     """Commit the writes under this fence or without one, where the context's newest fence is 3; return the table."""
-    table = MemoryTable(ManualClock())
+    table = FaultyTable(ManualClock())
     table.write_blocking(Put(keys.context_key(CONTEXT), {"fence": 3}))
     table.faults = faults
     fence = Fence(CONTEXT, number) if number is not None else None
@@ -175,7 +175,7 @@ def fenced(faults: PlannedTable, *writes: Write, number: int | None = 3) -> Memo
     return table
 
 
-def count(table: MemoryTable) -> int | None:
+def count(table: FaultyTable) -> int | None:
     item = table.get_blocking(A)
     return item["n"] if item is not None else None
 
@@ -280,9 +280,9 @@ def test_eighth_conflict_of_fenced_writes_raises_store_unavailable() -> None:
         fenced(PlannedTable(*["conflict"] * 8), COUNT)
 
 
-def unless_refused(faults: PlannedTable, write: Put) -> tuple[MemoryTable, float]:
+def unless_refused(faults: PlannedTable, write: Put) -> tuple[FaultyTable, float]:
     """Call `write_unless_refused`; return the table, and the seconds that the call took."""
-    table = MemoryTable(ManualClock(), faults=faults)
+    table = FaultyTable(ManualClock(), faults=faults)
     return table, run(write_unless_refused(partial(table.write, write)))[1]
 
 

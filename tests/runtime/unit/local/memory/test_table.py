@@ -1,4 +1,4 @@
-"""Memory table: hooks by which a test injects faults."""
+"""Faults of the memory table that tests use: throttling, lost responses, index lag, transactions in steps."""
 
 import asyncio
 from collections.abc import Sequence
@@ -7,7 +7,6 @@ from datetime import timedelta
 import pytest
 
 from aion_core.errors import StoreError, StoreUnavailable
-from aion_core.local.memory.table import MemoryTable, TableCall, TableFaults
 from aion_core.table.conditions import Exists
 from aion_core.table.item import LAST, Index, Item, Key
 from aion_core.table.refusals import (
@@ -22,6 +21,7 @@ from aion_core.table.refusals import (
 from aion_core.table.schema import TIMERS
 from aion_core.table.writes import Change, ConditionCheck, Delete, Put, Update, Write
 from tests.support.clock import ManualClock
+from tests.support.faulty_table import FaultyTable, TableCall, TableFaults
 
 A, B, C = (Key("p", sort) for sort in "abc")
 
@@ -67,15 +67,15 @@ def faults() -> Planned:
 
 
 @pytest.fixture
-def table(clock: ManualClock, faults: Planned) -> MemoryTable:
-    return MemoryTable(clock, faults=faults)
+def table(clock: ManualClock, faults: Planned) -> FaultyTable:
+    return FaultyTable(clock, faults=faults)
 
 
-async def sorts(table: MemoryTable) -> list[str]:
+async def sorts(table: FaultyTable) -> list[str]:
     return [item["sk"] for item in (await table.query("p", "", LAST)).items]
 
 
-async def test_throttled_table_call_changes_nothing(table: MemoryTable, faults: Planned) -> None:
+async def test_throttled_table_call_changes_nothing(table: FaultyTable, faults: Planned) -> None:
     faults.down = True
     for call in (
         table.get(A),
@@ -91,7 +91,7 @@ async def test_throttled_table_call_changes_nothing(table: MemoryTable, faults: 
     assert table.items() == []
 
 
-async def test_table_write_is_made_although_its_response_is_lost(table: MemoryTable, faults: Planned) -> None:
+async def test_table_write_is_made_although_its_response_is_lost(table: FaultyTable, faults: Planned) -> None:
     faults.answers_lost = True
     with pytest.raises(StoreUnavailable):
         await table.write(Put(A, {}))
@@ -102,7 +102,7 @@ async def test_table_write_is_made_although_its_response_is_lost(table: MemoryTa
 
 @pytest.mark.parametrize("reason", [THROTTLED, CAPACITY_EXCEEDED])
 async def test_throttled_item_makes_transaction_raise_store_unavailable(
-    table: MemoryTable, faults: Planned, reason: str
+    table: FaultyTable, faults: Planned, reason: str
 ) -> None:
     faults.refused[A] = reason
     with pytest.raises(StoreUnavailable):
@@ -112,7 +112,7 @@ async def test_throttled_item_makes_transaction_raise_store_unavailable(
     assert await sorts(table) == ["a"]
 
 
-async def test_transaction_conflict_is_reported_with_failed_conditions(table: MemoryTable, faults: Planned) -> None:
+async def test_transaction_conflict_is_reported_with_failed_conditions(table: FaultyTable, faults: Planned) -> None:
     faults.refused[A] = CONFLICT
     with pytest.raises(WriteRefused) as refused:
         await table.transact([Put(A, {}), Put(B, {})])
@@ -132,7 +132,7 @@ async def test_transaction_conflict_is_reported_with_failed_conditions(table: Me
     assert table.items() == []
 
 
-async def test_partly_executed_transaction_is_visible_only_to_queries(table: MemoryTable, faults: Planned) -> None:
+async def test_partly_executed_transaction_is_visible_only_to_queries(table: FaultyTable, faults: Planned) -> None:
     await table.transact([Put(A, {"n": 1}), Put(B, {"n": 1})])
     faults.midway.clear()
     faults.released.clear()
@@ -154,7 +154,7 @@ async def test_partly_executed_transaction_is_visible_only_to_queries(table: Mem
     assert [item["n"] for item in table.items()] == [2, 2]
 
 
-async def test_transaction_of_cancelled_caller_is_completed(table: MemoryTable, faults: Planned) -> None:
+async def test_transaction_of_cancelled_caller_is_completed(table: FaultyTable, faults: Planned) -> None:
     faults.released.clear()
     transaction = asyncio.create_task(table.transact([Put(A, {}), Put(B, {}), Put(C, {})]))
     await faults.midway.wait()
@@ -176,7 +176,7 @@ async def test_transaction_of_cancelled_caller_is_completed(table: MemoryTable, 
     ids=["current", "old", "both", "neither"],
 )
 async def test_simulated_index_lag_returns_chosen_versions_of_item(
-    table: MemoryTable, faults: Planned, clock: ManualClock, seen: slice, old: list[str], new: list[str]
+    table: FaultyTable, faults: Planned, clock: ManualClock, seen: slice, old: list[str], new: list[str]
 ) -> None:
     async def due(shard: str) -> list[str]:
         return [item["sk"] for item in (await table.query_index(TIMERS, shard, 0, 9)).items]
@@ -193,7 +193,7 @@ async def test_simulated_index_lag_returns_chosen_versions_of_item(
     assert (await due("old"), await due("new")) == ([], ["a"])
 
 
-async def test_lagging_index_misses_recent_changes(table: MemoryTable, faults: Planned, clock: ManualClock) -> None:
+async def test_lagging_index_misses_recent_changes(table: FaultyTable, faults: Planned, clock: ManualClock) -> None:
     faults.index_lag, faults.seen = timedelta(seconds=2), slice(0, 1)
     await table.write(Put(A, {"due_shard": "s", "due_at": 1}))
     assert (await table.query_index(TIMERS, "s", 0, 9)).count == 0
@@ -205,7 +205,7 @@ async def test_lagging_index_misses_recent_changes(table: MemoryTable, faults: P
     assert (await table.query_index(TIMERS, "s", 0, 9)).count == 0
 
 
-async def test_small_pages_of_memory_table_contain_each_item_once(table: MemoryTable, faults: Planned) -> None:
+async def test_small_pages_of_memory_table_contain_each_item_once(table: FaultyTable, faults: Planned) -> None:
     await table.transact([Put(key, {"due_shard": "s", "due_at": 1}) for key in (A, B, C)])
     faults.page_items = 1
     found, after = [], None
@@ -220,7 +220,7 @@ async def test_small_pages_of_memory_table_contain_each_item_once(table: MemoryT
     assert (await table.scan()).count == 1
 
 
-async def test_simulated_read_fault_does_not_change_stored_item(table: MemoryTable) -> None:
+async def test_simulated_read_fault_does_not_change_stored_item(table: FaultyTable) -> None:
     key = Key("p", "unreadable")
     await table.write(Put(key, {"v": 1}))
     assert [item and item["v"] for item in (await table.get(key), *(await table.query("p", "", LAST)).items)] == [
@@ -230,7 +230,7 @@ async def test_simulated_read_fault_does_not_change_stored_item(table: MemoryTab
     assert table.items() == [{"pk": "p", "sk": "unreadable", "v": 1}]
 
 
-async def test_delete_expired_deletes_expired_items(table: MemoryTable, clock: ManualClock) -> None:
+async def test_delete_expired_deletes_expired_items(table: FaultyTable, clock: ManualClock) -> None:
     now = int(clock.now().timestamp())
     await table.transact(
         [
