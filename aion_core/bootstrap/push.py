@@ -8,9 +8,9 @@ from aion_core.bootstrap.webhooks import webhook_policy
 from aion_core.clock import Clock, SystemClock
 from aion_core.engine.stored_tasks import StoredTasks
 from aion_core.errors import ConfigurationError
-from aion_core.push.client import PinnedWebhookClient
 from aion_core.push.delivery import PushDelivery
-from aion_core.push.payload import render
+from aion_core.push.pinned_client import PinnedWebhookClient
+from aion_core.push.request import render
 from aion_core.settings import Settings
 
 

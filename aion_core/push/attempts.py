@@ -13,7 +13,8 @@ from aion_core.errors import StoreUnavailable
 from aion_core.log import label
 from aion_core.protocol.types import Task
 from aion_core.push.circuit_breaker import CircuitBreaker
-from aion_core.push.webhook import Delivered, Notification, PostOutcome, Render, Unreachable, WebhookClient
+from aion_core.push.client import Delivered, PostOutcome, Unreachable, WebhookClient
+from aion_core.push.request import Notification, Render
 from aion_core.table.keys import TaskKey
 from aion_core.telemetry import SpanKind, Traces
 
@@ -52,7 +53,7 @@ class DeliveryAttempts:
             notification = Notification(
                 notification_id(task, entry.generation, config.id), task, entry.generation, entry.event, snapshot
             )
-            request = self._render(config, notification, at=self._clock.now())
+            request = self._render(config, notification, self._clock.now())
         except StoreUnavailable:
             raise
         except Exception:

@@ -8,7 +8,7 @@ receiver is identified by its owner and host, so that the webhooks of one owner 
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from aion_core.push.webhook import Delivered, PostOutcome, WebhookGone
+from aion_core.push.client import Delivered, PostOutcome, WebhookGone
 
 SLOW_SECONDS = 5.0
 """Failed posts count only if they take at least this long. A post refused at once costs no time."""

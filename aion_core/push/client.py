@@ -1,123 +1,49 @@
-"""Webhook client: posts once to a checked address, with a time limit and without following redirects."""
+"""Port of the webhook client: it posts once, and returns the outcome."""
 
-import asyncio
-import email.utils
-import ssl
 from collections.abc import Mapping
-from datetime import UTC, datetime
+from typing import Protocol
 
-import httpx
+from msgspec import Struct
 
-from aion_core.clock import Clock
-from aion_core.errors import WebhookBlocked
-from aion_core.push.pinned_transport import PinnedTransport, Resolver, look_up
-from aion_core.push.ssrf import WebhookPolicy, check_url
-from aion_core.push.webhook import POST_SECONDS, Blocked, Delivered, PostOutcome, PostRefused, Unreachable, WebhookGone
-
-MAX_BODY_BYTES = 4096
-"""Number of bytes to read from a response's body. The content is ignored, but a receiver can finish sending it."""
-
-BODY_SECONDS = 2.0
-"""Time limit for reading a response's body; the outcome of the post does not depend on the body."""
-
-_GONE = 410
-
-_REASONS: tuple[tuple[type[Exception], str], ...] = (
-    (httpx.ConnectTimeout, "no connection in time"),
-    (httpx.ConnectError, "no connection"),
-    (httpx.TimeoutException, "no answer in time"),
-    (TimeoutError, "no answer in time"),
-    (httpx.RemoteProtocolError, "the answer is not HTTP, or the connection ended before it"),
-    (httpx.TransportError, "the connection broke"),
-)
+POST_SECONDS = 20.0
+"""Longest total duration of a post, in seconds."""
 
 
-class PinnedWebhookClient:
-    """Implementation of `WebhookClient` with `PinnedTransport`.
+class Delivered(Struct, frozen=True):
+    """Outcome of a post: the webhook accepted it with a 2xx response."""
 
-    httpx's own client is not used, because it stores cookies between posts.
-    """
 
-    def __init__(
-        self,
-        policy: WebhookPolicy,
-        clock: Clock,
-        *,
-        resolve: Resolver = look_up,
-        tls: ssl.SSLContext | None = None,
-        seconds: float = POST_SECONDS,
-        body_seconds: float = BODY_SECONDS,
-    ) -> None:
-        """Limit a post to `seconds`, and the time to read the response's body to `body_seconds`."""
-        self._policy, self._clock = policy, clock
-        self._seconds, self._body_seconds = seconds, body_seconds
-        self._transport = PinnedTransport(policy, resolve, tls)
+class WebhookGone(Struct, frozen=True):
+    """Outcome of a post: a 410 response. The receiver accepts no more posts at this URL."""
+
+
+class PostRefused(Struct, frozen=True):
+    """Outcome of a post: any other response. This includes redirects, because they are not followed."""
+
+    status: int
+    retry_after: float | None = None
+    """Value of the Retry-After header in seconds; None without the header."""
+
+
+class Unreachable(Struct, frozen=True):
+    """Outcome of a post without a response: no connection, an invalid certificate, or a timeout."""
+
+    reason: str
+    """Short reason for logs, without secrets."""
+
+
+class Blocked(Struct, frozen=True):
+    """Outcome of a post that was not sent, because the SSRF check forbids the address."""
+
+    reason: str
+
+
+PostOutcome = Delivered | WebhookGone | PostRefused | Unreachable | Blocked
+
+
+class WebhookClient(Protocol):
+    """HTTP client for webhook URLs. Clients choose the URLs, so each may be an attacker's."""
 
     async def post(self, url: str, headers: Mapping[str, str], body: bytes) -> PostOutcome:
-        """Check the address and post once; see `WebhookClient.post`."""
-        try:
-            async with asyncio.timeout(self._seconds):
-                return await self._post(url, headers, body)
-        except WebhookBlocked as blocked:
-            return Blocked(str(blocked))
-        except Exception as error:
-            # Count any other error as a failure of the receiver.
-            return Unreachable(_reason(error))
-
-    async def _post(self, url: str, headers: Mapping[str, str], body: bytes) -> PostOutcome:
-        request = httpx.Request(
-            "POST",
-            check_url(url, self._policy).url,
-            headers={
-                "Accept": "*/*",
-                "Accept-Encoding": "identity",
-                "User-Agent": "aion",
-                **headers,
-                "Connection": "close",
-            },
-            content=body,
-        )
-        response = await self._transport.handle_async_request(request)
-        try:
-            await _read(response, self._body_seconds)
-        finally:
-            await response.aclose()
-        if response.is_success:
-            return Delivered()
-        if response.status_code == _GONE:
-            return WebhookGone()
-        return PostRefused(
-            response.status_code, retry_after(response.headers.get("Retry-After", ""), self._clock.now())
-        )
-
-
-def retry_after(header: str, now: datetime) -> float | None:
-    """Return the seconds from a Retry-After header's value; None if the value is invalid (RFC 9110, 10.2.3)."""
-    header = header.strip()
-    if header.isascii() and header.isdecimal() and len(header) < 10:
-        return float(header)
-    try:
-        at = email.utils.parsedate_to_datetime(header)
-        return max(0.0, ((at if at.tzinfo else at.replace(tzinfo=UTC)) - now).total_seconds())
-    except (ArithmeticError, LookupError, TypeError, ValueError):
-        # Ignore an invalid date. A hostile date may raise OverflowError, for example by its time zone.
-        return None
-
-
-async def _read(response: httpx.Response, seconds: float) -> None:
-    """Read the start of the response's body. Ignore errors and timeouts."""
-    read = 0
-    try:
-        async with asyncio.timeout(seconds):
-            async for chunk in response.aiter_raw():
-                read += len(chunk)
-                if read >= MAX_BODY_BYTES:
-                    return
-    except (httpx.HTTPError, TimeoutError):
-        return
-
-
-def _reason(error: Exception) -> str:
-    if isinstance(error, httpx.ConnectError) and "CERTIFICATE" in str(error):
-        return "no valid certificate"
-    return next((reason for kind, reason in _REASONS if isinstance(error, kind)), type(error).__name__)
+        """Check the webhook's address, post once within POST_SECONDS, and return the outcome. Never raise."""
+        ...

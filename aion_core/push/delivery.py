@@ -25,17 +25,17 @@ from aion_core.errors import ClaimLost, StoreError, StoreUnavailable
 from aion_core.log import note
 from aion_core.push import retry_delay
 from aion_core.push.attempts import DeliveryAttempts
-from aion_core.push.webhook import (
+from aion_core.push.client import (
     POST_SECONDS,
     Blocked,
     Delivered,
     PostOutcome,
     PostRefused,
-    Render,
     Unreachable,
     WebhookClient,
     WebhookGone,
 )
+from aion_core.push.request import Render
 from aion_core.table.keys import TaskKey
 from aion_core.telemetry import Metric, Metrics, NoopTraces, NullMetrics, Traces
 

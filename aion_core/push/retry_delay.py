@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from datetime import timedelta
 
-from aion_core.push.webhook import PostOutcome, PostRefused
+from aion_core.push.client import PostOutcome, PostRefused
 
 RETRY_SECONDS = (5.0, 300.0, 1800.0, 7200.0, 18_000.0, 36_000.0, 36_000.0)
 """Seconds to wait after each failed attempt: 28 hours in all, as Standard Webhooks advises."""

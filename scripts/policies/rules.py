@@ -7,8 +7,8 @@ from collections.abc import Iterator, Set
 from typing import Any
 
 from aion_core.errors import ConfigurationError
+from aion_core.push.client import POST_SECONDS
 from aion_core.push.delivery import EXIT_SECONDS, SHARE_SECONDS
-from aion_core.push.webhook import POST_SECONDS
 from aion_core.settings import Settings
 from aion_core.table import schema
 from aion_core.table.item import Index

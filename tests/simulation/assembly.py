@@ -32,7 +32,7 @@ from aion_core.engine.task_store import TaskStore
 from aion_core.engine.wake_ups import CommitNotifier
 from aion_core.push.attempts import SKIPPED as SKIPPED
 from aion_core.push.delivery import PushDelivery
-from aion_core.push.webhook import Notification, WebhookRequest
+from aion_core.push.request import Notification, WebhookRequest
 from aion_core.table import keys
 from aion_core.table.blobs import Blobs
 from aion_core.table.keys import TaskKey
@@ -142,7 +142,7 @@ RETRY_SECONDS = (5.0, 60.0, 1000.0)
 """Delays before the retries of a notification; the last delay is too long for an SQS message and needs a timer."""
 
 
-def render(config: PushConfig, notification: Notification, *, at: datetime) -> WebhookRequest:
+def render(config: PushConfig, notification: Notification, at: datetime) -> WebhookRequest:
     """Return the webhook request of a notification; the simulated receivers read its headers."""
     task = notification.task
     words = {"owner": task.owner, "task": task.task_id, "config": config.id, "generation": notification.generation}

@@ -297,7 +297,7 @@ BUGS = [
     bug(
         "runs on when the lease is lost",
         "I12",
-        Edit(TaskRunner, "_run", "{work, beat.lost, end}", "{work, end}"),
+        Edit(TaskRunner, "_run", "{work, lost, end}", "{work, end}"),
         scenarios=("cancel",),
     ),
     bug(

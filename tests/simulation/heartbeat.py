@@ -2,7 +2,7 @@
 
 import asyncio
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
 from aion_core.engine.records import Lease
 from aion_core.engine.runner.renewal import WATCH_SECONDS, LeaseRenewal
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class SimHeartbeat:
-    """Simulated `tasks.process.Heartbeat`: a frozen process stops it, a blocked event loop does not."""
+    """Simulated `Heartbeat`: a frozen process stops it, a blocked event loop does not."""
 
     def __init__(
         self,
@@ -35,12 +35,12 @@ class SimHeartbeat:
             watch=lambda: watch_seconds,
             now=asyncio.get_running_loop().time,
         )
-        self.lost: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._lost: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._stopped = False
 
-    async def __aenter__(self) -> Self:
+    async def __aenter__(self) -> asyncio.Future[None]:
         self._process.start(self._beat(), beside=True)
-        return self
+        return self._lost
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -56,5 +56,5 @@ class SimHeartbeat:
                 return
             if not await unblocked(self._renewal, self._renewal.once):
                 if not self._stopped:
-                    self.lost.set_result(None)
+                    self._lost.set_result(None)
                 return

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from aion_core.engine.push_config import PushConfig
 from aion_core.engine.records import Delta, Numbered
 from aion_core.protocol.types import Message, Task, TaskState, stream_response
-from aion_core.push.webhook import PostOutcome
+from aion_core.push.client import PostOutcome
 from aion_core.table.keys import ContextKey, TaskKey
 
 

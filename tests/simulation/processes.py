@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from aion_core.engine.queues import PushWakeUp, WakeUp
 from aion_core.errors import StoreUnavailable
-from aion_core.push.webhook import PostOutcome
+from aion_core.push.client import PostOutcome
 from tests.simulation.faults import Aim, Fault, is_request
 from tests.simulation.loop import LIFE, Life, SimClock, SimTask, at_once
 from tests.simulation.table import SimBlobs, SimTable, blocking

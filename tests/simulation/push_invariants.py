@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from aion_core.engine.agent_options import PushEvents
 from aion_core.protocol.types import TaskArtifactUpdateEvent, TaskStatusUpdateEvent
-from aion_core.push.webhook import POST_SECONDS, Delivered, WebhookGone
+from aion_core.push.client import POST_SECONDS, Delivered, WebhookGone
 from tests.simulation import assembly
 from tests.simulation.facts import is_undisturbed
 from tests.simulation.faults import Fault

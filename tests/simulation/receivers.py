@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from aion_core.push.webhook import Delivered, PostOutcome, PostRefused, Unreachable, WebhookGone
+from aion_core.push.client import Delivered, PostOutcome, PostRefused, Unreachable, WebhookGone
 
 if TYPE_CHECKING:
     from tests.simulation.world import SimWorld

@@ -28,11 +28,11 @@ from aion_core.local.memory.blobs import MemoryBlobs
 from aion_core.local.memory.queues import MemoryPushQueue, MemoryWorkQueue
 from aion_core.protocol.card import build_card
 from aion_core.protocol.types import AgentCard, SendMessageRequest, Task
+from aion_core.push.client import WebhookClient
 from aion_core.push.configs import PushRegistry
 from aion_core.push.delivery import PushDelivery
-from aion_core.push.payload import render
+from aion_core.push.request import render
 from aion_core.push.ssrf import WebhookPolicy
-from aion_core.push.webhook import WebhookClient
 from aion_core.state.langgraph.checkpoints import TableSaver
 from aion_core.state.long_term_memory import LongTermMemory
 from aion_core.telemetry import Metrics

@@ -11,7 +11,7 @@ import weakref
 from contextlib import AbstractAsyncContextManager
 from contextvars import copy_context
 from types import TracebackType
-from typing import Protocol, Self
+from typing import Protocol
 
 from aion_core.engine.queues import WorkQueue
 from aion_core.engine.records import Lease
@@ -21,24 +21,21 @@ from aion_core.engine.turn.store import TurnStore
 logger = logging.getLogger(__name__)
 
 
-class LeaseSignal(Protocol):
-    """Signal of a lost lease: `lost` completes when this process loses the right to run the turn."""
-
-    lost: asyncio.Future[None]
-
-
 class LeaseKeeper(Protocol):
-    """Factory of context managers that renew a lease (right to run a turn) while its turn runs."""
+    """Factory of context managers that renew a lease (right to run a turn) while its turn runs.
+
+    `Heartbeat` renews in threads and real time; the simulation has its own, in virtual time.
+    """
 
     def __call__(
         self, store: TurnStore, work_queue: WorkQueue, lease: Lease, *, renew_seconds: float, wake_up_seconds: float
-    ) -> AbstractAsyncContextManager[LeaseSignal]:
-        """Return a context manager that renews this lease, such as a `Heartbeat`."""
+    ) -> AbstractAsyncContextManager[asyncio.Future[None]]:
+        """Return a context manager that renews this lease. It yields a future that completes if the lease is lost."""
         ...
 
 
 class Heartbeat:
-    """Context manager that renews a lease (right to run a turn) in threads. Completes `lost` if the lease is lost."""
+    """`LeaseKeeper` that renews a lease (right to run a turn) in threads."""
 
     def __init__(
         self, store: TurnStore, work_queue: WorkQueue, lease: Lease, *, renew_seconds: float, wake_up_seconds: float
@@ -47,17 +44,17 @@ class Heartbeat:
             store, work_queue, lease, renew_seconds=renew_seconds, wake_up_seconds=wake_up_seconds
         )
         self._loop = asyncio.get_running_loop()
-        self.lost: asyncio.Future[None] = self._loop.create_future()
+        self._lost: asyncio.Future[None] = self._loop.create_future()
         # Copy the context variables, so that the log records of a step have the turn's labels.
         self._context, self._name = copy_context(), f"lease-{lease.turn.id}"
         self.stopped = False
         """True after the end of the turn or the loss of the lease."""
 
-    async def __aenter__(self) -> Self:
-        """Schedule the first step."""
+    async def __aenter__(self) -> asyncio.Future[None]:
+        """Schedule the first step. Return a future that completes if the lease is lost."""
         beating.add(id(self))
         self.schedule()
-        return self
+        return self._lost
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -80,7 +77,7 @@ class Heartbeat:
                 self.schedule()
         elif not self.stopped:
             self.stopped = True
-            self._loop.call_soon_threadsafe(self.lost.set_result, None)
+            self._loop.call_soon_threadsafe(self._lost.set_result, None)
 
 
 class _Timer:

@@ -156,18 +156,18 @@ class TaskRunner:
                 turn.lease,
                 renew_seconds=self.lease_seconds / RENEWALS,
                 wake_up_seconds=self.lease_seconds,
-            ) as beat:
+            ) as lost:
                 work = asyncio.create_task(self._work(turn, metrics, broadcast, deadline))
                 end = asyncio.create_task(self._wait_for_deadline(turn, deadline))
                 try:
-                    await asyncio.wait({work, beat.lost, end}, return_when=asyncio.FIRST_COMPLETED)
+                    await asyncio.wait({work, lost, end}, return_when=asyncio.FIRST_COMPLETED)
                     if turn.releasing or turn.over:
                         # Wait until the work has suspended the turn or released its lease, although the heartbeat may
                         # report the lease as lost. If the work were cancelled between its write and its wake-up
                         # message, only the sweep would find the next turn.
                         if not work.done():
                             await asyncio.wait({work})
-                    elif beat.lost.done():
+                    elif lost.done():
                         self._lose(turn)
                 finally:
                     end.cancel()

@@ -63,16 +63,10 @@ class Frozen:
         return builder.compile()
 
 
-class NoHeartbeat:
-    """Heartbeat of a frozen worker: it neither renews the lease nor reports that the lease is lost."""
-
-    def __init__(self, *args: Any, **options: Any) -> None:
-        self.lost: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-
-
 @asynccontextmanager
-async def frozen(*args: Any, **options: Any) -> AsyncGenerator[NoHeartbeat, None]:
-    yield NoHeartbeat()
+async def frozen(*args: Any, **options: Any) -> AsyncGenerator[asyncio.Future[None], None]:
+    """Heartbeat of a frozen worker: it neither renews the lease nor reports that the lease is lost."""
+    yield asyncio.get_running_loop().create_future()
 
 
 async def test_worker_with_lost_lease_cannot_write_events_or_checkpoints(stack: Stack) -> None:

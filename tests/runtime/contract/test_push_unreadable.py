@@ -17,11 +17,11 @@ from aion_core.engine.push_config import PushVersion
 from aion_core.engine.queues import PushWakeUp
 from aion_core.local.memory.queues import MemoryPushQueue
 from aion_core.push import retry_delay
+from aion_core.push.client import Delivered, PostOutcome
 from aion_core.push.configs import PushRegistry
 from aion_core.push.delivery import PushDelivery
-from aion_core.push.payload import render
+from aion_core.push.request import render
 from aion_core.push.ssrf import WebhookPolicy
-from aion_core.push.webhook import Delivered, PostOutcome
 from aion_core.table import keys
 from aion_core.table.item import Key
 from aion_core.table.writes import Change, Update

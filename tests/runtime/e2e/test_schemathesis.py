@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, settings
 from schemathesis import GenerationMode
 from schemathesis.specs.openapi.checks import negative_data_rejection, positive_data_acceptance
 
-from aion_core.push.client import PinnedWebhookClient
+from aion_core.push.pinned_client import PinnedWebhookClient
 from aion_core.push.ssrf import WebhookPolicy
 from tests.support.agents.obedient import Obedient
 from tests.support.clock import ManualClock

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from aion_core.clock import SystemClock
-from aion_core.push.client import PinnedWebhookClient
+from aion_core.push.pinned_client import PinnedWebhookClient
 from aion_core.push.ssrf import WebhookPolicy
 from tests.runtime.protocol.dialects import Dialect, RpcDialect, Sent
 from tests.support.agents.obedient import Obedient

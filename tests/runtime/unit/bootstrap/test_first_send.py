@@ -40,7 +40,7 @@ UNUSED = {
     "a2a.compat.v0_3.types",
     "a2a.server.request_handlers",
     "aion_core.loading.discovery",
-    "aion_core.push.client",
+    "aion_core.push.pinned_client",
     "aion_core.push.delivery",
     "aion_core.web.v03_operations",
     "argon2",

@@ -6,7 +6,7 @@ import pytest
 from rich.pretty import pretty_repr
 
 from aion_core.engine.push_config import PushConfig
-from aion_core.push.webhook import WebhookRequest
+from aion_core.push.request import WebhookRequest
 
 CONFIG = PushConfig("config-1", "https://hooks/?key=hidden-1", "hidden-2", "Bearer", "hidden-3", ("hidden-4",))
 REQUEST = WebhookRequest({"Authorization": "Bearer hidden-5"}, b"hidden-6")

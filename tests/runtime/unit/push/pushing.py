@@ -11,7 +11,7 @@ from aion_core.engine.agent_options import PushEvents, ReplyAs
 from aion_core.engine.delivery.records import Delivery, ExpiredPushTimer
 from aion_core.engine.queues import PushWakeUp
 from aion_core.engine.sweep import Sweep
-from aion_core.push.client import PinnedWebhookClient
+from aion_core.push.pinned_client import PinnedWebhookClient
 from aion_core.push.pinned_transport import Resolver, look_up
 from aion_core.push.ssrf import WebhookPolicy
 from aion_core.table.keys import TaskKey

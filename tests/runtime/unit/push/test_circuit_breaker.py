@@ -9,7 +9,7 @@ import pytest
 from aion_core.engine.delivery.records import Delivery
 from aion_core.push.attempts import SKIPPED
 from aion_core.push.circuit_breaker import FAILURES_TO_OPEN, MAX_RECEIVERS, OPEN_SECONDS, SLOW_SECONDS, CircuitBreaker
-from aion_core.push.webhook import Blocked, Delivered, PostOutcome, PostRefused, Unreachable, WebhookGone
+from aion_core.push.client import Blocked, Delivered, PostOutcome, PostRefused, Unreachable, WebhookGone
 from tests.runtime.unit.push.pushing import Pushing, ids
 from tests.support.receiver import Behaviour, ReceivedPost, answers, receiving
 

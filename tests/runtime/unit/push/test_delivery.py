@@ -12,9 +12,9 @@ import pytest
 from aion_core.engine.delivery.records import Delivery
 from aion_core.engine.queues import PushWakeUp
 from aion_core.engine.runner import execution
-from aion_core.push.client import PinnedWebhookClient
 from aion_core.push.delivery import PushDelivery
-from aion_core.push.payload import render
+from aion_core.push.pinned_client import PinnedWebhookClient
+from aion_core.push.request import render
 from aion_core.table.keys import TaskKey
 from tests.runtime.unit.push.pushing import LOOPBACK, Pushing, ids
 from tests.support.clock import LoopClock

@@ -20,9 +20,9 @@ from aion_core.engine.sweep import Sweep
 from aion_core.local.memory.queues import MemoryWorkQueue
 from aion_core.protocol.types import Message, Part, Role
 from aion_core.push import retry_delay
+from aion_core.push.client import Delivered, PostOutcome, PostRefused
 from aion_core.push.delivery import PushDelivery
-from aion_core.push.payload import render
-from aion_core.push.webhook import Delivered, PostOutcome, PostRefused
+from aion_core.push.request import render
 from aion_core.table.keys import ContextKey, TaskKey
 from tests.support.clock import ManualClock
 from tests.support.stores import MemoryPushConfigs, MemoryTaskStore

@@ -163,12 +163,12 @@ async def test_heartbeat_thread_survives_failed_store_call(chat: StoreConversati
     lease = (await chat.starts()).lease
     store.refuse(renew=1)
     async with asyncio.timeout(60):
-        async with Heartbeat(store, queue, lease, renew_seconds=0.01, wake_up_seconds=1) as beat:
+        async with Heartbeat(store, queue, lease, renew_seconds=0.01, wake_up_seconds=1) as lost:
             while not queue.enqueued:
                 await asyncio.sleep(0.01)
-            assert not beat.lost.done()
+            assert not lost.done()
             await chat.cancels("t-m-1")
-            await beat.lost
+            await lost
 
 
 async def test_turn_that_ends_before_first_heartbeat_starts_no_thread(

@@ -227,7 +227,7 @@ async def test_killed_process_loses_no_message(path: Path, one: QueueProcess) ->
         await one.work_queue.enqueue(WakeUp(WAKE_UP.context, fence))
     program = (
         "import asyncio, sys\nfrom pathlib import Path\nfrom aion_core.clock import SystemClock\n"
-        "from aion_core.local.sqlite.queues import SQLiteQueue, open_queues\n"
+        "from aion_core.local.sqlite.message_queue import SQLiteQueue, open_queues\n"
         "async def main():\n"
         "    database = open_queues(Path(sys.argv[1]))\n"
         "    queue = SQLiteQueue(database, 'task', SystemClock(), receiver='killed')\n"

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aion_core.push.client import PinnedWebhookClient, retry_after
+from aion_core.push.client import Blocked, Delivered, PostOutcome, PostRefused, Unreachable, WebhookGone
+from aion_core.push.pinned_client import PinnedWebhookClient, retry_after
 from aion_core.push.ssrf import WebhookPolicy
-from aion_core.push.webhook import Blocked, Delivered, PostOutcome, PostRefused, Unreachable, WebhookGone
 from tests.runtime.unit.push.tls import authority
 from tests.support.clock import ManualClock
 from tests.support.receiver import (
