@@ -66,7 +66,7 @@ class PushDelivery:
     def __init__(
         self,
         tasks: StoredTasks,
-        configs: DeliveryStore,
+        store: DeliveryStore,
         queue: PushQueue,
         webhooks: WebhookClient,
         render: Render,
@@ -84,7 +84,7 @@ class PushDelivery:
         """
         self._retry_seconds = retry_seconds
         self._metrics = metrics or NullMetrics()
-        self._tasks, self._configs, self._work_queue = tasks, configs, queue
+        self._tasks, self._store, self._work_queue = tasks, store, queue
         self._attempts = DeliveryAttempts(tasks, webhooks, render, clock, traces or NoopTraces())
         self._clock, self._chance, self._stops = clock, chance, stops
 
@@ -96,22 +96,22 @@ class PushDelivery:
         """
         if wake_up.traceparent:
             note(traceparent=wake_up.traceparent, tracestate=wake_up.tracestate)
-        task, passed = wake_up.task, {wake_up.generation} if wake_up.generation else set[int]()
+        task, timed = wake_up.task, {wake_up.generation} if wake_up.generation else set[int]()
         share = self._clock.now() + timedelta(seconds=SHARE_SECONDS + POST_SECONDS + EXIT_SECONDS)
         until = min(until, share) if until is not None else share
         for number in range(ROUNDS):
             head = await self._tasks.head(task)
-            deliveries = await self._configs.deliveries(task)
+            deliveries = await self._store.deliveries(task)
             if head is None:
-                await self._clear_expired(task, deliveries, passed)
+                await self._clear_expired(task, deliveries, timed)
                 return
             note(context_id=head.context.context_id, agent=head.context.agent)
             now = self._clock.now()
             ready = [delivery for delivery in deliveries if schedule.is_ready(delivery, head.generation, now)]
             if not ready:
-                await self._settle(task, deliveries, passed)
+                await self._clear_timers(task, deliveries, timed)
                 if not deliveries and head.push_events is not None:
-                    await self._configs.clear_subscribers(head)
+                    await self._store.clear_subscribers(head)
                 if not number:
                     await self._enqueue_retry(task, deliveries, now)
                 return
@@ -119,7 +119,7 @@ class PushDelivery:
                 break
             # Deliver to all webhooks concurrently, because a slow receiver must not delay the others.
             ended = await asyncio.gather(
-                *(self._deliver_to(delivery, head.generation, passed, until) for delivery in ready),
+                *(self._deliver_to(delivery, head.generation, timed, until) for delivery in ready),
                 return_exceptions=True,
             )
             for error in ended:
@@ -127,27 +127,27 @@ class PushDelivery:
                     raise error
         await wake_delivery(self._work_queue, PushWakeUp(task))
 
-    async def _settle(self, task: TaskKey, deliveries: Sequence[Delivery], passed: set[int]) -> None:
-        """Remove the timers of the events in `passed` that no config of the task needs any more.
+    async def _clear_timers(self, task: TaskKey, deliveries: Sequence[Delivery], timed: set[int]) -> None:
+        """Remove the timers of the events in `timed` that no config of the task needs any more.
 
         Each event was recorded before the deliveries were read. So a config with a timer finds the event when it reads
         the log later.
         """
-        for generation in sorted(passed):
+        for generation in sorted(timed):
             if all(schedule.covers(delivery, generation) for delivery in deliveries):
-                await self._configs.clear(task, generation)
+                await self._store.clear(task, generation)
 
-    async def _clear_expired(self, task: TaskKey, deliveries: Sequence[Delivery], passed: set[int]) -> None:
+    async def _clear_expired(self, task: TaskKey, deliveries: Sequence[Delivery], timed: set[int]) -> None:
         """Remove all push timers of an expired task: a timer of a failed config or an event may outlive the task."""
         for delivery in deliveries:
             if delivery.due_at is None or schedule.is_claimed(delivery, self._clock.now()):
                 continue
             logger.error("The task of a push config has expired before its delivery.", extra=_labels(delivery))
-            claim = await self._configs.claim(delivery, until=self._claimed_until())
+            claim = await self._store.claim(delivery, until=self._claimed_until())
             if claim is not None:
-                await self._configs.disable(claim, failure="the task has expired")
-        for generation in passed:
-            await self._configs.clear(task, generation)
+                await self._store.disable(claim, failure="the task has expired")
+        for generation in timed:
+            await self._store.clear(task, generation)
 
     async def _enqueue_retry(self, task: TaskKey, deliveries: Sequence[Delivery], now: datetime) -> None:
         """Enqueue a wake-up message for a retry that is due in a few seconds.
@@ -162,12 +162,12 @@ class PushDelivery:
         if waits and 0 < min(waits) <= SOON_SECONDS:
             await wake_delivery(self._work_queue, PushWakeUp(task), delay=min(waits))
 
-    async def _deliver_to(self, delivery: Delivery, newest: int, passed: set[int], until: datetime) -> None:
+    async def _deliver_to(self, delivery: Delivery, newest: int, timed: set[int], until: datetime) -> None:
         """Claim a config and post its undelivered events in order, until a post fails or the time is up.
 
         `newest` is the number of the newest known event.
         """
-        claim = await self._configs.claim(delivery, until=self._claimed_until())
+        claim = await self._store.claim(delivery, until=self._claimed_until())
         if claim is None:
             return
         try:
@@ -177,7 +177,7 @@ class PushDelivery:
                 # may be readable.
                 cursor = claim.delivery.cursor
                 if cursor >= newest:
-                    await self._configs.settle(claim, cursor=cursor)
+                    await self._store.settle(claim, cursor=cursor)
                     return
                 given_up = await self._fail(claim, cursor + 1, Unreachable("the task's log cannot be read"))
                 if given_up is None:
@@ -186,7 +186,7 @@ class PushDelivery:
                 if not self._has_time(until):
                     await self._release(claim, cursor + 1)
                     return
-            await self._post_all(claim, log, passed, until)
+            await self._post_all(claim, log, timed, until)
         except ClaimLost:
             logger.info("A push config was deleted, replaced, or claimed by another process.", extra=_labels(delivery))
 
@@ -199,46 +199,57 @@ class PushDelivery:
             logger.exception("The log of a task cannot be read.", extra=_labels(claim.delivery))
             return None
 
-    async def _post_all(self, claim: Claim, log: Log, passed: set[int], until: datetime) -> None:
+    async def _post_all(self, claim: Claim, log: Log, timed: set[int], until: datetime) -> None:
+        """Post the log's events that the config wants, in order. Release the claim at the end, or at the first failure.
+
+        `cursor` is the newest event that was posted, given up or skipped. It is stored before the next post, so that a
+        process that dies repeats at most one post. Add the events that have a timer to `timed`.
+        """
         cursor, delivered = claim.delivery.cursor, False
         wanted = claim.config.events if claim.config is not None else log.head.push_events
         for entry in log.events:
             if entry.generation <= cursor:
                 continue
             if subscribers.has_subscriber_for(log.head, entry.event):
-                passed.add(entry.generation)
-            if wanted is None or not subscribers.wants(wanted, entry.event):
-                cursor = entry.generation
-                continue
-            if delivered or self._ends_soon(claim):
-                claim = await self._configs.advance(claim, cursor=cursor, until=self._claimed_until())
-                delivered = False
-            if not self._has_time(until):
-                await self._release(claim, cursor)
-                return
-            # Skip no last attempt for an open circuit, because an event may be given up only after a real post.
-            is_last = claim.delivery.tries >= len(self._retry_seconds)
-            outcome = await self._attempts.make(claim, entry, may_be_skipped=not is_last)
-            match outcome:
-                case Delivered():
-                    cursor, delivered = entry.generation, True
-                    self._count_delivered(entry)
-                    logger.info("A notification was delivered.", extra=_labels(claim.delivery, entry.generation))
-                case WebhookGone():
-                    await self._configs.disable(claim, failure=_reason(outcome))
-                    logger.warning("A webhook is gone: its config is disabled.", extra=_labels(claim.delivery))
+                timed.add(entry.generation)
+            if wanted is not None and subscribers.wants(wanted, entry.event):
+                if delivered or self._ends_soon(claim):
+                    claim = await self._store.advance(claim, cursor=cursor, until=self._claimed_until())
+                if not self._has_time(until):
+                    await self._release(claim, cursor)
                     return
-                case _:
-                    given_up = await self._fail(claim, entry.generation, outcome)
-                    if given_up is None:
-                        return
-                    claim, cursor = given_up, entry.generation
-        await self._configs.settle(claim, cursor=log.head.generation, delivered=delivered)
+                posted = await self._post(claim, entry)
+                if posted is None:
+                    return
+                claim, delivered = posted
+            cursor = entry.generation
+        await self._store.settle(claim, cursor=log.head.generation, delivered=delivered)
+
+    async def _post(self, claim: Claim, entry: Numbered) -> tuple[Claim, bool] | None:
+        """Post one event. Return the claim for the next events, and True if this event was delivered, else given up.
+
+        Return None if the claim is released: the webhook is gone, or the event will be posted again later.
+        """
+        # Skip no last attempt for an open circuit, because an event may be given up only after a real post.
+        is_last = claim.delivery.tries >= len(self._retry_seconds)
+        outcome = await self._attempts.make(claim, entry, may_be_skipped=not is_last)
+        match outcome:
+            case Delivered():
+                self._count_delivered(entry)
+                logger.info("A notification was delivered.", extra=_labels(claim.delivery, entry.generation))
+                return claim, True
+            case WebhookGone():
+                await self._store.disable(claim, failure=_reason(outcome))
+                logger.warning("A webhook is gone: its config is disabled.", extra=_labels(claim.delivery))
+                return None
+            case _:
+                given_up = await self._fail(claim, entry.generation, outcome)
+                return (given_up, False) if given_up is not None else None
 
     async def _release(self, claim: Claim, cursor: int) -> None:
         """Release the claim because the time is up. The config's timer wakes another process for the other events."""
         now = self._clock.now()
-        await self._configs.settle(claim, cursor=cursor, due_at=now + timedelta(seconds=WAKE_UP_SECONDS))
+        await self._store.settle(claim, cursor=cursor, due_at=now + timedelta(seconds=WAKE_UP_SECONDS))
 
     async def _fail(self, claim: Claim, generation: int, outcome: PostOutcome) -> Claim | None:
         """Store a failed post and schedule a retry. After the last retry, give the event up and return the claim."""
@@ -248,14 +259,14 @@ class PushDelivery:
         if wait is None:
             self._metrics.count(Metric.PUSH_GIVEN_UP)
             logger.error("A notification is given up: %s", reason, extra=labels)
-            return await self._configs.give_up(claim, cursor=generation, failure=reason, until=self._claimed_until())
+            return await self._store.give_up(claim, cursor=generation, failure=reason, until=self._claimed_until())
         self._metrics.count(Metric.PUSH_RETRIES)
         logger.warning("A notification failed: %s", reason, extra=labels)
         next_at = self._clock.now() + wait
         # Leave the retry to the sweep of timers if the wait exceeds the longest delay of the queue.
         by_wake_up = wait.total_seconds() <= LONGEST_DELAY
         due_at = next_at + timedelta(seconds=WAKE_UP_SECONDS) if by_wake_up else next_at
-        await self._configs.fail(claim, failure=reason, next_at=next_at, due_at=due_at)
+        await self._store.fail(claim, failure=reason, next_at=next_at, due_at=due_at)
         if by_wake_up:
             await wake_delivery(self._work_queue, PushWakeUp(claim.delivery.task), delay=wait.total_seconds())
         return None

@@ -356,9 +356,9 @@ BUGS = [
         "I8",
         Edit(
             PushDelivery,
-            "_post_all",
+            "_post",
             "outcome = await self._attempts.make(claim, entry, may_be_skipped=not is_last)",
-            "claim = await self._configs.advance(claim, cursor=entry.generation, until=self._claimed_until()); "
+            "claim = await self._store.advance(claim, cursor=entry.generation, until=self._claimed_until()); "
             "outcome = await self._attempts.make(claim, entry, may_be_skipped=not is_last)",
         ),
         scenarios=TOLD,
@@ -367,7 +367,7 @@ BUGS = [
     bug(
         "never forgets an event that everybody has passed",
         "I14 I16",
-        Edit(PushDelivery, "_settle", "await self._configs.clear(task, generation)", "pass"),
+        Edit(PushDelivery, "_clear_timers", "await self._store.clear(task, generation)", "pass"),
         scenarios=TOLD,
     ),
     bug(
