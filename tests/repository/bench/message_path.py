@@ -31,9 +31,6 @@ EMULATOR = f"{ROOT / 'aion_core' / 'local'}{os.sep}"
 QUIET = {**ENVIRONMENT, "AION_CONFIG": str(ROOT / "aion.yaml"), "AION_LEASE_SECONDS": "600"}
 """Settings for both stores. The long lease is never renewed: a renewal would add two files to the path."""
 
-MAX_BEFORE_WRITE, MAX_STREAMED_TURN = 20, 40
-"""Maximum number of files until the first write to the table, and in the whole streamed turn."""
-
 WRITES = {"MemoryTable.write", "MemoryTable.transact", "MemoryTable.write_blocking"}
 """Write functions of the memory store."""
 AWS_WRITES = {"PutItem", "UpdateItem", "DeleteItem", "TransactWriteItems", "BatchWriteItem"}
@@ -139,8 +136,8 @@ def main() -> None:
         print(f"{number:3} {name}")
         if number == path.before_write:
             print("    ── first write of the table")
-    print(f"{path.before_write} files until the first write (at most {MAX_BEFORE_WRITE})")
-    print(f"{len(path.files)} files in the streamed turn (at most {MAX_STREAMED_TURN})")
+    print(f"{path.before_write} files until the first write")
+    print(f"{len(path.files)} files in the streamed turn")
 
 
 if __name__ == "__main__":
