@@ -15,7 +15,7 @@ from botocore.exceptions import ClientError
 from aion_core.bootstrap.stores import QUEUES_FILE, build_stores
 from aion_core.clock import SystemClock
 from aion_core.engine.queues import PushWakeUp, WakeUp, body_of, push_body_of
-from aion_core.local.sqlite.queues import open_queues
+from aion_core.local.sqlite.message_queue import open_queues
 from aion_core.settings import Settings
 from aion_core.table.keys import TaskKey
 from aion_tools.stack.stack import LocalStack
