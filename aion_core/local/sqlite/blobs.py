@@ -11,10 +11,7 @@ from typing import Any
 from aion_core.clock import Clock
 from aion_core.local.sqlite.database import Database
 from aion_core.table.item import LAST
-from aion_core.table.schema import RETENTIONS
-
-VERSION = 1
-"""Version of the file's schema."""
+from aion_core.table.schema import RETENTIONS, VERSION
 
 _SCHEMA = """
 CREATE TABLE blobs (
@@ -34,7 +31,7 @@ class SQLiteBlobs:
     """`Blobs` in a separate SQLite file, so that large payloads do not delay the table."""
 
     def __init__(self, path: Path, clock: Clock, *, retention: timedelta = timedelta(days=30)) -> None:
-        """Open the file, and create it if missing. Raises ConfigurationError if the file has another schema version.
+        """Open the file, and create it if missing. Raises ConfigurationError if the file has another version.
 
         A blob is deleted some time after `retention`, the lifetime of tasks, unless its folder is permanent.
         """

@@ -1,4 +1,4 @@
-"""SQLite file: connections, transactions, schema version and errors."""
+"""SQLite file: connections, transactions, layout version and errors."""
 
 import asyncio
 import os
@@ -35,7 +35,7 @@ class Database:
     """
 
     def __init__(self, path: Path, schema: str, *, version: int, busy_seconds: float = BUSY_SECONDS) -> None:
-        """Open the file, and create it if missing. Raises ConfigurationError if the file has another schema version."""
+        """Open the file, and create it if missing. Raises ConfigurationError if the file has another version."""
         self._path, self._busy_seconds = path, busy_seconds
         self._idle: deque[sqlite3.Connection] = deque()
         self._write_lock = threading.Lock()
@@ -67,8 +67,10 @@ class Database:
         except StoreCorrupt as error:
             raise ConfigurationError(f"{self._path} is not a SQLite file, or is broken. {_REMEDY}") from error
         if not is_new and found != version:
+            # Name the folder, because its files belong together: they refer to each other, and have one version.
             raise ConfigurationError(
-                f"{self._path} has schema version {found}, and this version of aion reads {version}. {_REMEDY}"
+                f"The store {self._path.parent} has layout {found}, and this version of aion reads only layout {version}: "
+                "delete this folder, or start with `aion dev --fresh`."
             )
 
     def _use_wal(self) -> None:

@@ -20,11 +20,9 @@ from aion_core.engine.queues import (
 )
 from aion_core.errors import StoreError
 from aion_core.local.sqlite.database import Database
+from aion_core.table.schema import VERSION
 
 logger = logging.getLogger(__name__)
-
-VERSION = 1
-"""Version of the file's schema."""
 
 _SCHEMA = """
 CREATE TABLE messages (

@@ -20,8 +20,9 @@ from aion_core.engine.queues import WakeUp, WorkQueue, body_of, wake_up_of
 from aion_core.errors import StoreError, StoreUnavailable, UnreadableWakeUp
 from aion_core.local.memory.queues import MemoryWorkQueue
 from aion_core.local.sqlite.database import Database
-from aion_core.local.sqlite.queues import VERSION, SQLiteQueue, SQLiteWorkQueue, open_queues
+from aion_core.local.sqlite.queues import SQLiteQueue, SQLiteWorkQueue, open_queues
 from aion_core.table.keys import ContextKey
+from aion_core.table.schema import VERSION
 from tests.support.clock import ManualClock
 from tests.support.engines import Stack
 

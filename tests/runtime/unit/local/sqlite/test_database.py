@@ -17,7 +17,7 @@ from aion_core.local.sqlite.database import Database
 from aion_core.local.sqlite.table import CLEANING, GRACE_SECONDS, SQLiteTable
 from aion_core.table.item import Key
 from aion_core.table.refusals import TokenReused, WriteRefused
-from aion_core.table.schema import ARTIFACTS, PERMANENT_FOLDER, TIMERS, TTL_ATTRIBUTE
+from aion_core.table.schema import ARTIFACTS, PERMANENT_FOLDER, TIMERS, TTL_ATTRIBUTE, VERSION
 from aion_core.table.writes import Change, Delete, Put, Update
 from tests.support.clock import ManualClock
 from tests.support.server import ROOT
@@ -236,13 +236,17 @@ async def test_only_file_owner_can_read_database_files(table: SQLiteTable, path:
     assert {file.name for file in files} >= {path.name, f"{path.name}-wal"}
 
 
-def test_database_with_other_schema_version_is_refused(path: Path, clock: ManualClock) -> None:
+def test_database_with_other_layout_is_refused(path: Path, clock: ManualClock) -> None:
     SQLiteTable(path, clock).close()
     other = sqlite3.connect(path)
     other.execute("PRAGMA user_version = 99")
     other.close()
-    with pytest.raises(ConfigurationError, match=r"schema version 99.* reads 1\. Delete it"):
+    with pytest.raises(ConfigurationError) as refused:
         SQLiteTable(path, clock)
+    assert str(refused.value) == (
+        f"The store {path.parent} has layout 99, and this version of aion reads only layout {VERSION}: delete this folder, "
+        "or start with `aion dev --fresh`."
+    )
 
 
 def test_database_of_other_program_is_refused(path: Path, clock: ManualClock) -> None:
@@ -250,7 +254,7 @@ def test_database_of_other_program_is_refused(path: Path, clock: ManualClock) ->
     other = sqlite3.connect(path)
     other.execute("CREATE TABLE theirs (a)")
     other.close()
-    with pytest.raises(ConfigurationError, match="schema version 0"):
+    with pytest.raises(ConfigurationError, match="has layout 0"):
         SQLiteTable(path, clock)
 
 
