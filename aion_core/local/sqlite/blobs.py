@@ -11,7 +11,7 @@ from typing import Any
 from aion_core.clock import Clock
 from aion_core.local.sqlite.database import Database
 from aion_core.table.item import LAST
-from aion_core.table.schema import RETENTIONS, VERSION
+from aion_core.table.schema import RETENTIONS
 
 _SCHEMA = """
 CREATE TABLE blobs (
@@ -36,7 +36,7 @@ class SQLiteBlobs:
         A blob is deleted some time after `retention`, the lifetime of tasks, unless its folder is permanent.
         """
         self._clock, self._retention = clock, retention
-        self.database = Database(path, _SCHEMA, version=VERSION)
+        self.database = Database(path, _SCHEMA)
         self._puts = itertools.count()
 
     def close(self) -> None:

@@ -20,7 +20,6 @@ from aion_core.engine.queues import (
 )
 from aion_core.errors import StoreError
 from aion_core.local.sqlite.database import Database
-from aion_core.table.schema import VERSION
 
 logger = logging.getLogger(__name__)
 
@@ -65,7 +64,7 @@ class QueueMessage(NamedTuple):
 
 def open_queues(file: Path) -> Database:
     """Open the SQLite file of the queues, and create it if missing."""
-    return Database(file, _SCHEMA, version=VERSION)
+    return Database(file, _SCHEMA)
 
 
 def release_messages(file: Path, receiver: str = "") -> None:

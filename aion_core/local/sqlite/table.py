@@ -14,7 +14,7 @@ from aion_core.table.conditions import Condition
 from aion_core.table.item import PARTITION, SORT, Index, Item, Key
 from aion_core.table.port import Page
 from aion_core.table.refusals import FINE, TokenReused, canceled
-from aion_core.table.schema import INDEXES, TTL_ATTRIBUTE, VERSION
+from aion_core.table.schema import INDEXES, TTL_ATTRIBUTE
 from aion_core.table.semantics.conditions import holds
 from aion_core.table.semantics.pages import check_filter, check_query, first_page, index_entry
 from aion_core.table.semantics.writes import (
@@ -59,7 +59,7 @@ class SQLiteTable:
     def __init__(self, path: Path, clock: Clock) -> None:
         """Open the file, and create it if missing. Raises ConfigurationError if the file has another version."""
         self._clock = clock
-        self._database = Database(path, _SCHEMA, version=VERSION)
+        self._database = Database(path, _SCHEMA)
         self._written = CLEANING
         """Number of items written since the last deletion of expired items. The first write of a process deletes too."""
 

@@ -22,7 +22,6 @@ from aion_core.local.memory.queues import MemoryWorkQueue
 from aion_core.local.sqlite.database import Database
 from aion_core.local.sqlite.queues import SQLiteQueue, SQLiteWorkQueue, open_queues
 from aion_core.table.keys import ContextKey
-from aion_core.table.schema import VERSION
 from tests.support.clock import ManualClock
 from tests.support.engines import Stack
 
@@ -108,7 +107,7 @@ class SQLiteHarness:
 
     def cut_off(self) -> WorkQueue:
         """Return a work queue whose file is locked by another connection's write."""
-        impatient = Database(self._path, "", version=VERSION, busy_seconds=0.05)
+        impatient = Database(self._path, "", busy_seconds=0.05)
         self._writer = sqlite3.connect(self._path, isolation_level=None)
         self._writer.execute("BEGIN IMMEDIATE")
         return SQLiteWorkQueue(SQLiteQueue(impatient, "task", self._clock), at_once=16)

@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 from botocore.exceptions import ClientError
 
+from aion_core.table.schema import VERSION
+from aion_tools.stack import EmulatorError
 from aion_tools.stack.emulator import Emulator
 from aion_tools.stack.snapshot import SnapshotFile, Unusable
 from aion_tools.stack.stack import LocalStack, client_of
@@ -101,6 +103,22 @@ def test_emulator_snapshot_of_other_program_is_refused(tmp_path: Path, old: byte
         path.write_bytes(content.replace(old, new, 1))
         with pytest.raises(Unusable, match=why):
             SnapshotFile(path, stack.template).restore(stack.emulator)
+
+
+def test_emulator_snapshot_of_other_layout_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "state"
+    with stack_of(path, "900000000003") as stack:
+        write(stack, path)
+        content, layout = path.read_bytes(), f'"layout": {VERSION}, '.encode()
+        assert layout in content
+        for other in (b"", f'"layout": {VERSION - 1}, '.encode()):
+            path.write_bytes(content.replace(layout, other, 1))
+            with pytest.raises(EmulatorError) as refused:
+                SnapshotFile(path, stack.template).restore(stack.emulator)
+            assert str(refused.value) == (
+                f"{path} has another layout of stored items than this version of aion reads ({VERSION}): delete this file, "
+                "or start with `aion dev --store dynamodb --fresh`"
+            )
 
 
 @pytest.mark.parametrize("length", [0, 5, 200, -1])

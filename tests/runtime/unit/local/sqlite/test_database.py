@@ -82,13 +82,13 @@ async def test_sqlite_transaction_token_survives_restart(path: Path, clock: Manu
 
 
 def test_process_kill_during_transaction_rolls_back(path: Path) -> None:
-    database = Database(path, "CREATE TABLE t (n INTEGER, filler TEXT)", version=1)
+    database = Database(path, "CREATE TABLE t (n INTEGER, filler TEXT)")
     with database.writing() as connection:
         connection.executemany("INSERT INTO t VALUES (?, ?)", [(1, "x" * 1000)] * 500)
     # Use a small cache, so that SQLite writes changed pages to the WAL file before the commit.
     writer = started(
         "from aion_core.local.sqlite.database import Database\n"
-        "database = Database(path, '', version=1)\n"
+        "database = Database(path, '')\n"
         "with database.writing() as connection:\n"
         "    connection.execute('PRAGMA cache_size = 1')\n"
         "    connection.execute('UPDATE t SET n = 2')\n"
@@ -196,7 +196,7 @@ async def test_sqlite_reads_do_not_wait_for_other_processs_write(table: SQLiteTa
 
 
 def test_write_that_waits_too_long_raises_store_unavailable(path: Path) -> None:
-    database = Database(path, "CREATE TABLE t (a)", version=1, busy_seconds=0.01)
+    database = Database(path, "CREATE TABLE t (a)", busy_seconds=0.01)
     other = sqlite3.connect(path, isolation_level=None)
     other.execute("BEGIN IMMEDIATE")
     with pytest.raises(StoreUnavailable, match="SQLITE_BUSY"):
@@ -208,7 +208,7 @@ def test_write_that_waits_too_long_raises_store_unavailable(path: Path) -> None:
 
 
 def test_failed_transaction_is_rolled_back(path: Path) -> None:
-    database = Database(path, "CREATE TABLE t (a)", version=1)
+    database = Database(path, "CREATE TABLE t (a)")
 
     def work(connection: sqlite3.Connection) -> None:
         connection.execute("INSERT INTO t VALUES (1)")
