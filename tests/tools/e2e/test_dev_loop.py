@@ -328,7 +328,7 @@ def test_dev_server_refuses_store_of_other_layout(project: Path, name: str) -> N
     assert "delete this folder, or start with `aion dev --fresh`." in ran.stderr
     assert "Traceback" not in ran.stderr
     with serving([*dev(project), "--fresh"], AION_DATA_DIR=str(store.parent)) as server:
-        assert "result" in ask(server)
+        assert text_of(ask(server))
 
 
 @pytest.mark.deep
