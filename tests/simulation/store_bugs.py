@@ -124,7 +124,7 @@ STORE_BUGS = [
         Edit(
             TaskStore,
             "_prolong",
-            "writes: list[Write] = [await self._log.snapshot_row(head.key, head.generation, task, times)]",
+            "writes: list[Write] = [await self._rows.snapshot_row(head.key, head.generation, task, times)]",
             "writes: list[Write] = []",
         ),
         scenarios=FORGOTTEN,
