@@ -20,6 +20,7 @@ AionError
 ├── StoreError                   the queue delivers the message again; the log has the details
 │   ├── StoreUnavailable         throttled, unreachable or timed out; a retry may help
 │   ├── TableMissing             the table was deleted; the operator must restore it
+│   ├── OtherLayout              the table's items have another layout; the operator must recreate the stack
 │   ├── StoreCorrupt             the log has a gap or an unreadable record
 │   └── UnreadableWakeUp         the queue message is not a wake-up message, or has another version
 ├── WebhookBlocked               the webhook's address is not allowed
@@ -139,6 +140,10 @@ class StoreUnavailable(StoreError):
 
 class TableMissing(StoreError):
     """The deployment's table does not exist. The text names the table."""
+
+
+class OtherLayout(StoreError):
+    """The deployment's table has items of another layout than this version of aion reads. The text names the table."""
 
 
 class StoreCorrupt(StoreError):

@@ -10,7 +10,7 @@ from aws_lambda_powertools.utilities.data_classes.sqs_event import SQSRecord
 from aws_lambda_powertools.utilities.typing import LambdaContext
 
 from aion_core import log
-from aion_core.bootstrap import build_push, build_telemetry, missing_table_logged, push_wake_up_of
+from aion_core.bootstrap import build_push, build_telemetry, push_wake_up_of, unusable_table_logged
 
 logger = logging.getLogger(__name__)
 
@@ -26,7 +26,7 @@ async def deliver_one(record: SQSRecord, lambda_context: LambdaContext) -> None:
     wake_up = push_wake_up_of(record.body)
     log.note(task_id=wake_up.task.task_id)
     left = timedelta(milliseconds=lambda_context.get_remaining_time_in_millis())
-    with missing_table_logged():
+    with unusable_table_logged():
         await delivery.deliver(wake_up, until=datetime.now(UTC) + left)
 
 

@@ -11,7 +11,7 @@ from aws_lambda_powertools.utilities.data_classes.sqs_event import SQSRecord
 from aws_lambda_powertools.utilities.typing import LambdaContext
 
 from aion_core import log
-from aion_core.bootstrap import build_telemetry, build_worker, missing_table_logged, wake_up_of
+from aion_core.bootstrap import build_telemetry, build_worker, unusable_table_logged, wake_up_of
 
 logger = logging.getLogger(__name__)
 
@@ -29,7 +29,7 @@ async def answer(record: SQSRecord, lambda_context: LambdaContext) -> None:
     wake_up = wake_up_of(record.body)
     log.note(context_id=wake_up.context.context_id, agent=wake_up.context.agent)
     left = timedelta(milliseconds=lambda_context.get_remaining_time_in_millis())
-    with missing_table_logged():
+    with unusable_table_logged():
         await worker.handle(wake_up, until=datetime.now(UTC) + left)
 
 

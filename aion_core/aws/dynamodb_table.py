@@ -5,11 +5,12 @@ from typing import Any
 
 from aion_core.aws.client import AwsClient
 from aion_core.aws.dynamodb_expressions import Placeholders, write_parameters
-from aion_core.aws.dynamodb_json import decoded_item, encoded_key
+from aion_core.aws.dynamodb_json import Attribute, decoded_item, encoded_key
+from aion_core.errors import OtherLayout
 from aion_core.table.conditions import Condition
 from aion_core.table.item import PARTITION, SORT, Index, Item, Key
 from aion_core.table.port import Page
-from aion_core.table.schema import ITEMS, TTL_ATTRIBUTE
+from aion_core.table.schema import ITEMS, TTL_ATTRIBUTE, VERSION, VERSION_ATTRIBUTE
 from aion_core.table.writes import ConditionCheck, SingleWrite, Write
 
 _RETURN_VALUES = {"Update": "ALL_NEW", "Delete": "ALL_OLD"}
@@ -23,11 +24,11 @@ class DynamoDBTable:
 
     async def get(self, key: Key) -> Item | None:
         """Read an item with GetItem. See `Table.get`."""
-        return _item(await self._calls("get_item", **self._get(key)))
+        return self._item(await self._calls("get_item", **self._get(key)))
 
     def get_blocking(self, key: Key) -> Item | None:
         """Read an item with GetItem in the calling thread. See `Table.get_blocking`."""
-        return _item(self._calls.blocking("get_item", **self._get(key)))
+        return self._item(self._calls.blocking("get_item", **self._get(key)))
 
     def _get(self, key: Key) -> dict[str, Any]:
         return {"TableName": self._name, "Key": encoded_key(key), "ConsistentRead": True}
@@ -83,7 +84,7 @@ class DynamoDBTable:
         options["KeyConditionExpression"] = (
             f"{name(index.partition)} = {value(partition)} AND {name(index.sort)} {span}"
         )
-        return _page(await self._calls("query", TableName=self._name, **options, **placeholders.parameters()))
+        return self._page(await self._calls("query", TableName=self._name, **options, **placeholders.parameters()))
 
     async def scan(
         self,
@@ -98,7 +99,7 @@ class DynamoDBTable:
         placeholders, options = Placeholders(), _page_options(after=after)
         if attributes:
             options["ProjectionExpression"] = placeholders.names(attributes)
-        return _page(
+        return self._page(
             await self._calls(
                 "scan",
                 TableName=self._name,
@@ -115,7 +116,7 @@ class DynamoDBTable:
         kind, parameters = write_parameters(self._name, write)
         if returning and kind in _RETURN_VALUES:
             parameters["ReturnValues"] = _RETURN_VALUES[kind]
-        return _item(await self._calls(f"{kind.lower()}_item", **parameters), "Attributes")
+        return self._item(await self._calls(f"{kind.lower()}_item", **parameters), "Attributes")
 
     def write_blocking(self, write: SingleWrite) -> None:
         """Put, update or delete one item in the calling thread. See `Table.write_blocking`."""
@@ -132,6 +133,25 @@ class DynamoDBTable:
         options = {"ClientRequestToken": token} if token else {}
         await self._calls("transact_write_items", TransactItems=actions, **options)
 
+    def _item(self, answer: Mapping[str, Any], field: str = "Item") -> Item | None:
+        return self._decoded(answer[field]) if field in answer else None
+
+    def _page(self, answer: Mapping[str, Any]) -> Page:
+        items = [self._decoded(item) for item in answer.get("Items", ())]
+        return Page(items, answer["Count"], answer.get("LastEvaluatedKey"))
+
+    def _decoded(self, attributes: Mapping[str, Attribute]) -> Item:
+        """Convert an item of an answer to its attributes. Raises OtherLayout for an item of another version."""
+        item = decoded_item(attributes)
+        # Items read without their version (index entries, keys only) are accepted: their content is read elsewhere.
+        if item.get(VERSION_ATTRIBUTE, VERSION) != VERSION:
+            raise OtherLayout(
+                f"The table {self._name} has items of layout {item[VERSION_ATTRIBUTE]}, and this version of aion reads only "
+                f"layout {VERSION}: delete the stack with its data (`aion destroy --data`) and deploy it again, or deploy "
+                "another stack."
+            )
+        return item
+
 
 def _page_options(*, newest_first: bool = False, limit: int | None = None, after: Any = None) -> dict[str, Any]:
     options: dict[str, Any] = {}
@@ -142,12 +162,3 @@ def _page_options(*, newest_first: bool = False, limit: int | None = None, after
     if after is not None:
         options["ExclusiveStartKey"] = after
     return options
-
-
-def _item(answer: Mapping[str, Any], field: str = "Item") -> Item | None:
-    return decoded_item(answer[field]) if field in answer else None
-
-
-def _page(answer: Mapping[str, Any]) -> Page:
-    items = [decoded_item(item) for item in answer.get("Items", ())]
-    return Page(items, answer["Count"], answer.get("LastEvaluatedKey"))

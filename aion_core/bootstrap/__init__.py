@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from aion_core import log
 from aion_core.bootstrap.telemetry import Telemetry
 from aion_core.bootstrap.telemetry import build_telemetry as _build_telemetry
-from aion_core.bootstrap.telemetry import missing_table_logged as missing_table_logged
+from aion_core.bootstrap.telemetry import unusable_table_logged as unusable_table_logged
 from aion_core.engine.queues import push_wake_up_of as push_wake_up_of
 from aion_core.engine.queues import wake_up_of as wake_up_of
 from aion_core.engine.sweep import Sweep

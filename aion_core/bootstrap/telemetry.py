@@ -8,7 +8,7 @@ from typing import Any
 from uuid import uuid4
 
 from aion_core import log
-from aion_core.errors import ConfigurationError, TableMissing
+from aion_core.errors import ConfigurationError, OtherLayout, TableMissing
 from aion_core.settings import Settings
 from aion_core.telemetry import Metrics, NoopTraces, NullMetrics, Traces
 
@@ -16,14 +16,14 @@ logger = logging.getLogger(__name__)
 
 
 @contextmanager
-def missing_table_logged() -> Iterator[None]:
-    """Context manager for one queue message: log an ERROR if the table is missing.
+def unusable_table_logged() -> Iterator[None]:
+    """Context manager for one queue message: log an ERROR if the table is missing or has another layout.
 
     Only an operator can restore the table, and Powertools logs a WARNING for each failed message.
     """
     try:
         yield
-    except TableMissing as error:
+    except (TableMissing, OtherLayout) as error:
         logger.error("%s", error)
         raise
 

@@ -7,6 +7,8 @@ from aion_core.table.item import Index
 
 TTL_ATTRIBUTE = "expires"
 """The TTL attribute, in seconds; DynamoDB deletes expired items late."""
+VERSION_ATTRIBUTE = "v"
+"""The attribute of each item with the `VERSION` that wrote it."""
 STATE = "state"
 
 ITEMS = Index(name="", partition="pk", sort="sk")
@@ -32,5 +34,8 @@ PERMANENT_FOLDER = "permanent"
 RETENTIONS = {TASKS: 1.0, THREADS: 1.0, ARTIFACTS: 1.0, SESSIONS: 1.5}
 """Lifetime of each folder's objects, as a multiple of the retention. Other folders have no lifecycle rule."""
 
-VERSION = 2
-"""Version of the context items. Since version 2 a context has a queue counter and a timer, and a turn has `hops`."""
+VERSION = 3
+"""Version of the stored layout: the keys and attributes of items, and the files of `aion dev`.
+
+Increase it when one of them changes. Stored data of another version is refused (docs/decisions/0044).
+"""

@@ -225,12 +225,14 @@ def _complete_target(
     """Ask for missing template parameters, save the answers in samconfig.toml, and return the deployment's target."""
     from aion_tools.deploy import cloudformation
     from aion_tools.deploy.cloudformation import check_deployable
+    from aion_tools.deploy.table_layout import check_layout
 
     with step("stack") as running:
         before = cloudformation.find(name)
         if before is not None and before.status == "REVIEW_IN_PROGRESS":
             before = None
         check_deployable(before, disables_rollback=saved.disables_rollback)
+        check_layout(before)
         running.result = f"{name}, {f'{before.status} now' if before else 'new'}"
     known = {**(before.parameters if before else {}), **saved.parameters, **given}
     chosen: dict[str, str] = {}

@@ -170,20 +170,14 @@ def dev(
 
 
 def _backend(store: str, folder: Path, template: Path | None, *, fresh: bool) -> "Backend":
-    """Return the server's storage backend. Print a note if the folder contains an older version's store, now unused."""
+    """Return the server's storage backend."""
     from aion_tools.dev.backends import Backend, EmulatedAWS, Files
-    from aion_tools.dev.data_folder import SNAPSHOT, STORE
+    from aion_tools.dev.data_folder import STORE
 
     if template is not None:
         return EmulatedAWS(template, folder, fresh=fresh)
     if store == "memory":
         return Backend()
-    if (folder / SNAPSHOT).exists() and not (folder / STORE).exists():
-        click.echo(
-            f"Not used: {_near(folder / SNAPSHOT)}, the emulated AWS of earlier versions; "
-            "`aion dev --store dynamodb` serves it.",
-            err=True,
-        )
     return Files(folder / STORE, fresh=fresh)
 
 

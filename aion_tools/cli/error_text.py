@@ -2,7 +2,7 @@
 
 import re
 
-from aion_core.errors import AionError, StoreCorrupt, StoreError, TableMissing
+from aion_core.errors import AionError, OtherLayout, StoreCorrupt, StoreError, TableMissing
 
 _NO_CREDENTIALS = (
     "There are no AWS credentials here. Name a profile (--profile, AWS_PROFILE), sign in (`aws sso login`), or set "
@@ -90,7 +90,7 @@ def error_text(error: AionError) -> str:
     if str(error).startswith(_SQLITE):
         remedy = " `aion dev --fresh` starts with an empty one." if isinstance(error, StoreCorrupt) else ""
         return f"The store of `aion dev` failed: {str(error).removeprefix(_SQLITE)}.{remedy}"
-    if isinstance(error, StoreCorrupt):
+    if isinstance(error, StoreCorrupt | OtherLayout):
         return str(error)
     if isinstance(error, TableMissing):
         sentences = str(error).rpartition(". ")[0]

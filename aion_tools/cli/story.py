@@ -168,8 +168,7 @@ def _logged(line: "LogLine") -> Iterator[StoryEvent]:
     elif message == "A turn has ended.":
         number = fields.get("chunks", 0)
         chunks = f" and {number} streamed {'chunk' if number == 1 else 'chunks'}" if number else ""
-        # Replace underscores, because earlier versions have logged `input_required`.
-        state, took = str(fields.get("state", "unknown")).replace("_", "-"), _duration(fields.get("duration_ms", 0))
+        state, took = fields.get("state", "unknown"), _duration(fields.get("duration_ms", 0))
         text = f"The turn ended as {state} after {took}{chunks}."
         yield StoryEvent(at, "turn", text)
     elif "config_id" in fields:

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from multiprocessing.connection import Connection
 from pathlib import Path
 
+from aion_core.table.schema import VERSION
 from aion_tools.dev.data_folder import SNAPSHOT
 from aion_tools.dev.messages import ENDING, EmulatorFailed, EmulatorReady, EmulatorTask, ReleaseMessages
 from aion_tools.stack import EmulatorError
@@ -44,7 +45,7 @@ def _serve(connection: Connection, task: EmulatorTask) -> None:
     files: list[SnapshotFile] = []
 
     def restore(stack: LocalStack) -> bool:
-        file = SnapshotFile(task.folder / SNAPSHOT, stack.template)
+        file = SnapshotFile(task.folder / SNAPSHOT, stack.template, layout=VERSION)
         files.append(file)
         if task.fresh:
             file.delete()

@@ -25,6 +25,7 @@ from aion_core.table.keys import ContextKey, TaskKey, thread_id
 from aion_core.table.port import Table
 from aion_core.table.reads import all_pages
 from aion_core.table.retries import MAX_ATTEMPTS, jitter
+from aion_core.table.schema import VERSION_ATTRIBUTE
 from aion_core.table.semantics.values import item_size
 from aion_tools.erasure import owned
 from aion_tools.erasure.owned import FOLDERS, Folder, NamedBy
@@ -44,6 +45,7 @@ MENTIONS = "counts of open tasks"
 
 READ = (
     PARTITION, SORT, "agent", "context_id", "user_id", "app_name", "session_id", "principal", "tenant", "tasks", "expires",
+    VERSION_ATTRIBUTE,
 )  # fmt: skip
 """Item attributes to read in the scan."""
 

@@ -20,7 +20,7 @@ from aion_core.table.item import PARTITION, SORT, Item, key_of
 from aion_core.table.keys import ContextKey, TaskKey
 from aion_core.table.port import Table
 from aion_core.table.reads import Reads, all_pages
-from aion_core.table.schema import TTL_ATTRIBUTE
+from aion_core.table.schema import TTL_ATTRIBUTE, VERSION_ATTRIBUTE
 from aion_core.table.times import moment
 
 
@@ -92,7 +92,7 @@ class Inspection:
 
     async def _scan(self, attributes: tuple[str, ...]) -> AsyncIterator[Item]:
         """Scan the table and yield these attributes of all items in task partitions, without expired items."""
-        names = (PARTITION, SORT, TTL_ATTRIBUTE, *attributes)
+        names = (PARTITION, SORT, TTL_ATTRIBUTE, VERSION_ATTRIBUTE, *attributes)
         async for page in all_pages(lambda after: self._table.scan(after=after, attributes=names)):
             for item in page.items:
                 if item[PARTITION].startswith(keys.TASKS) and self._reads.lives(item):

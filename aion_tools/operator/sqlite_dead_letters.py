@@ -1,4 +1,4 @@
-"""Dead letters of a queue in a SQLite file, which the queue has parked."""
+"""Dead letters of a queue in a SQLite file, marked by the queue as `dead`."""
 
 from collections.abc import Sequence
 from datetime import UTC, datetime

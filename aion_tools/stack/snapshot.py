@@ -16,6 +16,7 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric.types import PrivateKeyTypes
 from moto.backends import get_backend
 
+from aion_tools.stack import EmulatorError
 from aion_tools.stack.emulator import SERVICES, Emulator
 from aion_tools.template.names import BUCKET, KEY, QUEUE, TABLE
 from aion_tools.template.reader import Template
@@ -35,10 +36,12 @@ class SnapshotFile:
     The file is a pickle. Write access to it permits running code, like write access to the agents' files.
     """
 
-    def __init__(self, path: Path, template: Template) -> None:
-        self._path = path
+    def __init__(self, path: Path, template: Template, *, layout: int) -> None:
+        """Accept only snapshots whose items have this layout."""
+        self._path, self._layout = path, layout
         self._header = {
             "format": FORMAT,
+            "layout": layout,
             "aion": version("aion-lambda"),
             "moto": version("moto"),
             "resources": fingerprint(template),
@@ -48,6 +51,7 @@ class SnapshotFile:
         """Restore the emulator's state from the file. Return False if the file does not exist.
 
         Raises Unusable if the file is damaged or comes from another version or from a template with other resources.
+        Raises EmulatorError if its items have another layout.
         """
         try:
             content = self._path.read_bytes()
@@ -64,6 +68,11 @@ class SnapshotFile:
             raise Unusable("it is damaged") from error
         if not isinstance(written, dict):
             raise Unusable("it is damaged")
+        if written.get("layout") != self._layout:
+            raise EmulatorError(
+                f"{self._path} has another layout of stored items than this version of aion reads "
+                f"({self._layout}): delete this file, or start with `aion dev --store dynamodb --fresh`"
+            )
         if written != self._header:
             raise Unusable(_difference(written, self._header))
         try:

@@ -13,9 +13,6 @@ from aion_core.local.sqlite.database import Database
 from aion_core.table.item import LAST
 from aion_core.table.schema import RETENTIONS
 
-VERSION = 1
-"""Version of the file's schema."""
-
 _SCHEMA = """
 CREATE TABLE blobs (
     name TEXT PRIMARY KEY, content BLOB NOT NULL, metadata TEXT NOT NULL, expires REAL, modified REAL NOT NULL
@@ -34,12 +31,12 @@ class SQLiteBlobs:
     """`Blobs` in a separate SQLite file, so that large payloads do not delay the table."""
 
     def __init__(self, path: Path, clock: Clock, *, retention: timedelta = timedelta(days=30)) -> None:
-        """Open the file, and create it if missing. Raises ConfigurationError if the file has another schema version.
+        """Open the file, and create it if missing. Raises ConfigurationError if the file has another version.
 
         A blob is deleted some time after `retention`, the lifetime of tasks, unless its folder is permanent.
         """
         self._clock, self._retention = clock, retention
-        self.database = Database(path, _SCHEMA, version=VERSION)
+        self.database = Database(path, _SCHEMA)
         self._puts = itertools.count()
 
     def close(self) -> None:

@@ -1,4 +1,4 @@
-"""SQLite file: connections, transactions, schema version and errors."""
+"""SQLite file: connections, transactions, layout version and errors."""
 
 import asyncio
 import os
@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from aion_core.errors import ConfigurationError, StoreCorrupt, StoreError, StoreUnavailable
+from aion_core.table.schema import VERSION
 
 BUSY_SECONDS = 10.0
 """Seconds to wait for another process's write."""
@@ -34,16 +35,16 @@ class Database:
     methods raise StoreUnavailable, StoreCorrupt or StoreError.
     """
 
-    def __init__(self, path: Path, schema: str, *, version: int, busy_seconds: float = BUSY_SECONDS) -> None:
-        """Open the file, and create it if missing. Raises ConfigurationError if the file has another schema version."""
+    def __init__(self, path: Path, schema: str, *, busy_seconds: float = BUSY_SECONDS) -> None:
+        """Open the file, and create it if missing. Raises ConfigurationError if the file has another version."""
         self._path, self._busy_seconds = path, busy_seconds
         self._idle: deque[sqlite3.Connection] = deque()
         self._write_lock = threading.Lock()
         self._readers = ThreadPoolExecutor(READERS, f"{path.stem}-read")
         self._writer = ThreadPoolExecutor(1, f"{path.stem}-write")
-        self._open(schema, version)
+        self._open(schema)
 
-    def _open(self, schema: str, version: int) -> None:
+    def _open(self, schema: str) -> None:
         try:
             self._path.parent.mkdir(parents=True, exist_ok=True)
             # Create the file readable for this user only, because SQLite would not. Its WAL files get the same mode. Do
@@ -63,12 +64,14 @@ class Database:
                 if is_new:
                     for statement in schema.split(";"):
                         connection.execute(statement)
-                    connection.execute(f"PRAGMA user_version = {version:d}")
+                    connection.execute(f"PRAGMA user_version = {VERSION:d}")
         except StoreCorrupt as error:
             raise ConfigurationError(f"{self._path} is not a SQLite file, or is broken. {_REMEDY}") from error
-        if not is_new and found != version:
+        if not is_new and found != VERSION:
+            # Name the folder, because its files belong together: they refer to each other, and have one version.
             raise ConfigurationError(
-                f"{self._path} has schema version {found}, and this version of aion reads {version}. {_REMEDY}"
+                f"The store {self._path.parent} has layout {found}, and this version of aion reads only layout {VERSION}: "
+                "delete this folder, or start with `aion dev --fresh`."
             )
 
     def _use_wal(self) -> None:

@@ -13,9 +13,6 @@ from aion_core.local.sqlite.database import Database
 
 logger = logging.getLogger(__name__)
 
-VERSION = 1
-"""Version of the file's schema."""
-
 _SCHEMA = """
 CREATE TABLE messages (
     id INTEGER PRIMARY KEY AUTOINCREMENT, queue TEXT NOT NULL, body TEXT NOT NULL, sent_at INTEGER NOT NULL,
@@ -50,7 +47,7 @@ class QueueMessage(NamedTuple):
 
 def open_queues(file: Path) -> Database:
     """Open the SQLite file of the queues, and create it if missing."""
-    return Database(file, _SCHEMA, version=VERSION)
+    return Database(file, _SCHEMA)
 
 
 def release_messages(file: Path, receiver: str = "") -> None:

@@ -27,9 +27,6 @@ from aion_core.table.semantics.writes import (
 )
 from aion_core.table.writes import ConditionCheck, Delete, SingleWrite, Update, Write
 
-VERSION = 1
-"""Version of the file's schema. Increase it when the schema or the JSON form of items changes."""
-
 KEY_AND_TTL = (PARTITION, SORT, TTL_ATTRIBUTE)
 
 
@@ -60,9 +57,9 @@ class SQLiteTable:
     """`Table` in one SQLite file, with consistent indexes."""
 
     def __init__(self, path: Path, clock: Clock) -> None:
-        """Open the file, and create it if missing. Raises ConfigurationError if the file has another schema version."""
+        """Open the file, and create it if missing. Raises ConfigurationError if the file has another version."""
         self._clock = clock
-        self._database = Database(path, _SCHEMA, version=VERSION)
+        self._database = Database(path, _SCHEMA)
         self._written = CLEANING
         """Number of items written since the last deletion of expired items. The first write of a process deletes too."""
 

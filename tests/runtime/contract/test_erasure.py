@@ -24,6 +24,7 @@ from aion_core.engine.runner.worker import Worker
 from aion_core.engine.stream.broadcast import EventBroadcast
 from aion_core.local.memory.queues import MemoryWorkQueue
 from aion_core.table import keys
+from aion_core.table.schema import VERSION
 from aion_core.table.writes import Put
 from aion_tools.erasure.aws_stores import ErasableDynamoDBTable, S3ObjectVersions
 from aion_tools.erasure.erasure import Erasure
@@ -312,7 +313,7 @@ async def test_runbook_iam_policy_suffices_for_deletion(stack: Stack, erasure: M
     chat = StoreConversation(dynamodb_store(stack, clock), clock)
     await chat.starts(text="x" * 40_000)
     client, s3 = stack.client("dynamodb"), stack.client("s3")
-    await table_of(stack, clock).write(Put(keys.session_event_key(uuid4().hex, 1), {"v": 2}))
+    await table_of(stack, clock).write(Put(keys.session_event_key(uuid4().hex, 1), {"v": VERSION}))
     needed: set[str] = {
         "dynamodb:GetItem",  # the command reads API keys to find their tenants
         "cloudformation:DescribeStacks",

@@ -12,6 +12,7 @@ from aion_core.engine.records import Cursor, Delta, DeltaBatch, Numbered
 from aion_core.errors import LeaseLost
 from aion_core.table import keys
 from aion_core.table.item import Key
+from aion_core.table.schema import VERSION
 from tests.support.clock import ManualClock
 from tests.support.conversation import COMPLETED, INPUT_REQUIRED, WORKING, StoreConversation
 from tests.support.engines import Stack
@@ -68,7 +69,7 @@ async def test_every_stored_item_has_ttl_and_version(chat: StoreConversation, ro
     kinds = {item["pk"]["S"].split("#")[0] for item in found} | {item["sk"]["S"].split("#")[0] for item in found}
     assert {"CONTEXT", "MESSAGE", "TASK", "DELTA", "QUEUED", "EVENT", "HEAD"} <= kinds
     assert any(item["sk"]["S"].endswith("#SNAP") for item in found)
-    assert all("expires" in item and item["v"] == {"N": "2"} for item in found)
+    assert all("expires" in item and item["v"] == {"N": str(VERSION)} for item in found)
 
 
 async def test_expired_task_items_are_not_returned(chat: StoreConversation) -> None:

@@ -8,7 +8,7 @@ from aion_core.errors import StoreError
 from aion_core.table.conditions import Both, Condition, Equals, Exists, MoreThan, OneOf
 from aion_core.table.item import LAST, Key
 from aion_core.table.port import Table
-from aion_core.table.schema import BY_AGENT, BY_CONTEXT, STATE, TIMERS, TTL_ATTRIBUTE
+from aion_core.table.schema import BY_AGENT, BY_CONTEXT, STATE, TIMERS, TTL_ATTRIBUTE, VERSION
 from aion_core.table.writes import Change, Delete, Put, Update
 from tests.runtime.contract.tables import FAR, KB, VALUES, all_pages, items_of
 from tests.support.clock import ManualClock
@@ -90,7 +90,7 @@ async def test_table_query_page_has_at_most_one_megabyte(table: Table, part: str
 
 async def test_keys_only_query_returns_key_and_ttl(table: Table, part: str, clock: ManualClock) -> None:
     expires = int(clock.now().timestamp()) + 100
-    await table.write(Put(Key(part, "a"), {"expires": expires, "v": 2, "due_at": 1}))
+    await table.write(Put(Key(part, "a"), {"expires": expires, "v": VERSION, "due_at": 1}))
     page = await table.query(part, " ", LAST, keys_only=True)
     assert page.items == [{"pk": part, "sk": "a", "expires": expires}]
 

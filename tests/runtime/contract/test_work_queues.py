@@ -20,8 +20,8 @@ from aion_core.engine.queues import WakeUp, WorkQueue, body_of, wake_up_of
 from aion_core.errors import StoreError, StoreUnavailable, UnreadableWakeUp
 from aion_core.local.memory.queues import MemoryWorkQueue
 from aion_core.local.sqlite.database import Database
-from aion_core.local.sqlite.message_queue import VERSION, SQLiteQueue, open_queues
-from aion_core.local.sqlite.queues import SQLiteWorkQueue
+from aion_core.local.sqlite.message_queue import SQLiteQueue, open_queues
+from aion_core.local.sqlite.queues import SQLiteQueue, SQLiteWorkQueue
 from aion_core.table.keys import ContextKey
 from tests.support.clock import ManualClock
 from tests.support.engines import Stack
@@ -108,7 +108,7 @@ class SQLiteHarness:
 
     def cut_off(self) -> WorkQueue:
         """Return a work queue whose file is locked by another connection's write."""
-        impatient = Database(self._path, "", version=VERSION, busy_seconds=0.05)
+        impatient = Database(self._path, "", busy_seconds=0.05)
         self._writer = sqlite3.connect(self._path, isolation_level=None)
         self._writer.execute("BEGIN IMMEDIATE")
         return SQLiteWorkQueue(SQLiteQueue(impatient, "task", self._clock), at_once=16)

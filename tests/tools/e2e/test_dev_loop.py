@@ -316,16 +316,33 @@ def is_completed(server: ServerProcess, stream: StreamingEdit) -> bool:
     return bool(get(server, stream.task_id)["result"]["status"]["state"] == "TASK_STATE_COMPLETED")
 
 
-def test_dev_state_file_of_earlier_version_is_reported_once(project: Path) -> None:
-    (project / ".aion").mkdir()
-    (project / ".aion" / "state").write_bytes(b"a snapshot")
-    folder = {"AION_DATA_DIR": str(project / ".aion")}
-    with serving(dev(project), **folder) as server:
-        assert printed(server, "aion dev --store dynamodb")
-        server.stop()
-    assert (project / ".aion" / "state").read_bytes() == b"a snapshot"
-    with serving(dev(project), **folder) as server:
-        assert not printed(server, "--store dynamodb")
+@pytest.mark.parametrize("name", ["queues.db", "table.db"])
+def test_dev_server_refuses_store_of_other_layout(project: Path, name: str) -> None:
+    store = project / ".aion" / "store"
+    store.mkdir(parents=True)
+    with contextlib.closing(sqlite3.connect(store / name)) as file:
+        file.executescript("CREATE TABLE items (pk); PRAGMA user_version = 1")
+    ran = refused(project, "--data-dir", str(store.parent))
+    assert ran.returncode == 1
+    assert f"The store {store} has layout 1, " in ran.stderr
+    assert "delete this folder, or start with `aion dev --fresh`." in ran.stderr
+    assert "Traceback" not in ran.stderr
+    with serving([*dev(project), "--fresh"], AION_DATA_DIR=str(store.parent)) as server:
+        assert text_of(ask(server))
+
+
+@pytest.mark.deep
+def test_dev_server_refuses_snapshot_of_other_layout(project: Path) -> None:
+    state = project / ".aion" / "state"
+    state.parent.mkdir()
+    content = b'aion snapshot\n{"format": 1}\n' + hashlib.sha256(b"x").hexdigest().encode() + b"\nx"
+    state.write_bytes(content)
+    ran = refused(project, "--store", "dynamodb", "--data-dir", str(state.parent))
+    assert ran.returncode == 1
+    assert f"{state} has another layout" in ran.stderr
+    assert "delete this file, or start with `aion dev --store dynamodb --fresh`." in ran.stderr
+    assert "Traceback" not in ran.stderr
+    assert state.read_bytes() == content
 
 
 @pytest.mark.deep

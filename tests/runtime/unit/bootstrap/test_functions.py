@@ -19,13 +19,14 @@ from opentelemetry.proto.trace.v1.trace_pb2 import Span, Status
 import handlers
 from aion_core.bootstrap.app import build_app
 from aion_core.bootstrap.stores import build_stores
-from aion_core.bootstrap.telemetry import build_telemetry
+from aion_core.bootstrap.telemetry import build_telemetry, unusable_table_logged
 from aion_core.clock import SystemClock
 from aion_core.engine.admission.messages import new_task
 from aion_core.engine.outcomes import TurnQueued
 from aion_core.engine.push_config import PushConfig
 from aion_core.engine.queues import PushWakeUp, WakeUp, body_of, push_body_of
 from aion_core.engine.records import Head
+from aion_core.errors import OtherLayout
 from aion_core.protocol.aion.extensions import TRACEABILITY
 from aion_core.protocol.types import Message, Part, Role
 from aion_core.settings import Settings
@@ -207,6 +208,14 @@ def test_function_logs_error_with_name_of_deleted_table(
     assert answer == {"batchItemFailures": [{"itemIdentifier": "q-0"}]}
     (failed,) = (line for line in output.lines()[0] if line["level"] == "ERROR")
     assert failed["message"].startswith("The table deleted-table does not exist. `aion doctor` prints the commands ")
+
+
+def test_functions_log_error_with_name_of_table_of_other_layout(caplog: pytest.LogCaptureFixture) -> None:
+    with pytest.raises(OtherLayout), unusable_table_logged():
+        raise OtherLayout("The table T has items of layout 2.")
+    assert [(record.levelname, record.getMessage()) for record in caplog.records] == [
+        ("ERROR", "The table T has items of layout 2.")
+    ]
 
 
 async def test_api_logs_error_with_name_of_deleted_table(

@@ -246,7 +246,7 @@ async def test_tls_certificate_is_verified_for_webhook_host_name() -> None:
 
 
 async def test_header_with_line_break_is_not_posted() -> None:
-    """An earlier version may have registered a config with such a value."""
+    """Registration refuses such a value; the client does not rely on it."""
     async with receiving() as receiver:
         assert isinstance(await client().post(receiver.url(), {"A": "b\r\nC: d"}, b"{}"), Unreachable)
     assert receiver.posts == []

@@ -6,7 +6,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import pytest
 from botocore.exceptions import ClientError, ReadTimeoutError
 
-from aion_core.errors import StoreError
+from aion_core.errors import OtherLayout, StoreError
 from aion_tools.cli.error_text import error_text
 from aion_tools.deploy.errors import AwsRefused
 from aion_tools.stack.stack import SETTINGS
@@ -28,6 +28,11 @@ def test_text_of_forbidden_call_names_iam_action(message: str | None, action: st
     error = StoreError("Scan: AccessDeniedException")
     error.__cause__ = ClientError({"Error": {"Code": "AccessDeniedException", "Message": message}}, "Scan")  # type: ignore[typeddict-item]
     assert error_text(error) == f"Your AWS credentials lack a permission ({action})."
+
+
+def test_text_of_other_layout_is_its_own_sentence() -> None:
+    text = "The table T has items of layout 2, and this version of aion reads only layout 3: delete the stack."
+    assert error_text(OtherLayout(text)) == text
 
 
 def test_text_of_timed_out_call_names_network() -> None:

@@ -51,7 +51,7 @@ def test_why_command_lists_artifact_after_start_of_turn(is_ended: bool) -> None:
     ],
 )
 def test_why_command_prints_duration_and_chunks_of_ended_turn(milliseconds: float, chunks: int, text: str) -> None:
-    fields = {"message": "A turn has ended.", "state": "input_required", "duration_ms": milliseconds, "chunks": chunks}
+    fields = {"message": "A turn has ended.", "state": "input-required", "duration_ms": milliseconds, "chunks": chunks}
     [ended] = story_of(
         [], [LogLine(0, "dev", json.dumps(fields), "1")], caller="A client", agent="helper", content=True
     )

@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 from botocore.exceptions import ClientError
 
+from aion_core.table.schema import VERSION
+from aion_tools.stack import EmulatorError
 from aion_tools.stack.emulator import Emulator
 from aion_tools.stack.snapshot import SnapshotFile, Unusable
 from aion_tools.stack.stack import LocalStack, client_of
@@ -22,7 +24,7 @@ def stack_of(path: Path, account: str) -> Iterator[LocalStack]:
     """Run a stack with this account id, restored from the snapshot file if it exists."""
 
     def restore(stack: LocalStack) -> bool:
-        return SnapshotFile(path, stack.template).restore(stack.emulator)
+        return SnapshotFile(path, stack.template, layout=VERSION).restore(stack.emulator)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("aion_tools.stack.emulator._accounts", iter([account]))
@@ -32,7 +34,7 @@ def stack_of(path: Path, account: str) -> Iterator[LocalStack]:
 
 
 def write(stack: LocalStack, path: Path) -> None:
-    SnapshotFile(path, stack.template).write(stack.emulator)
+    SnapshotFile(path, stack.template, layout=VERSION).write(stack.emulator)
 
 
 def test_emulator_snapshot_restores_all_services(tmp_path: Path) -> None:
@@ -100,7 +102,23 @@ def test_emulator_snapshot_of_other_program_is_refused(tmp_path: Path, old: byte
         assert old in content
         path.write_bytes(content.replace(old, new, 1))
         with pytest.raises(Unusable, match=why):
-            SnapshotFile(path, stack.template).restore(stack.emulator)
+            SnapshotFile(path, stack.template, layout=VERSION).restore(stack.emulator)
+
+
+def test_emulator_snapshot_of_other_layout_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "state"
+    with stack_of(path, "900000000003") as stack:
+        write(stack, path)
+        content, layout = path.read_bytes(), f'"layout": {VERSION}, '.encode()
+        assert layout in content
+        for other in (b"", f'"layout": {VERSION - 1}, '.encode()):
+            path.write_bytes(content.replace(layout, other, 1))
+            with pytest.raises(EmulatorError) as refused:
+                SnapshotFile(path, stack.template, layout=VERSION).restore(stack.emulator)
+            assert str(refused.value) == (
+                f"{path} has another layout of stored items than this version of aion reads ({VERSION}): delete this file, "
+                "or start with `aion dev --store dynamodb --fresh`"
+            )
 
 
 @pytest.mark.parametrize("length", [0, 5, 200, -1])
@@ -109,7 +127,7 @@ def test_truncated_emulator_snapshot_is_refused(tmp_path: Path, length: int) -> 
     with stack_of(path, "900000000004") as stack:
         write(stack, path)
         path.write_bytes(path.read_bytes()[:length])
-        file = SnapshotFile(path, stack.template)
+        file = SnapshotFile(path, stack.template, layout=VERSION)
         with pytest.raises(Unusable, match="damaged"):
             file.restore(stack.emulator)
         assert file.set_aside() == tmp_path / "state.unusable"
@@ -165,7 +183,7 @@ def test_emulator_snapshot_with_broken_header_is_refused(tmp_path: Path, header:
         magic, _, rest = path.read_bytes().split(b"\n", 2)
         path.write_bytes(b"\n".join([magic, header, rest]))
         with pytest.raises(Unusable, match="damaged"):
-            SnapshotFile(path, stack.template).restore(stack.emulator)
+            SnapshotFile(path, stack.template, layout=VERSION).restore(stack.emulator)
 
 
 def test_removed_snapshot_folder_is_created_again(tmp_path: Path) -> None:

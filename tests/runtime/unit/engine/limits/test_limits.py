@@ -9,6 +9,7 @@ from aion_core.engine.limits.limits import OpenStream, OpenTask
 from aion_core.protocol.types import TaskState
 from aion_core.table.item import Item
 from aion_core.table.keys import TaskKey
+from aion_core.table.schema import VERSION
 from tests.runtime.unit.engine.given import AT, TASK, accepted_in, head, made, needless
 
 NOW = 1_767_323_045_678_000
@@ -22,7 +23,7 @@ STEP = 8_571_429
 """A seventh of a minute in microseconds, rounded up."""
 BUCKETS = {
     "absent": None,
-    "no bucket": {"v": 2},
+    "no bucket": {"v": VERSION},
     "full": {"full_at": NOW},
     "not full": {"full_at": NOW + 1},
     "one token": {"full_at": NOW + MINUTE - STEP},
@@ -34,7 +35,7 @@ def test_full_rate_limit_bucket_allows_request() -> None:
     change, _ = requests.takes(AT, 7)
     assert accepted_in(change, BUCKETS) == {"absent", "no bucket", "full"}
     assert needless(change.only_if, BUCKETS) == []
-    assert made(change, None) == {"full_at": NOW + STEP, "v": 2, "expires": SECONDS + 120}
+    assert made(change, None) == {"full_at": NOW + STEP, "v": VERSION, "expires": SECONDS + 120}
 
 
 def test_rate_limit_bucket_with_last_token_allows_request() -> None:
@@ -66,7 +67,7 @@ def test_new_stream_is_accepted_only_below_limit() -> None:
     change = streams.opened(A, most=2, now=AT)
     items = {"absent": None, "one": {"streams": frozenset({"x"})}, "two": {"streams": frozenset({"x", "y"})}}
     assert accepted_in(change, items) == {"absent", "one"}
-    assert made(change, None) == {"v": 2, "expires": SECONDS + 3600, "streams": frozenset({A_MEMBER})}
+    assert made(change, None) == {"v": VERSION, "expires": SECONDS + 3600, "streams": frozenset({A_MEMBER})}
 
 
 def test_closed_streams_do_not_count_for_limit() -> None:
@@ -92,7 +93,7 @@ def test_new_task_is_accepted_only_below_limit() -> None:
     change = open_tasks.counted("owner", MINE, most=2, expires=77)
     items = {"absent": None, "one": {"tasks": frozenset({"x"})}, "two": {"tasks": frozenset({"x", "y"})}}
     assert accepted_in(change, items) == {"absent", "one"}
-    assert made(change, None) == {"v": 2, "expires": 77, "tasks": frozenset({'[1767323045678,"t-1"]'})}
+    assert made(change, None) == {"v": VERSION, "expires": 77, "tasks": frozenset({'[1767323045678,"t-1"]'})}
 
 
 def test_forgotten_tasks_no_longer_count_as_open() -> None:

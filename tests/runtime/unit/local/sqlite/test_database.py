@@ -17,7 +17,7 @@ from aion_core.local.sqlite.database import Database
 from aion_core.local.sqlite.table import CLEANING, GRACE_SECONDS, SQLiteTable
 from aion_core.table.item import Key
 from aion_core.table.refusals import TokenReused, WriteRefused
-from aion_core.table.schema import ARTIFACTS, PERMANENT_FOLDER, TIMERS, TTL_ATTRIBUTE
+from aion_core.table.schema import ARTIFACTS, PERMANENT_FOLDER, TIMERS, TTL_ATTRIBUTE, VERSION
 from aion_core.table.writes import Change, Delete, Put, Update
 from tests.support.clock import ManualClock
 from tests.support.server import ROOT
@@ -82,13 +82,13 @@ async def test_sqlite_transaction_token_survives_restart(path: Path, clock: Manu
 
 
 def test_process_kill_during_transaction_rolls_back(path: Path) -> None:
-    database = Database(path, "CREATE TABLE t (n INTEGER, filler TEXT)", version=1)
+    database = Database(path, "CREATE TABLE t (n INTEGER, filler TEXT)")
     with database.writing() as connection:
         connection.executemany("INSERT INTO t VALUES (?, ?)", [(1, "x" * 1000)] * 500)
     # Use a small cache, so that SQLite writes changed pages to the WAL file before the commit.
     writer = started(
         "from aion_core.local.sqlite.database import Database\n"
-        "database = Database(path, '', version=1)\n"
+        "database = Database(path, '')\n"
         "with database.writing() as connection:\n"
         "    connection.execute('PRAGMA cache_size = 1')\n"
         "    connection.execute('UPDATE t SET n = 2')\n"
@@ -196,7 +196,7 @@ async def test_sqlite_reads_do_not_wait_for_other_processs_write(table: SQLiteTa
 
 
 def test_write_that_waits_too_long_raises_store_unavailable(path: Path) -> None:
-    database = Database(path, "CREATE TABLE t (a)", version=1, busy_seconds=0.01)
+    database = Database(path, "CREATE TABLE t (a)", busy_seconds=0.01)
     other = sqlite3.connect(path, isolation_level=None)
     other.execute("BEGIN IMMEDIATE")
     with pytest.raises(StoreUnavailable, match="SQLITE_BUSY"):
@@ -208,7 +208,7 @@ def test_write_that_waits_too_long_raises_store_unavailable(path: Path) -> None:
 
 
 def test_failed_transaction_is_rolled_back(path: Path) -> None:
-    database = Database(path, "CREATE TABLE t (a)", version=1)
+    database = Database(path, "CREATE TABLE t (a)")
 
     def work(connection: sqlite3.Connection) -> None:
         connection.execute("INSERT INTO t VALUES (1)")
@@ -236,13 +236,17 @@ async def test_only_file_owner_can_read_database_files(table: SQLiteTable, path:
     assert {file.name for file in files} >= {path.name, f"{path.name}-wal"}
 
 
-def test_database_with_other_schema_version_is_refused(path: Path, clock: ManualClock) -> None:
+def test_database_with_other_layout_is_refused(path: Path, clock: ManualClock) -> None:
     SQLiteTable(path, clock).close()
     other = sqlite3.connect(path)
     other.execute("PRAGMA user_version = 99")
     other.close()
-    with pytest.raises(ConfigurationError, match=r"schema version 99.* reads 1\. Delete it"):
+    with pytest.raises(ConfigurationError) as refused:
         SQLiteTable(path, clock)
+    assert str(refused.value) == (
+        f"The store {path.parent} has layout 99, and this version of aion reads only layout {VERSION}: delete this folder, "
+        "or start with `aion dev --fresh`."
+    )
 
 
 def test_database_of_other_program_is_refused(path: Path, clock: ManualClock) -> None:
@@ -250,7 +254,7 @@ def test_database_of_other_program_is_refused(path: Path, clock: ManualClock) ->
     other = sqlite3.connect(path)
     other.execute("CREATE TABLE theirs (a)")
     other.close()
-    with pytest.raises(ConfigurationError, match="schema version 0"):
+    with pytest.raises(ConfigurationError, match="has layout 0"):
         SQLiteTable(path, clock)
 
 

@@ -332,7 +332,7 @@ async def test_messages_outlive_their_process(path: Path, clock: ManualClock) ->
 async def test_send_to_locked_database_raises_store_unavailable(
     path: Path, one: QueueProcess, clock: ManualClock
 ) -> None:
-    impatient = SQLiteQueue(Database(path, "", version=1, busy_seconds=0.05), "task", clock)
+    impatient = SQLiteQueue(Database(path, "", busy_seconds=0.05), "task", clock)
     with one.file.writing(), pytest.raises(StoreUnavailable):
         impatient.send_blocking("{}")
 
