@@ -21,7 +21,7 @@ from aion_core.errors import StoreError, StoreUnavailable, UnreadableWakeUp
 from aion_core.local.memory.queues import MemoryWorkQueue
 from aion_core.local.sqlite.database import Database
 from aion_core.local.sqlite.message_queue import SQLiteQueue, open_queues
-from aion_core.local.sqlite.queues import SQLiteQueue, SQLiteWorkQueue
+from aion_core.local.sqlite.queues import SQLiteWorkQueue
 from aion_core.table.keys import ContextKey
 from tests.support.clock import ManualClock
 from tests.support.engines import Stack
