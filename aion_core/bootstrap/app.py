@@ -27,7 +27,7 @@ from aion_core.settings import DEFAULT_BASE_URL, Settings
 from aion_core.web.additions import AppAdditions
 from aion_core.web.app import CallerLimits, ServedAgent
 from aion_core.web.app import build_app as build_web_app
-from aion_core.web.cards import CardPublisher
+from aion_core.web.cards.publication import CardPublisher
 
 MakeAdditions = Callable[[Settings, TurnServices], AppAdditions]
 """Function from the settings and services of a process to what its server adds to the app."""
@@ -111,7 +111,7 @@ def _start_on_lambda(settings: Settings, turns: TurnServices) -> Mapping[str, An
         return None
     # Import the conversion for A2A v0.3 before the snapshot. Otherwise the first v0.3 request after a restore would
     # wait for the import.
-    import aion_core.web.v03_operations  # noqa: F401
+    import aion_core.web.v03.answers  # noqa: F401
 
     load_in_init(turns.agents, None)
     return {AFTER_RESTORE: (reseed_rng, turns.renew_secrets)}

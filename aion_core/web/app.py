@@ -27,13 +27,8 @@ from aion_core.protocol.types import AgentCard
 from aion_core.push.configs import PushRegistry
 from aion_core.telemetry import Metrics, NoopTraces, NullMetrics, Traces
 from aion_core.web.additions import AppAdditions
-from aion_core.web.cards import (
-    CardPublisher,
-    ExtendedCardPublisher,
-    InputModes,
-    card_routes,
-    server_routes,
-)
+from aion_core.web.cards.extended import ExtendedCardPublisher
+from aion_core.web.cards.publication import CardPublisher, InputModes
 from aion_core.web.console import ConsoleMiddleware
 from aion_core.web.errors import rpc_error
 from aion_core.web.middleware.authentication import AuthenticationMiddleware
@@ -45,9 +40,14 @@ from aion_core.web.middleware.observability import ObservabilityMiddleware
 from aion_core.web.middleware.paths import PathMiddleware
 from aion_core.web.middleware.rate_limit import RateLimitMiddleware
 from aion_core.web.operations import OPERATIONS
-from aion_core.web.operations.operation import AgentServices, Operation
-from aion_core.web.request_context import CallContextBuilder
-from aion_core.web.rest import RestV03, RestV1, extended_card_route, http_refusal, refuse_path
+from aion_core.web.operations.operation import Operation
+from aion_core.web.operations.services import AgentServices
+from aion_core.web.public_routes import card_routes, server_routes
+from aion_core.web.request.call_context import CallContextBuilder
+from aion_core.web.rest.extended_card import extended_card_route
+from aion_core.web.rest.refusals import http_refusal, refuse_path
+from aion_core.web.rest.v03 import RestV03
+from aion_core.web.rest.v1 import RestV1
 from aion_core.web.rpc import ROUTE_NAME, JsonRpcBinding
 from aion_core.web.stream_limits import StreamLimits
 

@@ -24,16 +24,11 @@ from aion_core.protocol.message_rules import (
     without_reserved_metadata,
 )
 from aion_core.protocol.types import Message, SendMessageRequest, StreamResponse, Task, to_json
-from aion_core.web.operations.operation import (
-    AgentServices,
-    Body,
-    Doc,
-    HttpRoute,
-    Operation,
-    V03Form,
-    require_task_id,
-)
-from aion_core.web.request_context import REQUEST_VERSION, V03, call_of, push_version_of
+from aion_core.web.operations.operation import Body, Doc, HttpRoute, Operation, V03Form
+from aion_core.web.operations.services import AgentServices
+from aion_core.web.operations.tasks import require_task_id
+from aion_core.web.request.call_context import REQUEST_VERSION, call_of, push_version_of
+from aion_core.web.request.versions import V03
 
 
 async def _send(services: AgentServices, request: SendMessageRequest, context: ServerCallContext) -> Task | Message:
@@ -169,7 +164,6 @@ SEND_STREAMING_MESSAGE = Operation(
         example=_EXAMPLE,
     ),
 )
-
 
 SUBSCRIBE_TO_TASK = Operation(
     "SubscribeToTask",

@@ -27,8 +27,8 @@ from aion_core.protocol.message_rules import ID_RULE, is_id
 from aion_core.table.keys import ContextKey, TaskKey
 from aion_core.web.additions import BuildContext
 from aion_core.web.errors import rest_error
-from aion_core.web.request_body import BodyRefused, StrictRequest
-from aion_core.web.request_context import call_of
+from aion_core.web.request.body import BodyRefused, StrictRequest
+from aion_core.web.request.call_context import call_of
 from aion_tools.dev.console.receiver import STATUSES, WebhookReceiver
 
 ENTRIES = 30

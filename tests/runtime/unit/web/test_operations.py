@@ -15,8 +15,10 @@ from openapi_spec_validator import OpenAPIV31SpecValidator, validate
 from aion_core.web.app import ServedAgent, build_app
 from aion_core.web.operations import OPERATIONS
 from aion_core.web.operations.operation import Doc, HttpRoute, Operation, V03Form
-from aion_core.web.rest import RestV03, RestV1
-from aion_core.web.v03_operations import CONVERSIONS, V03Conversion
+from aion_core.web.rest.v03 import RestV03
+from aion_core.web.rest.v1 import RestV1
+from aion_core.web.v03.conversion import V03Conversion
+from aion_core.web.v03.operations import CONVERSIONS
 from scripts.openapi import DOCUMENT, SERVED, build_document, rendered, rendered_for_server
 from scripts.openapi_examples import RECORDED, recorded
 from tests.support.agents.counting import talking
@@ -83,7 +85,7 @@ async def test_operation_added_to_registry_is_served_by_each_binding(
 
 def test_each_operation_offered_in_v03_has_conversion_functions() -> None:
     offered = {operation.name for operation in OPERATIONS if operation.v03}
-    assert set(CONVERSIONS) == offered, "Add the operation to CONVERSIONS in aion_core/web/v03_operations.py."
+    assert set(CONVERSIONS) == offered, "Add the operation to CONVERSIONS in aion_core/web/v03/operations.py."
     readable = {name for name, conversion in CONVERSIONS.items() if conversion.read_http}
     assert readable == {operation.name for operation in OPERATIONS if operation.v03 and operation.v03.routes}
 

@@ -17,7 +17,7 @@ from aion_core.protocol.types import (
 )
 from aion_core.web.errors import error_body, v03_rest_error_body
 from aion_core.web.sse import RequestId, StreamFormat, json_text
-from aion_core.web.v03_proto import to_proto, with_files_encoded_once
+from aion_core.web.v03.proto import to_proto, with_files_encoded_once
 
 EventV03 = v03.Task | v03.Message | v03.TaskStatusUpdateEvent | v03.TaskArtifactUpdateEvent
 
