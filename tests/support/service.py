@@ -35,8 +35,9 @@ from aion_core.push.ssrf import WebhookPolicy
 from aion_core.push.webhook import WebhookClient
 from aion_core.state.langgraph.checkpoints import TableSaver
 from aion_core.state.long_term_memory import LongTermMemory
-from aion_core.telemetry import Metrics
-from aion_core.web.app import ServedAgent, build_app
+from aion_core.telemetry import Metrics, NullMetrics
+from aion_core.web.app import build_app
+from aion_core.web.parts import Instruments, ServedAgent, SharedServices
 from tests.support.stores import MemoryPushConfigs, MemoryTaskList, MemoryTaskStore
 
 
@@ -77,8 +78,8 @@ class ServiceParts:
         """Return the ASGI app, with the agent under the id `test`."""
         served = ServedAgent(self.agent, self.card, self.extended_card)
         registry = self.push.registry if self.push else None
-        agents = {"test": served}
-        return build_app(self.service, self.lister, self.conversations, agents, registry=registry, metrics=metrics)
+        services = SharedServices(self.service, self.lister, self.conversations, push=registry)
+        return build_app(services, {"test": served}, instruments=Instruments(metrics or NullMetrics()))
 
 
 @dataclass

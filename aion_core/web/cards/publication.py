@@ -1,7 +1,7 @@
 """Publication of agent cards with the request's base URL and a signature."""
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 
 from aion_core.protocol.card import with_base_url
 from aion_core.protocol.types import AgentCard
@@ -23,13 +23,20 @@ def unsigned(card: AgentCard, base_url: str) -> AgentCard:
 class CardPublisher:
     """Publisher of agent cards: puts the request's base URL into the card and signs it."""
 
-    def __init__(self, base_url: str = "", *, follows_entrypoint: bool = False, sign: Sign = unsigned) -> None:
-        """`base_url` is the base URL in the unpublished cards.
+    def __init__(
+        self,
+        base_url: str = "",
+        *,
+        follows_entrypoint: bool = False,
+        sign: Sign = unsigned,
+        keys: Sequence[Mapping[str, str]] = (),
+    ) -> None:
+        """`base_url` is the base URL in the unpublished cards, and `keys` are the public keys (JWK) of the signatures.
 
         With `follows_entrypoint`, a published card has the URL of the API Gateway or Function URL that received the
         request, if AWS's event contains the URL.
         """
-        self.base_url = base_url
+        self.base_url, self.keys = base_url, keys
         self._follows_entrypoint, self._sign = follows_entrypoint, sign
 
     def base_url_for(self, entrypoint_url: str) -> str:
