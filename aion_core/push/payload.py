@@ -8,7 +8,8 @@ from datetime import datetime
 from a2a.utils.proto_utils import to_stream_response
 
 from aion_core.engine.push_config import PushConfig, PushVersion
-from aion_core.protocol.types import to_json, v03_json
+from aion_core.protocol.message_json import to_json
+from aion_core.protocol.v03_json import v03_json
 from aion_core.push import signing
 from aion_core.push.registration import api_key_header
 from aion_core.push.webhook import Notification, WebhookRequest

@@ -8,7 +8,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from aion_core.protocol.types import is_text
+from aion_core.protocol.text import is_text
 from aion_core.web.errors import error_body, rpc_error
 from aion_core.web.operations.operation import Operation
 from aion_core.web.operations.services import AgentServices

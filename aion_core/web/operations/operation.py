@@ -9,7 +9,7 @@ from google.protobuf.message import Message as ProtoMessage
 from msgspec import Struct
 
 from aion_core.engine.stream.broadcast import StreamItem
-from aion_core.protocol.types import to_json
+from aion_core.protocol.message_json import to_json
 from aion_core.web.operations.services import AgentServices
 
 Json = Any

@@ -9,7 +9,7 @@ from aion_core.engine.listing.list_tasks import TaskLister
 from aion_core.engine.service import TaskService
 from aion_core.errors import PushNotSupported
 from aion_core.protocol.card import with_input_modes
-from aion_core.protocol.message_rules import Modes, modes_of
+from aion_core.protocol.media_types import Modes, modes_of
 from aion_core.protocol.types import AgentCard
 from aion_core.push.configs import PushRegistry
 from aion_core.web.cards.extended import ExtendedCardPublisher

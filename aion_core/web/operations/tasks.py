@@ -7,8 +7,10 @@ from a2a.types import a2a_pb2 as pb
 from a2a.utils.task import apply_history_length
 
 from aion_core.errors import InvalidMessage, TaskNotFound
-from aion_core.protocol.message_rules import check_history_length, is_id
-from aion_core.protocol.types import ListTasksRequest, Task, to_json
+from aion_core.protocol.ids import is_id
+from aion_core.protocol.message_json import to_json
+from aion_core.protocol.message_rules import check_history_length
+from aion_core.protocol.types import ListTasksRequest, Task
 from aion_core.web.operations.operation import Body, Doc, HttpRoute, Operation, V03Form
 from aion_core.web.operations.services import AgentServices
 from aion_core.web.request.call_context import call_of

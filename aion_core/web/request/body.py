@@ -11,7 +11,7 @@ from a2a.utils.errors import A2AError, ContentTypeNotSupportedError, InvalidRequ
 from starlette.requests import ClientDisconnect, Request
 from starlette.types import Receive, Scope
 
-from aion_core.protocol.types import check_json, parse_json
+from aion_core.protocol.strict_json import check_json, parse_json
 
 T = TypeVar("T")
 

@@ -13,7 +13,7 @@ from aion_core.auth.tenants import TENANT_RULE, is_tenant, owner_in
 from aion_core.engine.call import CallContext
 from aion_core.engine.push_config import PushVersion
 from aion_core.protocol.errors import invalid_params
-from aion_core.protocol.message_rules import ALLOWED_SKILLS
+from aion_core.protocol.reserved_keys import ALLOWED_SKILLS
 from aion_core.protocol.types import AgentCard
 from aion_core.web.request.entrypoint import entrypoint_url_of
 from aion_core.web.request.extensions import negotiate

@@ -10,7 +10,8 @@ from pydantic import BaseModel, ValidationError
 
 from aion_core.protocol.errors import invalid_params
 from aion_core.protocol.message_rules import check_history_length
-from aion_core.protocol.types import SendMessageRequest, v03_json
+from aion_core.protocol.types import SendMessageRequest
+from aion_core.protocol.v03_json import v03_json
 from aion_core.web.request.params import check_list, is_base64
 
 M = TypeVar("M", bound=BaseModel)

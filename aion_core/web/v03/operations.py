@@ -9,7 +9,8 @@ from a2a.types import a2a_pb2 as pb
 
 from aion_core.engine.listing.conversations import Conversation
 from aion_core.protocol.card_v03 import card_v03
-from aion_core.protocol.types import AgentCard, to_json
+from aion_core.protocol.message_json import to_json
+from aion_core.protocol.types import AgentCard
 from aion_core.web.request.body import StrictRequest
 from aion_core.web.v03.conversion import V03Conversion
 from aion_core.web.v03.http_forms import reads_kinds_of_card

@@ -8,7 +8,7 @@ from a2a.compat.v0_3 import types as v03
 from a2a.compat.v0_3.proto_utils import FromProto, ToProto
 from a2a.types import a2a_pb2 as pb
 
-from aion_core.protocol.types import to_json
+from aion_core.protocol.message_json import to_json
 from aion_core.web.request.body import StrictRequest
 from aion_core.web.request.params import read_params, read_query
 
