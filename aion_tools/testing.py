@@ -32,7 +32,7 @@ from a2a.types import (
 from aion_core.bootstrap import build_app
 from aion_core.engine.task.states import state_name
 from aion_core.errors import ConfigurationError
-from aion_core.protocol.types import STREAM_DELTA_ID
+from aion_core.protocol.stream_artifacts import STREAM_DELTA_ID
 from aion_core.settings import DEFAULT_BASE_URL, Settings
 
 ENVIRONMENT = {

@@ -5,8 +5,9 @@ from typing import Any, TypeVar
 
 from aion_core.engine.agent import TurnRequest
 from aion_core.engine.resume_input import INTERRUPTS
-from aion_core.protocol.message_rules import INTERRUPT_ID
-from aion_core.protocol.types import Message, Role, to_json
+from aion_core.protocol.interrupts import INTERRUPT_ID
+from aion_core.protocol.message_json import to_json
+from aion_core.protocol.types import Message, Role
 
 T = TypeVar("T")
 

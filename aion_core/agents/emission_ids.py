@@ -3,7 +3,7 @@
 import uuid
 
 from aion_core.engine.agent import TurnRequest
-from aion_core.protocol.message_rules import is_reserved
+from aion_core.protocol.reserved_keys import is_reserved
 from aion_core.protocol.types import Artifact
 
 REPLY = "reply:"

@@ -10,8 +10,10 @@ from aion_core.agents.emission_ids import deterministic_id, final_key, with_arti
 from aion_core.authoring.types import A2AOutbox
 from aion_core.engine.agent import AgentArtifact, AgentMessage, Emission, Reply, TurnRequest
 from aion_core.engine.task import states
-from aion_core.protocol.message_rules import without_reserved_metadata
-from aion_core.protocol.types import STREAM_DELTA_IDS, Message, Role, Task, TaskState, to_json
+from aion_core.protocol.message_json import to_json
+from aion_core.protocol.reserved_keys import without_reserved_metadata
+from aion_core.protocol.stream_artifacts import STREAM_DELTA_IDS
+from aion_core.protocol.types import Message, Role, Task, TaskState
 
 logger = logging.getLogger(__name__)
 

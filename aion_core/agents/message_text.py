@@ -1,7 +1,7 @@
 """Texts of a client's message for the agent's model."""
 
 from aion_core.engine.agent import TurnRequest
-from aion_core.protocol.message_rules import ANY_FILE, type_of
+from aion_core.protocol.media_types import ANY_FILE, type_of
 from aion_core.protocol.types import Part
 
 

@@ -6,8 +6,9 @@ from typing import Any
 from msgspec import Struct
 
 from aion_core.engine.resume_input import INTERRUPTS
-from aion_core.protocol.message_rules import INTERRUPT_ID
-from aion_core.protocol.types import Message, Part, Role, utf8
+from aion_core.protocol.interrupts import INTERRUPT_ID
+from aion_core.protocol.text import utf8
+from aion_core.protocol.types import Message, Part, Role
 
 
 class Question(Struct, frozen=True):

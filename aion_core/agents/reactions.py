@@ -5,8 +5,9 @@ from google.protobuf.json_format import ParseDict
 from aion_core.agents.helper_calls import Reaction
 from aion_core.agents.turn_context import inbound_of
 from aion_core.engine.agent import AgentArtifact, TurnRequest
-from aion_core.protocol.aion.extensions import react
-from aion_core.protocol.types import Artifact, Part, to_json
+from aion_core.protocol.aion.actions import react
+from aion_core.protocol.message_json import to_json
+from aion_core.protocol.types import Artifact, Part
 
 REACTION = "aion:reaction"
 """Id, or prefix of the id, of the artifact that represents a reaction."""

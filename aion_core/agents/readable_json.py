@@ -10,7 +10,9 @@ from pydantic import BaseModel
 from pydantic_core import to_jsonable_python
 
 from aion_core.errors import AgentFailed
-from aion_core.protocol.types import Part, to_json, utf8
+from aion_core.protocol.message_json import to_json
+from aion_core.protocol.text import utf8
+from aion_core.protocol.types import Part
 
 MAX_LEVELS = 49
 """Maximum number of nested objects and lists in data. protobuf nests at most 100 messages, two for each of them."""

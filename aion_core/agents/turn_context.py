@@ -9,13 +9,10 @@ from aion_core.authoring.context import Message as ThreadMessage
 from aion_core.authoring.types import A2AInbox
 from aion_core.engine.agent import TurnRequest
 from aion_core.errors import InvalidMessage
-from aion_core.protocol.aion.extensions import Inbound, InboundEvent, answer_to, read
-from aion_core.protocol.message_rules import (
-    ALLOWED_SKILLS,
-    NO_AION_EXTENSIONS,
-    without_reserved_keys,
-)
-from aion_core.protocol.types import with_integers
+from aion_core.protocol.aion.actions import answer_to
+from aion_core.protocol.aion.inbound import Inbound, InboundEvent, read
+from aion_core.protocol.message_json import with_integers
+from aion_core.protocol.reserved_keys import ALLOWED_SKILLS, NO_AION_EXTENSIONS, without_reserved_keys
 
 logger = logging.getLogger(__name__)
 

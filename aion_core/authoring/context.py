@@ -16,9 +16,11 @@ from pydantic_core import core_schema
 from aion_core.authoring.json_forms import as_value, message_of
 from aion_core.authoring.types import A2AInbox
 from aion_core.protocol import types as a2a
-from aion_core.protocol.aion.extensions import EventKind, conversation_at, send
+from aion_core.protocol.aion.actions import conversation_at, send
+from aion_core.protocol.aion.extensions import EventKind
 from aion_core.protocol.aion.payloads import MessageAction
-from aion_core.protocol.message_rules import without_reserved_keys, without_reserved_metadata
+from aion_core.protocol.reserved_keys import without_reserved_keys, without_reserved_metadata
+from aion_core.protocol.text import utf8
 
 Content = str | AsyncIterable[str] | a2a.Message | Mapping[str, Any]
 """Content of a reply: text, an iterator of text chunks, or an A2A Message (the SDK's class, or v1 or v0.3 JSON)."""
@@ -169,7 +171,7 @@ class Thread:
             text = content if isinstance(content, str) else await self._stream(content, message_id, target)
             if not text:
                 return
-            message = a2a.Message(message_id=message_id, parts=[a2a.Part(text=a2a.utf8(text))])
+            message = a2a.Message(message_id=message_id, parts=[a2a.Part(text=utf8(text))])
         else:
             message = without_reserved_metadata(_message(content))
             message.message_id = message.message_id or self.sink.next_message_id()

@@ -12,7 +12,8 @@ from typing import Any, Literal, TypeVar
 from google.protobuf.json_format import Error, ParseDict
 from google.protobuf.struct_pb2 import Value
 
-from aion_core.protocol.types import Message, Task, to_json
+from aion_core.protocol.message_json import to_json
+from aion_core.protocol.types import Message, Task
 
 # ── JSON ──────────────────────────────────────────────────────────────────────────────────────────────────────────────
 

@@ -25,9 +25,10 @@ from aion_core.loading.loading import load_in_init
 from aion_core.push.configs import PushRegistry
 from aion_core.settings import DEFAULT_BASE_URL, Settings
 from aion_core.web.additions import AppAdditions
-from aion_core.web.app import CallerLimits, ServedAgent
 from aion_core.web.app import build_app as build_web_app
-from aion_core.web.cards import CardPublisher
+from aion_core.web.cards.publication import CardPublisher
+from aion_core.web.lifespan import Lifecycle
+from aion_core.web.parts import Access, CallerLimits, Instruments, ServedAgent, SharedServices
 
 MakeAdditions = Callable[[Settings, TurnServices], AppAdditions]
 """Function from the settings and services of a process to what its server adds to the app."""
@@ -68,24 +69,33 @@ def build_app(settings: Settings, telemetry: Telemetry, additions: MakeAdditions
     tasks = turns.stores.tasks, turns.stores.task_list
     lister, conversations = TaskLister(*tasks), Conversations(*tasks)
     app = build_web_app(
-        service,
-        lister,
-        conversations,
+        SharedServices(
+            service,
+            lister,
+            conversations,
+            cards=CardPublisher(
+                base_url,
+                follows_entrypoint=follows_entrypoint,
+                sign=card_signer(key),
+                keys=[key.public_jwk()] if key else [],
+            ),
+            push=_push_registry(settings, turns),
+            limits=limits_config,
+        ),
         served,
         default=default,
-        publisher=CardPublisher(base_url, follows_entrypoint=follows_entrypoint, sign=card_signer(key)),
-        keys=[key.public_jwk()] if key else [],
-        registry=_push_registry(settings, turns),
-        authenticators=build_authenticators(policies, settings, turns.stores.api_keys, turns.clock),
-        loopback_only=not settings.auth,
-        cors=build_cors_policies(turns.configs, settings),
+        access=Access(
+            authenticators=build_authenticators(policies, settings, turns.stores.api_keys, turns.clock),
+            loopback_only=not settings.auth,
+            cors=build_cors_policies(turns.configs, settings),
+        ),
+        lifecycle=Lifecycle(
+            background_task=turns.background.run if turns.background else None,
+            startup=partial(_start_on_lambda, settings, turns) if settings.on_lambda else None,
+        ),
+        instruments=Instruments(telemetry.metrics, telemetry.traces),
         console=settings.console,
         additions=additions(settings, turns) if additions else None,
-        limits=limits_config,
-        background_task=turns.background.run if turns.background else None,
-        startup=partial(_start_on_lambda, settings, turns) if settings.on_lambda else None,
-        metrics=telemetry.metrics,
-        traces=telemetry.traces,
     )
     # Let the server of a single-process deployment find `background`, to hand off running turns before it stops.
     app.state.background = turns.background
@@ -111,7 +121,7 @@ def _start_on_lambda(settings: Settings, turns: TurnServices) -> Mapping[str, An
         return None
     # Import the conversion for A2A v0.3 before the snapshot. Otherwise the first v0.3 request after a restore would
     # wait for the import.
-    import aion_core.web.v03_operations  # noqa: F401
+    import aion_core.web.v03.answers  # noqa: F401
 
     load_in_init(turns.agents, None)
     return {AFTER_RESTORE: (reseed_rng, turns.renew_secrets)}

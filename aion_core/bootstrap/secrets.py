@@ -9,7 +9,7 @@ from aion_core.errors import ConfigurationError
 from aion_core.protocol.card import KEYS_PATH
 from aion_core.protocol.types import AgentCard
 from aion_core.settings import Settings
-from aion_core.web.cards import Sign, unsigned
+from aion_core.web.cards.publication import Sign, unsigned
 
 if TYPE_CHECKING:
     from aion_core.protocol.keys import CardKey

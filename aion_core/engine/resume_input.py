@@ -10,9 +10,11 @@ from typing import Any
 
 from aion_core.engine.task import states
 from aion_core.errors import InvalidMessage, TaskFinished
-from aion_core.protocol.aion.extensions import SOURCE_SCHEMA, schemas_of
-from aion_core.protocol.message_rules import INTERRUPT_ID, input_not_required, interrupt_id_of, names_interrupt
-from aion_core.protocol.types import Message, Part, Task, to_json
+from aion_core.protocol.aion.extensions import SOURCE_SCHEMA
+from aion_core.protocol.aion.inbound import schemas_of
+from aion_core.protocol.interrupts import INTERRUPT_ID, input_not_required, interrupt_id_of, names_interrupt
+from aion_core.protocol.message_json import to_json
+from aion_core.protocol.types import Message, Part, Task
 
 INTERRUPTS = "interrupts"
 

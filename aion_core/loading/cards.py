@@ -7,7 +7,8 @@ from a2a.types import a2a_pb2 as pb
 from aion_core.auth.policy import AuthPolicy, Requirement
 from aion_core.loading.aion_yaml.agent import AgentConfig
 from aion_core.loading.aion_yaml.card import Skill
-from aion_core.protocol.card import build_card, extend_card
+from aion_core.protocol.card import AgentDescription, CardCapabilities, CardSecurity, build_card, extend_card
+from aion_core.protocol.media_types import Modes
 from aion_core.protocol.types import (
     AgentCard,
     AgentExtension,
@@ -32,24 +33,27 @@ def public_card(
     `delivers` is True if the deployment sends push notifications.
     """
     required = policy.skills if policy else {}
+    capabilities = config.capabilities
     return build_card(
-        name=config.name or agent_id,
-        description=config.description,
-        version=config.version,
-        url=f"{base_url}/" if at_root else f"{base_url}/agents/{agent_id}/",
-        streaming=config.capabilities.streaming,
+        AgentDescription(
+            config.name or agent_id,
+            config.description,
+            config.version,
+            documentation_url=config.documentation_url or "",
+            icon_url=config.icon_url or "",
+            provider=AgentProvider(**config.provider.model_dump()) if config.provider else None,
+        ),
+        f"{base_url}/" if at_root else f"{base_url}/agents/{agent_id}/",
+        modes=Modes(tuple(config.input_modes), tuple(config.output_modes)),
         skills=_skills(config.skills, required),
-        input_modes=config.input_modes,
-        output_modes=config.output_modes,
-        documentation_url=config.documentation_url or "",
-        icon_url=config.icon_url or "",
-        provider=AgentProvider(**config.provider.model_dump()) if config.provider else None,
-        extensions=[AgentExtension(**extension.as_declared()) for extension in config.capabilities.extensions],
-        aion_extensions=config.capabilities.aion_extensions,
-        extended=config.capabilities.extended_agent_card,
-        push_notifications=delivers and config.capabilities.push_notifications,
-        security_schemes=card_schemes(policy) if policy else None,
-        security_requirements=card_requirements(policy.require) if policy else (),
+        capabilities=CardCapabilities(
+            streaming=capabilities.streaming,
+            push_notifications=delivers and capabilities.push_notifications,
+            extended=capabilities.extended_agent_card,
+            extensions=[AgentExtension(**extension.as_declared()) for extension in capabilities.extensions],
+            aion_extensions=capabilities.aion_extensions,
+        ),
+        security=CardSecurity(card_schemes(policy), card_requirements(policy.require)) if policy else None,
     )
 
 

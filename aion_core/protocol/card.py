@@ -10,8 +10,10 @@ from typing import Any
 
 from a2a.utils._jcs import canonicalize
 from google.protobuf.json_format import MessageToDict
+from msgspec import Struct
 
 from aion_core.protocol.aion.extensions import AION_EXTENSIONS
+from aion_core.protocol.media_types import Modes
 from aion_core.protocol.types import (
     AgentCapabilities,
     AgentCard,
@@ -32,56 +34,77 @@ KEYS_PATH = "/.well-known/jwks.json"
 """URL path of the public keys for card signatures."""
 
 
+class AgentDescription(Struct, frozen=True):
+    """Texts of a card that describe the agent to people."""
+
+    name: str
+    text: str
+    """Description; "" for a sentence with the agent's name."""
+    version: str
+    documentation_url: str = ""
+    icon_url: str = ""
+    provider: AgentProvider | None = None
+
+
+class CardCapabilities(Struct, frozen=True):
+    """Optional parts of A2A that the agent has."""
+
+    streaming: bool = True
+    push_notifications: bool = False
+    extended: bool = False
+    """True if callers get an extended card."""
+    extensions: Sequence[AgentExtension] = ()
+    aion_extensions: bool = True
+    """True to declare Aion's extensions before the agent's own extensions."""
+
+
+class CardSecurity(Struct, frozen=True):
+    """Authentication schemes of the agent, and the requirements that callers have to fulfil."""
+
+    schemes: Mapping[str, SecurityScheme] | None = None
+    requirements: Sequence[SecurityRequirement] = ()
+
+
 def build_card(
-    *,
-    name: str,
-    description: str,
-    version: str,
+    described: AgentDescription,
     url: str,
-    streaming: bool,
-    skills: Sequence[AgentSkill],
-    input_modes: Sequence[str],
-    output_modes: Sequence[str],
-    documentation_url: str = "",
-    icon_url: str = "",
-    provider: AgentProvider | None = None,
-    extensions: Sequence[AgentExtension] = (),
-    aion_extensions: bool = True,
-    extended: bool = False,
-    push_notifications: bool = False,
-    security_schemes: Mapping[str, SecurityScheme] | None = None,
-    security_requirements: Sequence[SecurityRequirement] = (),
+    *,
+    modes: Modes,
+    skills: Sequence[AgentSkill] = (),
+    capabilities: CardCapabilities | None = None,
+    security: CardSecurity | None = None,
 ) -> AgentCard:
     """Build the card of an agent at `url`, with both versions and both bindings of the protocol.
 
-    With `aion_extensions` the card declares Aion's extensions before the agent's own extensions. A card needs a skill,
-    and a skill needs a tag. The default skill has the agent's name and description. The default tag is the skill's id.
+    A card needs a skill, and a skill needs a tag. The default skill has the agent's name and description. The default
+    tag is the skill's id.
     """
-    described = description or f"{name}, an agent."
+    capabilities, security = capabilities or CardCapabilities(), security or CardSecurity()
+    name, text, extensions = described.name, described.text or f"{described.name}, an agent.", capabilities.extensions
     return AgentCard(
         name=name,
-        description=described,
-        version=version,
+        description=text,
+        version=described.version,
         supported_interfaces=[
             AgentInterface(url=_url(url, binding), protocol_binding=binding, protocol_version=protocol_version)
             for protocol_version in VERSIONS
             for binding in BINDINGS
         ],
-        provider=provider,
+        provider=described.provider,
         # Leave a missing URL unset, because the card's signature distinguishes an empty field from a missing field.
-        documentation_url=documentation_url or None,
-        icon_url=icon_url or None,
+        documentation_url=described.documentation_url or None,
+        icon_url=described.icon_url or None,
         capabilities=AgentCapabilities(
-            streaming=streaming,
-            push_notifications=push_notifications,
-            extended_agent_card=extended,
-            extensions=_with_aions(extensions) if aion_extensions else extensions,
+            streaming=capabilities.streaming,
+            push_notifications=capabilities.push_notifications,
+            extended_agent_card=capabilities.extended,
+            extensions=_with_aions(extensions) if capabilities.aion_extensions else extensions,
         ),
-        security_schemes=security_schemes,
-        security_requirements=security_requirements,
-        default_input_modes=input_modes,
-        default_output_modes=output_modes,
-        skills=_tagged(skills) or [AgentSkill(id="chat", name=name, description=described, tags=["chat"])],
+        security_schemes=security.schemes,
+        security_requirements=security.requirements,
+        default_input_modes=modes.takes,
+        default_output_modes=modes.gives,
+        skills=_tagged(skills) or [AgentSkill(id="chat", name=name, description=text, tags=["chat"])],
     )
 
 

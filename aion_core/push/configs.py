@@ -19,7 +19,7 @@ from aion_core.engine.queues import PushQueue, PushWakeUp
 from aion_core.engine.stored_tasks import StoredTasks
 from aion_core.engine.wake_ups import wake_delivery
 from aion_core.errors import InvalidMessage, PushConfigNotFound, StoreCorrupt, TaskNotFound
-from aion_core.protocol.message_rules import is_id
+from aion_core.protocol.ids import is_id
 from aion_core.push.registration import check_config, client_config, stored_config
 from aion_core.push.ssrf import WebhookPolicy
 from aion_core.table.keys import TaskKey

@@ -9,7 +9,9 @@ from a2a.utils.proto_utils import to_stream_response
 from msgspec import Struct
 
 from aion_core.engine.push_config import PushConfig, PushVersion
-from aion_core.protocol.types import Event, Task, to_json, v03_json
+from aion_core.protocol.message_json import to_json
+from aion_core.protocol.types import Event, Task
+from aion_core.protocol.v03_json import v03_json
 from aion_core.push.headers import notification_headers
 from aion_core.table.keys import TaskKey
 

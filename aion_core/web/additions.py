@@ -10,6 +10,7 @@ from starlette.requests import Request
 from starlette.routing import BaseRoute
 
 from aion_core.engine.agent import Agent
+from aion_core.web.operations.operation import Operation
 
 BuildContext = Callable[[Request], ServerCallContext]
 """Function from a request to the context of its call, with the authenticated caller."""
@@ -28,6 +29,8 @@ class AppAdditions(Struct, frozen=True):
 
     agent_routes: AgentRoutes = no_routes
     """Further routes of each agent. They require the same credentials as the agent's operations."""
+    operations: Sequence[Operation] = ()
+    """Further entries of the operations table."""
     middleware: Sequence[Middleware] = ()
     """Middleware that runs before CORS and authentication. The last one runs first."""
     console_features: Mapping[str, Any] = {}

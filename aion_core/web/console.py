@@ -13,7 +13,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from aion_core.web.cards import CacheableDocument
+from aion_core.web.cacheable_document import CacheableDocument
 
 PREFIX = "/console/"
 MEDIA_TYPES = {".html": "text/html", ".css": "text/css", ".js": "text/javascript", ".json": "application/json"}

@@ -8,20 +8,15 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from aion_core.protocol.types import is_text
+from aion_core.protocol.text import is_text
 from aion_core.web.errors import error_body, rpc_error
-from aion_core.web.operations.operation import AgentServices, Operation
-from aion_core.web.request_body import BodyRefused, StrictRequest, read_params
-from aion_core.web.request_context import (
-    V03,
-    V1,
-    CallContextBuilder,
-    check_required,
-    check_version,
-    negotiate,
-    stated_version,
-    tenant_of,
-)
+from aion_core.web.operations.operation import Operation
+from aion_core.web.operations.services import AgentServices
+from aion_core.web.request.body import BodyRefused, StrictRequest
+from aion_core.web.request.call_context import CallContextBuilder, tenant_of
+from aion_core.web.request.extensions import check_required, negotiate
+from aion_core.web.request.params import read_params
+from aion_core.web.request.versions import V03, V1, check_version, stated_version
 from aion_core.web.sse import EventStream, RequestId, jsonrpc_v1, refused_stream
 
 ROUTE_NAME = "jsonrpc"
@@ -110,7 +105,7 @@ class JsonRpcBinding:
         self, request_id: RequestId, method: str, body: dict[str, Any], request: StrictRequest
     ) -> Response:
         # Import late, so that clients of v1.0 do not wait for the models of v0.3.
-        from aion_core.web.v03_operations import answer_jsonrpc
+        from aion_core.web.v03.answers import answer_jsonrpc
 
         return await answer_jsonrpc(self._v03[method], self._services, self._builder_v03, request_id, body, request)
 

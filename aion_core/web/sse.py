@@ -18,14 +18,9 @@ from starlette.types import Receive, Scope, Send
 
 from aion_core.engine.records import Delta
 from aion_core.engine.stream.broadcast import Resumed, StreamItem
-from aion_core.protocol.types import (
-    Event,
-    Task,
-    TaskArtifactUpdateEvent,
-    delta_event,
-    stream_response,
-    to_json,
-)
+from aion_core.protocol.message_json import to_json
+from aion_core.protocol.stream_artifacts import delta_event
+from aion_core.protocol.types import Event, Task, TaskArtifactUpdateEvent, stream_response
 from aion_core.web.errors import (
     error_body,
     protocol_error,

@@ -105,7 +105,7 @@ def send(
     """
     from a2a.types import Part
 
-    from aion_core.protocol.types import utf8
+    from aion_core.protocol.text import utf8
 
     text = utf8(sys.stdin.read() if text == "-" else text)
     parts = [*([Part(text=text)] if text else []), *([data_part(data)] if data else [])]
@@ -138,7 +138,7 @@ def send(
 
 def document(answer: Answer) -> dict[str, Any]:
     """Return the answer as a JSON object, for `aion send --json`."""
-    from aion_core.protocol.types import to_json
+    from aion_core.protocol.message_json import to_json
 
     return {
         "state": answer.state,
@@ -381,7 +381,7 @@ def parts_of(line: str, attached: list["Part"], interrupts: Sequence[Mapping[str
     """
     from a2a.types import Part
 
-    from aion_core.protocol.types import utf8
+    from aion_core.protocol.text import utf8
 
     parts = [*([Part(text=utf8(line))] if line else []), *attached]
     if interrupts and line.startswith("{") and fields_of(interrupts[0]):
@@ -424,7 +424,7 @@ async def _shown(opened: ChatSession, answers: AsyncIterator[Answer], console: "
 
 def described(part: "Part", hint: str = "/save FOLDER") -> str:
     """Return a line that describes a file part, or the JSON of a data part. `hint` is the command that saves a file."""
-    from aion_core.protocol.types import to_json
+    from aion_core.protocol.message_json import to_json
 
     name = ", ".join(filter(None, (part.filename or "file", part.media_type)))
     match part.WhichOneof("content"):

@@ -18,8 +18,8 @@ def file_part(path: Path) -> "Part":
     """Return the message part of a file. Raises click.ClickException for a file that cannot be sent."""
     from a2a.types import Part
 
-    from aion_core.protocol.message_rules import type_of
-    from aion_core.protocol.types import utf8
+    from aion_core.protocol.media_types import type_of
+    from aion_core.protocol.text import utf8
 
     try:
         content = path.expanduser().read_bytes()
@@ -38,7 +38,7 @@ def data_part(text: str) -> "Part":
     from a2a.utils.errors import A2AError
     from google.protobuf.json_format import ParseDict, ParseError
 
-    from aion_core.protocol.types import check_json, parse_json
+    from aion_core.protocol.strict_json import check_json, parse_json
 
     try:
         data = parse_json(text.encode("utf-8", "surrogatepass"), "data")
@@ -73,7 +73,7 @@ class Answer:
 
     def add(self, event: "StreamResponse") -> None:
         """Add one event of the stream."""
-        from aion_core.protocol.types import STREAM_DELTA_ID
+        from aion_core.protocol.stream_artifacts import STREAM_DELTA_ID
 
         if event.HasField("message"):
             self._message(event.message)
@@ -161,8 +161,8 @@ def _joined(parts: Iterable["Part"]) -> list["Part"]:
 
 def _interrupts(question: Any) -> list[dict[str, Any]]:
     from aion_core.engine.resume_input import INTERRUPTS
-    from aion_core.protocol.message_rules import INTERRUPT_ID
-    from aion_core.protocol.types import to_json
+    from aion_core.protocol.interrupts import INTERRUPT_ID
+    from aion_core.protocol.message_json import to_json
 
     metadata = to_json(question.metadata)
     listed = metadata.get(INTERRUPTS) or [{"id": metadata.get(INTERRUPT_ID)}]
@@ -171,7 +171,7 @@ def _interrupts(question: Any) -> list[dict[str, Any]]:
 
 def name_interrupt(parts: Iterable["Part"], interrupt_id: str) -> None:
     """Set the interrupt that these parts answer. An empty id changes nothing."""
-    from aion_core.protocol.message_rules import INTERRUPT_ID
+    from aion_core.protocol.interrupts import INTERRUPT_ID
 
     for part in parts if interrupt_id else ():
         part.metadata.update({INTERRUPT_ID: interrupt_id})
@@ -190,7 +190,7 @@ def choices_of(answer: Answer, place: int = 0) -> list[str]:
     """Return the choices of the question at this place: the texts in `options` of its data, or in `enum` of its schema."""
     from google.protobuf.json_format import MessageToDict
 
-    from aion_core.protocol.message_rules import INTERRUPT_ID
+    from aion_core.protocol.interrupts import INTERRUPT_ID
 
     if not answer.question:
         return []

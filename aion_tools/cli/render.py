@@ -15,7 +15,8 @@ from aion_core.engine.task.projection import fold
 from aion_core.engine.task.states import INTERRUPTED, state_name
 from aion_core.errors import StoreError
 from aion_core.log import one_line
-from aion_core.protocol.types import Event, Message, Task, TaskState, TaskStatusUpdateEvent, stream_response, to_json
+from aion_core.protocol.message_json import to_json
+from aion_core.protocol.types import Event, Message, Task, TaskState, TaskStatusUpdateEvent, stream_response
 from aion_core.table.keys import TaskKey
 from aion_tools.cli.error_text import error_text
 

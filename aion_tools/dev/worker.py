@@ -202,7 +202,7 @@ class _Worker:
 
         from aion_core.engine.process.deadline import Deadline
         from aion_core.web.middleware.loopback import LoopbackOnlyMiddleware
-        from aion_core.web.request_context import DEADLINE
+        from aion_core.web.request.call_context import DEADLINE
         from aion_tools.dev.http_protocol import HeaderTimeoutProtocol, stop_accepting
         from aion_tools.dev.request_log import RequestLogMiddleware
 

@@ -26,7 +26,8 @@ from aion_core.engine.task_store import TaskStore
 from aion_core.engine.wake_ups import CommitNotifier
 from aion_core.local.memory.blobs import MemoryBlobs
 from aion_core.local.memory.queues import MemoryPushQueue, MemoryWorkQueue
-from aion_core.protocol.card import build_card
+from aion_core.protocol.card import AgentDescription, CardCapabilities, build_card
+from aion_core.protocol.media_types import Modes
 from aion_core.protocol.types import AgentCard, SendMessageRequest, Task
 from aion_core.push.client import WebhookClient
 from aion_core.push.configs import PushRegistry
@@ -35,8 +36,9 @@ from aion_core.push.request import render
 from aion_core.push.ssrf import WebhookPolicy
 from aion_core.state.langgraph.checkpoints import TableSaver
 from aion_core.state.long_term_memory import LongTermMemory
-from aion_core.telemetry import Metrics
-from aion_core.web.app import ServedAgent, build_app
+from aion_core.telemetry import Metrics, NullMetrics
+from aion_core.web.app import build_app
+from aion_core.web.parts import Instruments, ServedAgent, SharedServices
 from tests.support.stores import MemoryPushConfigs, MemoryTaskList, MemoryTaskStore
 
 
@@ -53,32 +55,30 @@ class ServiceParts:
     conversations: Conversations
     streaming: bool = True
     described: Mapping[str, Any] = field(default_factory=dict)
-    """Other arguments of `build_card`."""
+    """Fields of `CardCapabilities`, and the skills and media types of the card."""
     extended_card: AgentCard | None = None
     push: "PushParts | None" = None
 
     @property
     def card(self) -> AgentCard:
         """Return the agent's card."""
-        said: dict[str, Any] = {
-            "name": "Test",
-            "description": "A test's agent.",
-            "version": "1",
-            "url": "http://test/",
-            "streaming": self.streaming,
-            "skills": [],
-            "input_modes": ["text/plain", "application/json", "application/octet-stream"],
-            "output_modes": ["text/plain"],
-            "push_notifications": self.push is not None,
-        }
-        return build_card(**{**said, **self.described})
+        said = {"streaming": self.streaming, "push_notifications": self.push is not None, **self.described}
+        takes = said.pop("input_modes", ["text/plain", "application/json", "application/octet-stream"])
+        gives = said.pop("output_modes", ["text/plain"])
+        return build_card(
+            AgentDescription("Test", "A test's agent.", "1"),
+            "http://test/",
+            modes=Modes(tuple(takes), tuple(gives)),
+            skills=said.pop("skills", []),
+            capabilities=CardCapabilities(**said),
+        )
 
     def app(self, metrics: Metrics | None = None) -> FastAPI:
         """Return the ASGI app, with the agent under the id `test`."""
         served = ServedAgent(self.agent, self.card, self.extended_card)
         registry = self.push.registry if self.push else None
-        agents = {"test": served}
-        return build_app(self.service, self.lister, self.conversations, agents, registry=registry, metrics=metrics)
+        services = SharedServices(self.service, self.lister, self.conversations, push=registry)
+        return build_app(services, {"test": served}, instruments=Instruments(metrics or NullMetrics()))
 
 
 @dataclass

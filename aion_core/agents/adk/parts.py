@@ -10,8 +10,10 @@ from google.genai import types as genai
 from aion_core.agents.message_text import empty_file_text, text_of
 from aion_core.agents.readable_json import json_part, plain_json
 from aion_core.engine.agent import TurnRequest
-from aion_core.protocol.message_rules import ANY_FILE, type_of
-from aion_core.protocol.types import Part, to_json, utf8
+from aion_core.protocol.media_types import ANY_FILE, type_of
+from aion_core.protocol.message_json import to_json
+from aion_core.protocol.text import utf8
+from aion_core.protocol.types import Part
 
 DATA_START, DATA_END = b"<a2a_datapart_json>", b"</a2a_datapart_json>"
 """Tags around the JSON of an A2A data part that ADK has received from another agent. ADK passes it on as a text file."""

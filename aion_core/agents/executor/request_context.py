@@ -14,7 +14,7 @@ from aion_core.engine.agent import TurnRequest
 from aion_core.engine.isolation import is_visible
 from aion_core.engine.stored_tasks import StoredTasks
 from aion_core.engine.task import projection
-from aion_core.protocol.message_rules import ACCEPTED_OUTPUT_MODES, NO_AION_EXTENSIONS, REQUESTED_EXTENSIONS, TENANT
+from aion_core.protocol.reserved_keys import ACCEPTED_OUTPUT_MODES, NO_AION_EXTENSIONS, REQUESTED_EXTENSIONS, TENANT
 from aion_core.protocol.types import Message, SendMessageConfiguration, SendMessageRequest, Task
 from aion_core.table.keys import TaskKey
 

@@ -32,9 +32,10 @@ from aion_core.engine.agent import (
 )
 from aion_core.engine.task import states
 from aion_core.errors import AgentFailed
-from aion_core.protocol.message_rules import without_reserved_metadata
+from aion_core.protocol.message_json import to_json
+from aion_core.protocol.reserved_keys import without_reserved_metadata
+from aion_core.protocol.stream_artifacts import STREAM_DELTA_IDS
 from aion_core.protocol.types import (
-    STREAM_DELTA_IDS,
     Artifact,
     Message,
     Part,
@@ -44,7 +45,6 @@ from aion_core.protocol.types import (
     TaskState,
     TaskStatus,
     TaskStatusUpdateEvent,
-    to_json,
 )
 
 logger = logging.getLogger(__name__)

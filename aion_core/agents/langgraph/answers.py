@@ -14,7 +14,8 @@ from aion_core.agents.langgraph.parts import ai_messages, content_parts, data_pa
 from aion_core.agents.langgraph.state import as_messages, messages_of
 from aion_core.agents.langgraph.unreturned_output import updates_in
 from aion_core.errors import AgentFailed
-from aion_core.protocol.types import Message, Part, Role, utf8
+from aion_core.protocol.text import utf8
+from aion_core.protocol.types import Message, Part, Role
 
 logger = logging.getLogger(__name__)
 

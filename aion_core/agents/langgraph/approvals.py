@@ -9,7 +9,7 @@ from langgraph.types import Interrupt
 from msgspec import Struct
 
 from aion_core.agents.client_answers import InvalidResumeInput
-from aion_core.protocol.types import strict_json
+from aion_core.protocol.strict_json import strict_json
 
 _DECISION_WORDS = {
     "approve": "approve", "approved": "approve", "yes": "approve", "y": "approve", "ok": "approve", "okay": "approve",

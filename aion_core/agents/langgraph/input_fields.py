@@ -17,9 +17,11 @@ from aion_core.agents.langgraph.graph import INBOX, MESSAGES, OUTBOX, ROOT, Grap
 from aion_core.agents.langgraph.parts import decoded_text
 from aion_core.authoring.context import AionContext, get_aion_context
 from aion_core.errors import AgentFailed
-from aion_core.protocol.aion.extensions import is_payload
-from aion_core.protocol.message_rules import ANY_FILE, type_of
-from aion_core.protocol.types import Part, strict_json, to_json
+from aion_core.protocol.aion.inbound import is_payload
+from aion_core.protocol.media_types import ANY_FILE, type_of
+from aion_core.protocol.message_json import to_json
+from aion_core.protocol.strict_json import strict_json
+from aion_core.protocol.types import Part
 
 MAX_FILE_VALUES = 100_000
 """Maximum number of values in a JSON file that fills the state. The turn stores the state several times."""

@@ -14,9 +14,11 @@ from aion_core.agents.langgraph.media import MEDIA, Block, media_of
 from aion_core.agents.message_text import empty_file_text
 from aion_core.agents.readable_json import json_part
 from aion_core.errors import AgentFailed
-from aion_core.protocol.aion.extensions import is_payload
-from aion_core.protocol.message_rules import ANY_FILE, type_of
-from aion_core.protocol.types import Message, Part, Role, to_json, utf8
+from aion_core.protocol.aion.inbound import is_payload
+from aion_core.protocol.media_types import ANY_FILE, type_of
+from aion_core.protocol.message_json import to_json
+from aion_core.protocol.text import utf8
+from aion_core.protocol.types import Message, Part, Role
 
 logger = logging.getLogger(__name__)
 

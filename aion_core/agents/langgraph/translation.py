@@ -27,7 +27,8 @@ from aion_core.agents.turn_context import inbound_of
 from aion_core.authoring.emit import ArtifactEmitted, MessageEmitted, MetadataEmitted
 from aion_core.authoring.types import A2AOutbox, outbox_of
 from aion_core.engine.agent import AgentArtifact, AgentMessage, AgentMetadata, AgentTyping, Emission, Reply, TurnRequest
-from aion_core.protocol.types import Message, Part, Role, utf8
+from aion_core.protocol.text import utf8
+from aion_core.protocol.types import Message, Part, Role
 
 logger = logging.getLogger(__name__)
 

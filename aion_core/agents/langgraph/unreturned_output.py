@@ -13,7 +13,8 @@ from langgraph.types import Command
 
 from aion_core.agents.langgraph.graph import STRUCTURED
 from aion_core.agents.langgraph.parts import sent_data
-from aion_core.protocol.types import to_json, utf8
+from aion_core.protocol.message_json import to_json
+from aion_core.protocol.text import utf8
 
 STREAMED_NAMESPACE = "aion:streamed"
 """Checkpoint namespace (`checkpoint_ns`) in the thread for a turn's streamed text. The graph does not see it."""

@@ -24,7 +24,8 @@ from aion_core.engine.stream.broadcast import EventBroadcast, StreamStart
 from aion_core.engine.task import projection
 from aion_core.engine.wake_ups import wake
 from aion_core.errors import ClientError, ContextBusy, InputNotRequired, InvalidMessage, LeaseLost, TaskNotCancelable
-from aion_core.protocol.types import SendMessageRequest, Task, to_json
+from aion_core.protocol.message_json import to_json
+from aion_core.protocol.types import SendMessageRequest, Task
 from aion_core.table.keys import ContextKey, TaskKey
 
 logger = logging.getLogger(__name__)

@@ -12,7 +12,7 @@ from aion_core.engine.records import Head, Lease, Numbered
 from aion_core.engine.task import subscribers, timestamps
 from aion_core.engine.task.transition import NewEvent, Transition, new_event
 from aion_core.errors import ContextBusy
-from aion_core.protocol.message_rules import names_interrupt
+from aion_core.protocol.interrupts import names_interrupt
 from aion_core.protocol.types import Task
 from aion_core.table.times import Times
 from aion_core.table.writes import Change

@@ -15,7 +15,7 @@ from aion_core.engine.task.head import head_item
 from aion_core.engine.task.states import IS_RUNNING
 from aion_core.engine.turn.progress import task_changed
 from aion_core.errors import StoreCorrupt
-from aion_core.protocol.message_rules import input_not_required
+from aion_core.protocol.interrupts import input_not_required
 from aion_core.table import keys
 from aion_core.table.item import Key, readable
 from aion_core.table.keys import ContextKey, TaskKey

@@ -16,7 +16,8 @@ from aion_core.engine.records import Head
 from aion_core.engine.stored_tasks import StoredTasks
 from aion_core.engine.task import projection
 from aion_core.errors import InvalidMessage, StoreCorrupt
-from aion_core.protocol.message_rules import ID_RULE, check_history_length, is_id
+from aion_core.protocol.ids import ID_RULE, is_id
+from aion_core.protocol.message_rules import check_history_length
 from aion_core.protocol.types import ListTasksRequest, ListTasksResponse, Task, TaskState
 from aion_core.table.keys import TaskKey
 

@@ -19,7 +19,10 @@ from aion_core.engine.stream.delta_writer import PAGE_CHARACTERS, DeltaWriter
 from aion_core.engine.task import projection, timestamps
 from aion_core.engine.turn.store import TurnStore
 from aion_core.errors import PendingInput, StoreCorrupt
-from aion_core.protocol.aion.extensions import traceparent_of, tracestate_of
+from aion_core.protocol.aion.trace_context import traceparent_of, tracestate_of
+from aion_core.protocol.message_json import prepare_event
+from aion_core.protocol.stream_artifacts import typing_event
+from aion_core.protocol.text import utf8
 from aion_core.protocol.types import (
     Event,
     Message,
@@ -30,9 +33,6 @@ from aion_core.protocol.types import (
     TaskState,
     TaskStatus,
     TaskStatusUpdateEvent,
-    prepare_event,
-    typing_event,
-    utf8,
 )
 
 COMPLETE, CUT = "complete_message", "interrupted"

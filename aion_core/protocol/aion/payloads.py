@@ -1,5 +1,9 @@
 """Payloads of the Aion extensions. Pure.
 
+request metadata     distribution, traceability
+message metadata     envelope of an event: its type, its source, its id
+data parts           payload of an event, and actions for a distribution, by the schema in the part's metadata
+
 The JSON of a payload has camelCase names. Aion also accepts snake_case names, and ignores unknown fields. All fields of
 the distribution's payload are optional, because clients differ.
 """
@@ -23,9 +27,6 @@ class ExtensionPayload(BaseModel):
     def as_json(self) -> dict[str, Any]:
         """Return the payload as JSON without the fields that are None."""
         return self.model_dump(mode="json", by_alias=True, exclude_none=True)
-
-
-# ── Distribution, in the request's metadata ──────────────────────────────────────────────────────────────────────────
 
 
 class Identity(ExtensionPayload):
@@ -62,9 +63,6 @@ class Distribution(ExtensionPayload):
         given = [identity for identity in self.distribution.identities if identity.id]
         known = sorted((each for each in given if each.kind in ranks), key=lambda each: ranks.index(each.kind))
         return next(iter([*known, *given]), None)
-
-
-# ── Events, in the message ───────────────────────────────────────────────────────────────────────────────────────────
 
 
 class EventEnvelope(ExtensionPayload):
@@ -126,9 +124,6 @@ class SourceEvent(ExtensionPayload):
     event: Mapping[str, Any]
 
 
-# ── Traceability, in the request's metadata ──────────────────────────────────────────────────────────────────────────
-
-
 class TraceStateEntry(ExtensionPayload):
     """Entry of one vendor in the `tracestate` of a trace context."""
 
@@ -142,9 +137,6 @@ class Traceability(ExtensionPayload):
     traceparent: str | None = None
     tracestate: tuple[TraceStateEntry, ...] | None = None
     baggage: Mapping[str, str] | None = None
-
-
-# ── Actions for a distribution, in the agent's messages ──────────────────────────────────────────────────────────────
 
 
 class MessageAction(ExtensionPayload):

@@ -14,7 +14,7 @@ from aion_core.errors import StoreUnavailable
 from aion_core.protocol.errors import RETRY_AFTER
 from aion_core.web.errors import RETRY_AFTER_SECONDS
 from aion_core.web.middleware.paths import agent_at, route_path
-from aion_core.web.request_context import CALLER, Caller
+from aion_core.web.request.call_context import CALLER, Caller
 
 logger = logging.getLogger(__name__)
 

@@ -6,7 +6,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from aion_core.engine.process.background import BackgroundTurns
 from aion_core.engine.process.deadline import Deadline
-from aion_core.web.request_context import BACKGROUND, DEADLINE
+from aion_core.web.request.call_context import BACKGROUND, DEADLINE
 
 STREAMED = "aion.streamed"
 """Key in the ASGI scope. Aion's Lambda runtime sets it for a request with a streamed response."""

@@ -11,7 +11,8 @@ from starlette.middleware.cors import CORSMiddleware
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from aion_core.web.middleware.paths import agent_at, route_path
-from aion_core.web.request_context import HEADER, VERSION
+from aion_core.web.request.extensions import HEADER
+from aion_core.web.request.versions import VERSION
 
 METHODS = ("DELETE", "GET", "HEAD", "POST")
 

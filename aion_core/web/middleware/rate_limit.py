@@ -10,7 +10,7 @@ from aion_core.engine.limits.rate_limits import RateLimits
 from aion_core.errors import AionError, TooManyRequests
 from aion_core.protocol.errors import to_wire
 from aion_core.web.middleware.paths import route_path
-from aion_core.web.request_context import CALLER, owner_of
+from aion_core.web.request.call_context import CALLER, owner_of
 
 Refuse = Callable[[str, Exception], Response]
 """Function from a path and an error to the error response, in the format of the path's protocol binding."""

@@ -1,7 +1,7 @@
 """Table of the A2A operations. It defines the protocol bindings of v1.0 and v0.3, and docs/openapi.yaml.
 
 To add an operation, write a file with an `Operation` and add it to this table. Add its v0.3 conversions to
-`v03_operations`.
+`aion_core.web.v03.operations`.
 """
 
 from aion_core.web.operations.contexts import GET_CONTEXT, GET_CONTEXTS

@@ -11,10 +11,11 @@ from a2a.server.context import ServerCallContext
 
 from aion_core.engine.listing.conversations import Conversation
 from aion_core.errors import InvalidMessage
-from aion_core.protocol.message_rules import ID_RULE, is_id
-from aion_core.protocol.types import to_json
-from aion_core.web.operations.operation import AgentServices, Operation, V03Form
-from aion_core.web.request_context import call_of
+from aion_core.protocol.ids import ID_RULE, is_id
+from aion_core.protocol.message_json import to_json
+from aion_core.web.operations.operation import Operation, V03Form
+from aion_core.web.operations.services import AgentServices
+from aion_core.web.request.call_context import call_of
 
 DEFAULT_CONTEXTS, MAX_CONTEXTS = 50, 100
 """Default and maximum number of context ids in a response."""

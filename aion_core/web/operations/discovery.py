@@ -4,10 +4,11 @@ from a2a.server.context import ServerCallContext
 from a2a.types import a2a_pb2 as pb
 
 from aion_core.errors import NoExtendedCard, NotSupported
-from aion_core.protocol.message_rules import ALLOWED_SKILLS
+from aion_core.protocol.reserved_keys import ALLOWED_SKILLS
 from aion_core.protocol.types import AgentCard
-from aion_core.web.operations.operation import AgentServices, Doc, HttpRoute, Operation, V03Form
-from aion_core.web.request_context import call_of
+from aion_core.web.operations.operation import Doc, HttpRoute, Operation, V03Form
+from aion_core.web.operations.services import AgentServices
+from aion_core.web.request.call_context import call_of
 
 
 async def extended_card(

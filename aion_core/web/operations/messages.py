@@ -13,27 +13,19 @@ from aion_core.engine.call import CallContext
 from aion_core.engine.stream.broadcast import StreamItem
 from aion_core.engine.task import states
 from aion_core.errors import NotSupported
-from aion_core.protocol.aion.extensions import TRACEABILITY, from_headers, older, reads_aion_extensions
-from aion_core.protocol.aion.extensions import read as read_extensions
-from aion_core.protocol.message_rules import (
-    ALLOWED_SKILLS,
-    NO_AION_EXTENSIONS,
-    TENANT,
-    check_request,
-    negotiate,
-    without_reserved_metadata,
-)
-from aion_core.protocol.types import Message, SendMessageRequest, StreamResponse, Task, to_json
-from aion_core.web.operations.operation import (
-    AgentServices,
-    Body,
-    Doc,
-    HttpRoute,
-    Operation,
-    V03Form,
-    require_task_id,
-)
-from aion_core.web.request_context import REQUEST_VERSION, V03, call_of, push_version_of
+from aion_core.protocol.aion.extensions import TRACEABILITY, older, reads_aion_extensions
+from aion_core.protocol.aion.inbound import read as read_extensions
+from aion_core.protocol.aion.trace_context import from_headers
+from aion_core.protocol.media_types import negotiate
+from aion_core.protocol.message_json import to_json
+from aion_core.protocol.message_rules import check_request
+from aion_core.protocol.reserved_keys import ALLOWED_SKILLS, NO_AION_EXTENSIONS, TENANT, without_reserved_metadata
+from aion_core.protocol.types import Message, SendMessageRequest, StreamResponse, Task
+from aion_core.web.operations.operation import Body, Doc, HttpRoute, Operation, V03Form
+from aion_core.web.operations.services import AgentServices
+from aion_core.web.operations.tasks import require_task_id
+from aion_core.web.request.call_context import REQUEST_VERSION, call_of, push_version_of
+from aion_core.web.request.versions import V03
 
 
 async def _send(services: AgentServices, request: SendMessageRequest, context: ServerCallContext) -> Task | Message:
@@ -169,7 +161,6 @@ SEND_STREAMING_MESSAGE = Operation(
         example=_EXAMPLE,
     ),
 )
-
 
 SUBSCRIBE_TO_TASK = Operation(
     "SubscribeToTask",

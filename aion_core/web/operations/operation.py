@@ -1,55 +1,19 @@
-"""Types of the operations table: function, routes and formats of an A2A operation, and its OpenAPI description."""
+"""Entry of the operations table."""
 
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
-from dataclasses import dataclass, field
 from enum import Enum
-from functools import lru_cache
 from typing import Any
 
 from a2a.server.context import ServerCallContext
 from google.protobuf.message import Message as ProtoMessage
 from msgspec import Struct
 
-from aion_core.engine.listing.conversations import Conversations
-from aion_core.engine.listing.list_tasks import TaskLister
-from aion_core.engine.service import TaskService
 from aion_core.engine.stream.broadcast import StreamItem
-from aion_core.errors import InvalidMessage, PushNotSupported, TaskNotFound
-from aion_core.protocol.card import with_input_modes
-from aion_core.protocol.message_rules import Modes, is_id, modes_of
-from aion_core.protocol.types import AgentCard, to_json
-from aion_core.push.configs import PushRegistry
-from aion_core.web.cards import ExtendedCardPublisher, InputModes
-from aion_core.web.stream_limits import StreamLimits
-
-
-@dataclass(frozen=True)
-class AgentServices:
-    """Services of one agent that its operations use. The agent's capabilities are in the public card."""
-
-    tasks: TaskService
-    lister: TaskLister
-    conversations: Conversations
-    card: AgentCard
-    extended_card: ExtendedCardPublisher | None = None
-    registry: PushRegistry | None = None
-    stream_limits: StreamLimits | None = None
-    input_modes: InputModes = tuple
-    modes: Callable[[tuple[str, ...]], Modes] = field(init=False)
-    """Function from the value of `input_modes` to the media types in the agent's card."""
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "modes", lru_cache(lambda known: modes_of(with_input_modes(self.card, known))))
-
-    @property
-    def push(self) -> PushRegistry:
-        """Registry of push notification configs. Raises PushNotSupported if the agent sends no push notifications."""
-        if self.registry is None or not self.card.capabilities.push_notifications:
-            raise PushNotSupported("This agent sends no push notifications; see its card.")
-        return self.registry
-
+from aion_core.protocol.message_json import to_json
+from aion_core.web.operations.services import AgentServices
 
 Json = Any
+
 Run = Callable[[AgentServices, Any, ServerCallContext], Awaitable[Any]]
 """Function of an operation with a single response. It raises AionError or the SDK's A2AError."""
 
@@ -58,9 +22,6 @@ Stream = Callable[[AgentServices, Any, ServerCallContext], AsyncGenerator[list[S
 
 A refused request raises before the first batch.
 """
-
-
-# ── Forms ─────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 class Body(Enum):
@@ -91,7 +52,7 @@ def write_json(result: ProtoMessage | None, request: Any = None) -> Json:
 
 
 class V03Form(Struct, frozen=True):
-    """Names of an operation in A2A v0.3. Its conversions are in `v03_operations`."""
+    """Names of an operation in A2A v0.3. Its conversions are in `aion_core.web.v03.operations`."""
 
     method: str = ""
     """Name of the JSON-RPC method. It is empty for an operation in HTTP+JSON only."""
@@ -144,14 +105,3 @@ class Operation(Struct, frozen=True):
         """Return the operation's first HTTP+JSON path in this version of A2A; "" if there is none."""
         routes = self.routes if version == "1.0" else self.v03.routes if self.v03 else ()
         return routes[0].path if routes else ""
-
-
-# ── Task id ───────────────────────────────────────────────────────────────────────────────────────────────────────────
-
-
-def require_task_id(task_id: str) -> None:
-    """Raise InvalidMessage if the task id is missing, and TaskNotFound if it is not a valid id."""
-    if not task_id:
-        raise InvalidMessage("id is missing: it is the task's id, from the answer to the message.", field="id")
-    if not is_id(task_id):
-        raise TaskNotFound(task_id)

@@ -3,22 +3,15 @@
 from a2a.server.context import ServerCallContext
 from a2a.types import a2a_pb2 as pb
 
-from aion_core.web.operations.operation import (
-    AgentServices,
-    Body,
-    Doc,
-    HttpRoute,
-    Operation,
-    V03Form,
-)
-from aion_core.web.request_context import call_of, push_version_of
+from aion_core.web.operations.operation import Body, Doc, HttpRoute, Operation, V03Form
+from aion_core.web.operations.services import AgentServices
+from aion_core.web.request.call_context import call_of, push_version_of
 
 _CONFIGS = "/tasks/{taskId}/pushNotificationConfigs"
 # Use the converter `path`, so that the config id may contain a slash: the client chooses the id.
 _CONFIG = f"{_CONFIGS}/{{id:path}}"
 _CONFIGS_V03 = "/v1/tasks/{id}/pushNotificationConfigs"
 _CONFIG_V03 = f"{_CONFIGS_V03}/{{config_id:path}}"
-
 _TAG = "push notifications"
 _RESULT = "The push config with its id and token."
 
@@ -46,8 +39,6 @@ async def _delete(
 ) -> None:
     await services.push.delete(call_of(context), request)
 
-
-# ── Entries ───────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 CREATE_PUSH_CONFIG = Operation(
     "CreateTaskPushNotificationConfig",

@@ -6,20 +6,22 @@ from a2a.server.context import ServerCallContext
 from a2a.types import a2a_pb2 as pb
 from a2a.utils.task import apply_history_length
 
+from aion_core.errors import InvalidMessage, TaskNotFound
+from aion_core.protocol.ids import is_id
+from aion_core.protocol.message_json import to_json
 from aion_core.protocol.message_rules import check_history_length
-from aion_core.protocol.types import ListTasksRequest, Task, to_json
-from aion_core.web.operations.operation import (
-    AgentServices,
-    Body,
-    Doc,
-    HttpRoute,
-    Operation,
-    V03Form,
-    require_task_id,
-)
-from aion_core.web.request_context import call_of
+from aion_core.protocol.types import ListTasksRequest, Task
+from aion_core.web.operations.operation import Body, Doc, HttpRoute, Operation, V03Form
+from aion_core.web.operations.services import AgentServices
+from aion_core.web.request.call_context import call_of
 
-# ── GetTask ───────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+def require_task_id(task_id: str) -> None:
+    """Raise InvalidMessage if the task id is missing, and TaskNotFound if it is not a valid id."""
+    if not task_id:
+        raise InvalidMessage("id is missing: it is the task's id, from the answer to the message.", field="id")
+    if not is_id(task_id):
+        raise TaskNotFound(task_id)
 
 
 async def _get(services: AgentServices, request: pb.GetTaskRequest, context: ServerCallContext) -> Task:
@@ -37,8 +39,6 @@ GET_TASK = Operation(
     v03=V03Form("tasks/get", routes=(HttpRoute("GET", "/v1/tasks/{id}"),)),
     doc=Doc("Get a task.", "tasks", result="The task."),
 )
-
-# ── ListTasks ─────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 async def _list(services: AgentServices, request: ListTasksRequest, context: ServerCallContext) -> pb.ListTasksResponse:
@@ -69,8 +69,6 @@ LIST_TASKS = Operation(
         result='A page of tasks; nextPageToken is "" on the last page.',
     ),
 )
-
-# ── CancelTask ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 async def _cancel(services: AgentServices, request: pb.CancelTaskRequest, context: ServerCallContext) -> Task:

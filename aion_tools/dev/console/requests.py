@@ -23,12 +23,12 @@ from aion_core.engine.queues import PushQueue, PushWakeUp
 from aion_core.engine.stored_tasks import StoredTasks
 from aion_core.engine.wake_ups import wake_delivery
 from aion_core.errors import AionError, ConfigurationError, InvalidMessage, PushConfigNotFound
-from aion_core.protocol.message_rules import ID_RULE, is_id
+from aion_core.protocol.ids import ID_RULE, is_id
 from aion_core.table.keys import ContextKey, TaskKey
 from aion_core.web.additions import BuildContext
 from aion_core.web.errors import rest_error
-from aion_core.web.request_body import BodyRefused, StrictRequest
-from aion_core.web.request_context import call_of
+from aion_core.web.request.body import BodyRefused, StrictRequest
+from aion_core.web.request.call_context import call_of
 from aion_tools.dev.console.receiver import STATUSES, WebhookReceiver
 
 ENTRIES = 30

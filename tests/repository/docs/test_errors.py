@@ -5,7 +5,7 @@ import re
 
 from aion_core.errors import TaskNotFound
 from aion_core.protocol.errors import WIRE_ERRORS, WireError
-from aion_core.protocol.types import MAX_DEPTH
+from aion_core.protocol.strict_json import MAX_DEPTH
 from aion_core.web.errors import error_body, rest_error_body, v03_rest_error_body
 from tests.support.agents.counting import talking
 from tests.support.server import ROOT

@@ -3,7 +3,7 @@
 import pytest
 
 from aion_core.engine.outcomes import Duplicate
-from aion_core.protocol.message_rules import MAX_ID_BYTES, is_id
+from aion_core.protocol.ids import MAX_ID_BYTES, is_id
 from tests.support.conversation import StoreConversation, of
 from tests.support.stores import LEASE_SECONDS
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from starlette.types import ASGIApp
 
-from aion_core.protocol.types import MAX_VALUES
+from aion_core.protocol.strict_json import MAX_VALUES
 from tests.runtime.protocol.dialects import DIALECTS, Dialect, RpcDialect, RpcV03Dialect
 from tests.support.agents.counting import talking
 from tests.support.asgi import call

@@ -8,7 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from aion_core.protocol.card import build_card
+from aion_core.protocol.card import AgentDescription, build_card
+from aion_core.protocol.media_types import Modes
 from tests.runtime.protocol.answers import (
     CONTENT_TYPE,
     METHOD,
@@ -214,14 +215,9 @@ QUESTION_ENDS = dict.fromkeys(OLDER, "task:input-required")
 NO_LIMIT = dict.fromkeys(OLDER, "task:completed, said: 1")
 OFFERED = {"extended": True}
 EXTENDED = build_card(
-    name="More",
-    description="What only some may know.",
-    version="2",
-    url="http://test/",
-    streaming=True,
-    skills=[],
-    input_modes=["text/plain"],
-    output_modes=["text/plain"],
+    AgentDescription("More", "What only some may know.", "2"),
+    "http://test/",
+    modes=Modes(("text/plain",), ("text/plain",)),
 )
 CREATE, GET, LIST, DELETE = (
     "CreateTaskPushNotificationConfig",

@@ -111,16 +111,16 @@ PROOFS: dict[str, tuple[str, ...]] = {
     # HTTP+JSON binding, 11
     "HTTP_JSON-URL-001": ("runtime/protocol/test_table.py::test_protocol_table_covers_each_path",),
     "HTTP_JSON-URL-002": ("runtime/protocol/test_table.py::test_unsupported_http_method_gets_status_405", "runtime/protocol/test_table.py::test_subscribe_to_task_over_rest_accepts_get_method"),
-    "HTTP_JSON-SVC-001": ("runtime/unit/web/test_rest.py::test_json_and_a2a_json_content_types_are_accepted",),
+    "HTTP_JSON-SVC-001": ("runtime/unit/web/rest/test_v1.py::test_json_and_a2a_json_content_types_are_accepted",),
     "HTTP_JSON-SVC-002": ("runtime/protocol/test_table.py::test_only_matching_or_omitted_protocol_version_is_accepted",),
-    "HTTP_JSON-QP-001": ("runtime/unit/web/test_rest.py::test_request_fields_are_accepted_as_query_parameters",),
+    "HTTP_JSON-QP-001": ("runtime/unit/web/rest/test_v1.py::test_request_fields_are_accepted_as_query_parameters",),
     "HTTP_JSON-ERR-001": ("runtime/protocol/test_table.py::test_server_responds_as_each_row_of_protocol_table_states",),
     "HTTP_JSON-ERR-002": ("runtime/unit/web/test_bad_input.py::test_error_details_name_reason_and_invalid_field",),
     "HTTP_JSON-STATUS-001": ("runtime/protocol/test_table.py::test_server_responds_as_each_row_of_protocol_table_states",),
-    "HTTP_JSON-SSE-001": ("runtime/unit/web/test_rest.py::test_rest_stream_frames_equal_sdk_frames",),
+    "HTTP_JSON-SSE-001": ("runtime/unit/web/rest/test_v1.py::test_rest_stream_frames_equal_sdk_frames",),
     # Versions, 3.6
-    "VER-SERVER-001": ("runtime/unit/web/test_versions.py::test_protocol_version_that_matches_method_is_accepted", "runtime/unit/web/test_bad_input.py::test_method_name_selects_protocol_version"),
-    "VER-SERVER-002": ("runtime/unit/web/test_versions.py::test_unsupported_or_mismatched_protocol_version_is_refused",),
+    "VER-SERVER-001": ("runtime/unit/web/request/test_versions.py::test_protocol_version_that_matches_method_is_accepted", "runtime/unit/web/test_bad_input.py::test_method_name_selects_protocol_version"),
+    "VER-SERVER-002": ("runtime/unit/web/request/test_versions.py::test_unsupported_or_mismatched_protocol_version_is_refused",),
     "VER-SERVER-003": ("runtime/protocol/test_table.py::test_only_matching_or_omitted_protocol_version_is_accepted",),
     "VER-CLIENT-002": ("runtime/protocol/test_table.py::test_only_matching_or_omitted_protocol_version_is_accepted",),
 }  # fmt: skip
@@ -146,7 +146,7 @@ PROOFS_V03: dict[str, tuple[str, ...]] = {
     "test_auth_enforcement": ("runtime/unit/auth/test_public_routes.py::test_only_listed_routes_answer_without_credentials", "runtime/unit/auth/test_authenticator.py::test_policy_requirement_may_combine_authentication_schemes"),
     "test_agent_card_security": ("runtime/unit/auth/test_deployment.py::test_card_shows_schemes_in_both_versions",),
     "test_in_task_authentication": ("runtime/golden/adk/test_transcripts.py::test_adk_stream_matches_its_golden_transcript",),
-    "test_multi_transport_equivalence": ("runtime/unit/web/test_rest.py::test_http_json_result_equals_json_rpc_result",),
+    "test_multi_transport_equivalence": ("runtime/unit/web/rest/test_v1.py::test_http_json_result_equals_json_rpc_result",),
 }  # fmt: skip
 """Proofs of the mandatory tests of the TCK for A2A 0.3, by the names of its tests or modules.
 

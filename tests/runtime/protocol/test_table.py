@@ -10,7 +10,8 @@ import pytest
 
 from aion_core.protocol.types import AgentExtension
 from aion_core.web.operations import OPERATIONS
-from aion_core.web.rest import RestV03, RestV1
+from aion_core.web.rest.v03 import RestV03
+from aion_core.web.rest.v1 import RestV1
 from tests.runtime.protocol.answers import NO_EXTENSION, VERSION, Error, check_refusal, gist
 from tests.runtime.protocol.dialects import DIALECTS, REST_V03, REST_V1, RPC_V03, Dialect, RpcDialect, Sent
 from tests.runtime.protocol.served import ServedTasks

@@ -17,7 +17,8 @@ from aion_core.local.memory.queues import MemoryWorkQueue
 from aion_core.protocol.types import Message, Part, Role
 from aion_core.table.keys import ContextKey
 from aion_core.telemetry import Metric
-from aion_core.web.app import ServedAgent, build_app
+from aion_core.web.app import build_app
+from aion_core.web.parts import Instruments, ServedAgent, SharedServices
 from tests.support.clock import ManualClock
 from tests.support.metrics import MemoryMetrics
 from tests.support.service import http, parts, send
@@ -102,7 +103,9 @@ async def test_canceled_request_flushes_metrics() -> None:
     metrics, agent = MemoryMetrics(), Hangs()
     made = parts(agent, metrics=metrics)
     served = {"test": ServedAgent(agent, made.card)}
-    app = build_app(made.service, made.lister, made.conversations, served, metrics=metrics)
+    app = build_app(
+        SharedServices(made.service, made.lister, made.conversations), served, instruments=Instruments(metrics)
+    )
     async with asyncio.timeout(60), http(app) as client:
         request = asyncio.create_task(client.post("/", json=send("hi", method="SendStreamingMessage")))
         await agent.spoke.wait()

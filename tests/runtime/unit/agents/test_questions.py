@@ -4,7 +4,7 @@ import pytest
 
 from aion_core.agents.client_answers import InvalidResumeInput, accepted_answers
 from aion_core.agents.questions import Question, question_message
-from aion_core.protocol.types import to_json
+from aion_core.protocol.message_json import to_json
 
 SCHEMA = {"type": "object", "properties": {"day": {"type": "string"}}}
 

@@ -16,7 +16,7 @@ from aion_core.auth.schemes.bearer import BearerJwtScheme
 from aion_core.clock import Clock
 from aion_core.local.memory.table import MemoryTable
 from aion_core.web.middleware.authentication import AuthenticationMiddleware
-from aion_core.web.request_context import CALLER
+from aion_core.web.request.call_context import CALLER
 from tests.support.asgi import ask
 from tests.support.issuer import AUDIENCE, Issuer
 

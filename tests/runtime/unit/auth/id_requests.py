@@ -13,7 +13,8 @@ from typing import Any
 import httpx
 
 from aion_core.web.operations import OPERATIONS
-from aion_core.web.rest import RestV03, RestV1
+from aion_core.web.rest.v03 import RestV03
+from aion_core.web.rest.v1 import RestV1
 from tests.runtime.protocol.dialects import RPC_V03, RestDialect, RestV03Dialect, RpcV03Dialect
 
 NEVER_WAS = "00000000-0000-4000-8000-000000000000"

@@ -10,8 +10,8 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from aion_core.protocol.keys import CardKey
-from aion_core.web.cards import server_routes
 from aion_core.web.middleware.loopback import LoopbackOnlyMiddleware
+from aion_core.web.public_routes import server_routes
 from tests.runtime.unit.auth.guarded import guarded, jwt_scheme
 from tests.support.asgi import ask
 from tests.support.issuer import Issuer

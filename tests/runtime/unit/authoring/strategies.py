@@ -6,7 +6,7 @@ from google.protobuf.json_format import ParseDict
 from google.protobuf.struct_pb2 import Value
 from hypothesis import strategies as st
 
-from aion_core.protocol.message_rules import is_reserved
+from aion_core.protocol.reserved_keys import is_reserved
 from aion_core.protocol.types import Artifact, Message, Part, Role, Task, TaskState, TaskStatus
 
 texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)

@@ -8,7 +8,7 @@ from google.protobuf.json_format import MessageToDict, ParseDict
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from aion_core.protocol.message_rules import is_reserved, without_reserved_keys, without_reserved_metadata
+from aion_core.protocol.reserved_keys import is_reserved, without_reserved_keys, without_reserved_metadata
 from aion_core.protocol.types import Artifact, Message, Part, Task, TaskStatus
 from tests.runtime.unit.authoring.strategies import json_values, objects, tasks
 

@@ -42,7 +42,7 @@ UNUSED = {
     "aion_core.loading.discovery",
     "aion_core.push.pinned_client",
     "aion_core.push.delivery",
-    "aion_core.web.v03_operations",
+    "aion_core.web.v03.operations",
     "argon2",
     "boto3",
     "cryptography",

@@ -7,7 +7,7 @@ from google.protobuf.json_format import ParseDict
 
 from aion_core.engine.resume_input import check_resume_input
 from aion_core.errors import InputNotRequired, InvalidMessage
-from aion_core.protocol.message_rules import names_interrupt
+from aion_core.protocol.interrupts import names_interrupt
 from aion_core.protocol.types import Message, Part, Task, TaskState, TaskStatus
 
 

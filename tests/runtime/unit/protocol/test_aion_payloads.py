@@ -12,16 +12,10 @@ from aion_core.engine.agent import TurnRequest
 from aion_core.engine.records import Turn
 from aion_core.errors import InvalidMessage
 from aion_core.protocol.aion import extensions
-from aion_core.protocol.aion.extensions import (
-    Inbound,
-    answer_to,
-    from_headers,
-    read,
-    send,
-    traceparent_of,
-    tracestate_of,
-)
+from aion_core.protocol.aion.actions import answer_to, send
+from aion_core.protocol.aion.inbound import Inbound, read
 from aion_core.protocol.aion.payloads import Distribution, MessageAction
+from aion_core.protocol.aion.trace_context import from_headers, traceparent_of, tracestate_of
 from aion_core.protocol.types import Message, Part, Task
 from aion_core.table.keys import ContextKey
 from tests.runtime.unit.protocol import aion_requests

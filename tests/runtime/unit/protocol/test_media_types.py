@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from aion_core.errors import ContentTypeNotSupported, InvalidMessage
-from aion_core.protocol.message_rules import check_accepted, check_parts, modes_of, type_of
+from aion_core.protocol.media_types import check_accepted, check_parts, modes_of, type_of
 from aion_core.protocol.types import AgentCard, AgentSkill, Part
 from tests.support.agents.scripted import GatedAgent
 from tests.support.service import ServiceParts, http, parts, rpc_body, send

@@ -2,7 +2,7 @@
 
 import pytest
 
-from aion_core.protocol.message_rules import MAX_ID_BYTES, is_id
+from aion_core.protocol.ids import MAX_ID_BYTES, is_id
 
 
 @pytest.mark.parametrize(

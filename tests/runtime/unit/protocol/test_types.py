@@ -10,7 +10,10 @@ from google.protobuf.json_format import ParseDict
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aion_core.protocol.types import Artifact, Part, prepare_event, to_json, utf8, v03_json
+from aion_core.protocol.message_json import prepare_event, to_json
+from aion_core.protocol.text import utf8
+from aion_core.protocol.types import Artifact, Part
+from aion_core.protocol.v03_json import v03_json
 
 NUMBERS: dict[str, Any] = {"ids": [1, 2], "deep": {"page": 0, "half": 0.5, "below": -7, "large": 1e300, "text": "1.0"}}
 

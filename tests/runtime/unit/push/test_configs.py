@@ -13,7 +13,8 @@ from aion_core.engine.push_config import PushConfig, PushVersion
 from aion_core.push import signing
 from aion_core.push.registration import stored_config
 from aion_core.push.ssrf import WebhookPolicy
-from aion_core.web.app import ServedAgent, build_app
+from aion_core.web.app import build_app
+from aion_core.web.parts import ServedAgent, SharedServices
 from tests.runtime.unit.push.pushing import Pushing, ids
 from tests.runtime.unit.push.test_ssrf import BAD
 from tests.support import entrypoints
@@ -181,7 +182,7 @@ async def test_push_configs_are_unknown_to_other_agents() -> None:
     made = Pushing().parts
     assert made.push is not None
     served = {name: ServedAgent(made.agent, made.card) for name in ("test", "other")}
-    app = build_app(made.service, made.lister, made.conversations, served, registry=made.push.registry)
+    app = build_app(SharedServices(made.service, made.lister, made.conversations, push=made.push.registry), served)
     async with http(app) as client:
 
         async def rpc(agent: str, method: str, params: dict[str, Any]) -> Any:

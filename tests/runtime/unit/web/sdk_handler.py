@@ -14,8 +14,8 @@ from aion_core.errors import AionError
 from aion_core.protocol.errors import to_wire
 from aion_core.protocol.types import Event, Task
 from aion_core.web.operations import OPERATIONS
-from aion_core.web.operations.operation import AgentServices
-from aion_core.web.request_context import CallContextBuilder
+from aion_core.web.operations.services import AgentServices
+from aion_core.web.request.call_context import CallContextBuilder
 from aion_core.web.sse import as_event
 from tests.support.service import ServiceParts
 

@@ -12,11 +12,15 @@ from jsonschema import Draft202012Validator
 from msgspec.structs import replace
 from openapi_spec_validator import OpenAPIV31SpecValidator, validate
 
-from aion_core.web.app import ServedAgent, build_app
+from aion_core.web.additions import AppAdditions
+from aion_core.web.app import build_app
 from aion_core.web.operations import OPERATIONS
 from aion_core.web.operations.operation import Doc, HttpRoute, Operation, V03Form
-from aion_core.web.rest import RestV03, RestV1
-from aion_core.web.v03_operations import CONVERSIONS, V03Conversion
+from aion_core.web.parts import ServedAgent, SharedServices
+from aion_core.web.rest.v03 import RestV03
+from aion_core.web.rest.v1 import RestV1
+from aion_core.web.v03.conversion import V03Conversion
+from aion_core.web.v03.operations import CONVERSIONS
 from scripts.openapi import DOCUMENT, SERVED, build_document, rendered, rendered_for_server
 from scripts.openapi_examples import RECORDED, recorded
 from tests.support.agents.counting import talking
@@ -72,7 +76,11 @@ async def test_operation_added_to_registry_is_served_by_each_binding(
     monkeypatch.setitem(CONVERSIONS, "Echo", ECHO_V03)
     made = parts(talking(1))
     served = {"test": ServedAgent(made.agent, made.card)}
-    app = build_app(made.service, made.lister, made.conversations, served, operations=(*OPERATIONS, ECHO))
+    app = build_app(
+        SharedServices(made.service, made.lister, made.conversations),
+        served,
+        additions=AppAdditions(operations=[ECHO]),
+    )
     async with http(app) as client:
         request = None if body is None else {"jsonrpc": "2.0", "id": 7, **body}
         response = await client.request(method, path, json=request)
@@ -83,7 +91,7 @@ async def test_operation_added_to_registry_is_served_by_each_binding(
 
 def test_each_operation_offered_in_v03_has_conversion_functions() -> None:
     offered = {operation.name for operation in OPERATIONS if operation.v03}
-    assert set(CONVERSIONS) == offered, "Add the operation to CONVERSIONS in aion_core/web/v03_operations.py."
+    assert set(CONVERSIONS) == offered, "Add the operation to CONVERSIONS in aion_core/web/v03/operations.py."
     readable = {name for name, conversion in CONVERSIONS.items() if conversion.read_http}
     assert readable == {operation.name for operation in OPERATIONS if operation.v03 and operation.v03.routes}
 

@@ -10,8 +10,8 @@ from starlette.applications import Starlette
 from aion_core.web.middleware.background_turns import AwaitBackgroundTurnsMiddleware
 from aion_core.web.operations.operation import Operation
 from aion_core.web.rpc import JsonRpcBinding
+from tests.runtime.unit.web.rest.test_v1 import frames
 from tests.runtime.unit.web.sdk_handler import BY_NAME, services_of
-from tests.runtime.unit.web.test_rest import frames
 from tests.support.agents.counting import talking
 from tests.support.agents.scripted import AskingAgent
 from tests.support.service import http, parts, rpc_body, send

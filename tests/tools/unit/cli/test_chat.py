@@ -31,7 +31,7 @@ from click.testing import CliRunner
 from google.protobuf.json_format import ParseDict
 from rich.console import Console
 
-from aion_core.protocol.types import STREAM_DELTA_ID
+from aion_core.protocol.stream_artifacts import STREAM_DELTA_ID
 from aion_tools.cli.chat import PlainPrinter, chat, described, document, markdown_of, parts_of, saved_files, send
 from aion_tools.cli.chat_content import Answer, choices_of, data_part, fields_of, file_part
 from aion_tools.cli.chat_session import ChatSession, printable

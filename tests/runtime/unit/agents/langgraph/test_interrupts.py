@@ -15,7 +15,7 @@ from pydantic import BaseModel
 from aion_core.agents.client_answers import InvalidResumeInput
 from aion_core.agents.langgraph.approvals import Review, review_of
 from aion_core.agents.langgraph.interrupts import input_required
-from aion_core.protocol.types import to_json
+from aion_core.protocol.message_json import to_json
 from tests.runtime.golden.graphs import ScriptedModel
 from tests.support.service import http, parts, send
 

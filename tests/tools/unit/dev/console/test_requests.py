@@ -11,7 +11,7 @@ import pytest
 
 from aion_core.bootstrap import build_app
 from aion_core.settings import Settings
-from aion_core.web.request_body import MAX_BODY_BYTES
+from aion_core.web.request.body import MAX_BODY_BYTES
 from aion_tools.dev.console.additions import console_additions
 from tests.support.agents.session_counting import ADK
 from tests.support.listening import free_port, listening

@@ -9,7 +9,7 @@ from a2a.utils.errors import A2AError, InvalidParamsError
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aion_core.protocol.types import MAX_VALUES, check_json, check_values, parse_json, strict_json
+from aion_core.protocol.strict_json import MAX_VALUES, check_json, check_values, parse_json, strict_json
 
 NAMED = ("file", "send fewer.")
 

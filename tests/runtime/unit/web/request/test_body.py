@@ -12,14 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from starlette.types import Message
 
-from aion_core.web.request_body import (
-    BODY_IDLE_SECONDS,
-    BODY_SECONDS,
-    SMALL_BODY_BYTES,
-    BodyRefused,
-    StrictRequest,
-    is_base64,
-)
+from aion_core.web.request.body import BODY_IDLE_SECONDS, BODY_SECONDS, SMALL_BODY_BYTES, BodyRefused, StrictRequest
+from aion_core.web.request.params import is_base64
 from aion_core.web.rpc import MAX_ID_CHARACTERS
 from tests.simulation.loop import SimLoop
 from tests.support.agents.counting import talking

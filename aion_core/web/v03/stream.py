@@ -7,17 +7,12 @@ from a2a.compat.v0_3 import types as v03
 from a2a.compat.v0_3.proto_utils import ToProto
 
 from aion_core.engine.task import states
-from aion_core.protocol.types import (
-    Event,
-    TaskStatusUpdateEvent,
-    stream_response,
-    to_json,
-    v03_json,
-    without_marker,
-)
+from aion_core.protocol.message_json import to_json
+from aion_core.protocol.types import Event, TaskStatusUpdateEvent, stream_response
+from aion_core.protocol.v03_json import v03_json, without_marker
 from aion_core.web.errors import error_body, v03_rest_error_body
 from aion_core.web.sse import RequestId, StreamFormat, json_text
-from aion_core.web.v03_proto import to_proto, with_files_encoded_once
+from aion_core.web.v03.proto import to_proto, with_files_encoded_once
 
 EventV03 = v03.Task | v03.Message | v03.TaskStatusUpdateEvent | v03.TaskArtifactUpdateEvent
 

@@ -24,10 +24,10 @@ from starlette.applications import Starlette
 
 from aion_core.web.middleware.background_turns import AwaitBackgroundTurnsMiddleware
 from aion_core.web.operations.operation import Operation
-from aion_core.web.rest import RestV03
+from aion_core.web.rest.v03 import RestV03
+from tests.runtime.unit.web.rest.test_v1 import frames
 from tests.runtime.unit.web.rest_requests import body, old_body
 from tests.runtime.unit.web.sdk_handler import BY_NAME, SdkContextBuilder, SdkHandler, services_of
-from tests.runtime.unit.web.test_rest import frames
 from tests.support.agents.counting import talking
 from tests.support.agents.scripted import AskingAgent
 from tests.support.asgi import ask

@@ -1,28 +1,18 @@
-"""Parse and write the types of A2A v0.3 in JSON-RPC and HTTP+JSON, with readable errors.
+"""Types of v0.3's JSON-RPC, parsed with readable errors."""
 
-HTTP+JSON has two forms. The SDKs of v0.3 use the JSON of v0.3's proto file. The text of the v0.3 specification uses the
-types of JSON-RPC, with their `kind`. A response has the form of its request (`prefers_kinds`). In the proto file's
-configuration, a missing `blocking` means false. A message without a configuration is blocking.
-"""
-
-import base64
 import re
 from collections.abc import Mapping
 from typing import Any, TypeVar, get_args
 
-from a2a.compat.v0_3 import a2a_v0_3_pb2 as pb03
 from a2a.compat.v0_3 import conversions
-from a2a.compat.v0_3 import types as v03
 from a2a.utils.errors import A2AError, InvalidParamsError
 from pydantic import BaseModel, ValidationError
 
 from aion_core.protocol.errors import invalid_params
 from aion_core.protocol.message_rules import check_history_length
-from aion_core.protocol.types import SendMessageRequest, v03_json
-from aion_core.web.request_body import JSON, StrictRequest, check_list, is_base64, read_params
-from aion_core.web.v03_proto import from_proto
-
-# ── JSON-RPC ──────────────────────────────────────────────────────────────────────────────────────────────────────────
+from aion_core.protocol.types import SendMessageRequest
+from aion_core.protocol.v03_json import v03_json
+from aion_core.web.request.params import check_list, is_base64
 
 M = TypeVar("M", bound=BaseModel)
 
@@ -138,6 +128,7 @@ def _decapitalized(sentence: str) -> str:
 
 
 _PART = re.compile(r"message\.parts\[\d+\]")
+
 _PART_RULE = (
     'this is not a part: send {"kind": "text", "text": …}, {"kind": "file", "file": {"uri" or "bytes": …}} '
     'or {"kind": "data", "data": {…}}'
@@ -149,96 +140,3 @@ def _field(path: tuple[int | str, ...]) -> str:
     steps = [step for step in path if isinstance(step, int) or not step[:1].isupper()]
     field = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in steps)
     return field.removeprefix(".").removeprefix("params.")
-
-
-# ── HTTP+JSON ─────────────────────────────────────────────────────────────────────────────────────────────────────────
-
-
-async def read_message(request: StrictRequest) -> SendMessageRequest:
-    """Parse a v0.3 HTTP+JSON body into v1.0's SendMessage request. Raises InvalidParamsError with the invalid field."""
-    return await request.convert(_message_request, await request.json_object(), decodes_files_twice(request))
-
-
-def _message_request(body: dict[str, Any], encodes_files_twice: bool) -> SendMessageRequest:
-    if _has_kinds(body.get("message")):
-        params = read_v03(body, v03.MessageSendParams)
-    else:
-        read = read_params(body, pb03.SendMessageRequest)
-        if read.request.message_id and not read.request.content:
-            field = "message.content"
-            raise invalid_params(f"{field} is empty: give it at least one part, such as a text.", field)
-        for index, part in enumerate(read.request.content):
-            if part.WhichOneof("part") is None:
-                field = f"message.content[{index}]"
-                raise invalid_params(f"{field} has no content: give it one of text, file or data.", field)
-            if part.HasField("file") and part.file.WhichOneof("file") is None:
-                field = f"message.content[{index}].file"
-                raise invalid_params(f"{field} has no content: give it fileWithBytes or fileWithUri.", field)
-            content = part.file.file_with_bytes
-            if content and not (encodes_files_twice and _is_base64(content)):
-                part.file.file_with_bytes = base64.b64encode(content)
-        return from_proto(read, _core_request_of)
-    return _core_request_of(params)
-
-
-def _core_request_of(params: v03.MessageSendParams) -> SendMessageRequest:
-    return core_request(v03.SendMessageRequest(id="", params=params))
-
-
-def prefers_kinds(request: StrictRequest) -> bool:
-    """Return True if the response to a v0.3 HTTP+JSON request has JSON-RPC's types, not the proto file's JSON.
-
-    The response to a message has the message's form, and a push config in the proto file's JSON gets that form. For any
-    other request, the media type `application/json` in the Accept header selects the types of JSON-RPC. The SDKs expect
-    the proto file's JSON: the Python SDK of v0.3 does not send this media type, the JavaScript SDK of v0.3 sends a
-    Content-Type even without a body, and SDKs of v1.0 in their v0.3 mode send the header A2A-Version, which v0.3 did
-    not have.
-    """
-    body = request.read
-    if isinstance(body, dict) and "message" in body:
-        return _has_kinds(body["message"])
-    if (
-        "a2a-version" in request.headers
-        or _has_proto_form(body)
-        or (body is None and "content-type" in request.headers)
-    ):
-        return False
-    accepted = request.headers.get("accept", "").lower()
-    return any(media.partition(";")[0].strip() == JSON for media in accepted.split(","))
-
-
-def decodes_files_twice(request: StrictRequest) -> bool:
-    """Return True if the client encodes and decodes files in the proto file's JSON twice, as only the Python SDK does.
-
-    That SDK sends the Accept header `*/*`, or requests a stream with the header Cache-Control. No other SDK does so.
-    """
-    accepted = request.headers.get("accept", "").lower()
-    return accepted == "*/*" or (accepted == "text/event-stream" and "cache-control" in request.headers)
-
-
-def reads_kinds_of_card(request: StrictRequest) -> bool:
-    """Return True if a client of v0.3's HTTP+JSON reads the card in JSON-RPC's types, not the proto file's JSON.
-
-    The Python SDK of v0.3 does so, although it reads the proto file's JSON in all other responses.
-    """
-    return prefers_kinds(request) or ("a2a-version" not in request.headers and "content-type" not in request.headers)
-
-
-def _has_proto_form(body: Any) -> bool:
-    """Return True if the body is a push config in the proto file's JSON: it has a `name` or a `config` field."""
-    return isinstance(body, dict) and ("name" in body or "config" in body)
-
-
-def _has_kinds(message: Any) -> bool:
-    return isinstance(message, dict) and ("kind" in message or "parts" in message)
-
-
-def _is_base64(content: bytes) -> bool:
-    """Return True if the decoded bytes of a file are base64 again, so that the Python SDK may have encoded them.
-
-    Other clients, such as curl, send the same headers, and encode files once.
-    """
-    try:
-        return base64.b64encode(base64.b64decode(content, validate=True)) == content
-    except ValueError:
-        return False

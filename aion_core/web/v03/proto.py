@@ -16,16 +16,9 @@ from a2a.compat.v0_3.types import MessageSendParams
 from google.protobuf.message import Message as AnyMessage
 from google.protobuf.struct_pb2 import Struct
 
-from aion_core.protocol.types import (
-    DATA_PART_MARKER,
-    Event,
-    Message,
-    Part,
-    SendMessageRequest,
-    Task,
-    to_json,
-    without_marker,
-)
+from aion_core.protocol.message_json import to_json
+from aion_core.protocol.types import Event, Message, Part, SendMessageRequest, Task
+from aion_core.protocol.v03_json import DATA_PART_MARKER, without_marker
 
 M = TypeVar("M", bound=AnyMessage)
 

@@ -17,9 +17,9 @@ from aion_core.protocol.types import (
     TaskStatus,
     TaskStatusUpdateEvent,
 )
-from aion_core.web.v03 import core_request
-from aion_core.web.v03_proto import from_proto, to_proto
-from aion_core.web.v03_stream import v03_event
+from aion_core.web.v03.jsonrpc_types import core_request
+from aion_core.web.v03.proto import from_proto, to_proto
+from aion_core.web.v03.stream import v03_event
 
 FREE = {"a": [1, 2.5, {"b": None}, "text", True, []], "": {}, "é": "\U0001f600"}
 PARTS: dict[str, dict[str, Any]] = {

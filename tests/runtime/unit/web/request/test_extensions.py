@@ -9,7 +9,8 @@ from a2a.types.a2a_pb2 import AgentExtension
 
 from aion_core.agents.turn_context import inbound_of
 from aion_core.engine.agent import Emission, TurnRequest
-from aion_core.protocol.aion.extensions import EVENT, Inbound
+from aion_core.protocol.aion.extensions import EVENT
+from aion_core.protocol.aion.inbound import Inbound
 from tests.runtime.unit.web.rest_requests import body, old_body, refused
 from tests.support.agents.counting import talking
 from tests.support.agents.scripted import GatedAgent

@@ -1,0 +1,1 @@
+"""Agent cards as the server publishes them."""

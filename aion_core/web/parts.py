@@ -1,0 +1,67 @@
+"""Parts that the wiring gives to the app, in the groups in which they belong together."""
+
+from collections.abc import Mapping
+
+from msgspec import Struct
+
+from aion_core.auth.authenticator import Authenticator
+from aion_core.clock import Clock
+from aion_core.engine.agent import Agent
+from aion_core.engine.limits.limits import Limits
+from aion_core.engine.limits.rate_limits import RateLimits
+from aion_core.engine.listing.conversations import Conversations
+from aion_core.engine.listing.list_tasks import TaskLister
+from aion_core.engine.service import TaskService
+from aion_core.protocol.types import AgentCard
+from aion_core.push.configs import PushRegistry
+from aion_core.telemetry import Metrics, NoopTraces, NullMetrics, Traces
+from aion_core.web.cards.publication import CardPublisher, InputModes
+from aion_core.web.middleware.cors import CorsPolicy
+
+
+class ServedAgent(Struct, frozen=True):
+    """Agent served by the app, with its public card and its extended card."""
+
+    agent: Agent
+    card: AgentCard
+    extended_card: AgentCard | None = None
+    input_modes: InputModes = tuple
+
+
+class CallerLimits(Struct, frozen=True):
+    """Rate and stream limits for each caller, with the stored counters and the clock."""
+
+    limits: Limits
+    counters: RateLimits
+    clock: Clock
+
+
+class SharedServices(Struct, frozen=True):
+    """Services that all agents share."""
+
+    tasks: TaskService
+    lister: TaskLister
+    conversations: Conversations
+    cards: CardPublisher = CardPublisher()
+    """Publisher that adapts the cards to the base URL of a request."""
+    push: PushRegistry | None = None
+    """Registry of push configs. Without it no agent sends push notifications, even if its card declares them."""
+    limits: CallerLimits | None = None
+
+
+class Access(Struct, frozen=True):
+    """Rules about who may call the agents. By default everybody may, but no page of another origin."""
+
+    authenticators: Mapping[str, Authenticator] | None = None
+    """Authenticators of each agent's callers, by agent id. None admits every caller without authentication."""
+    loopback_only: bool = False
+    """True to admit only callers on this machine."""
+    cors: Mapping[str, CorsPolicy] = {}
+    """Policies of the agents that pages of other origins may call, by agent id."""
+
+
+class Instruments(Struct, frozen=True):
+    """Metrics and traces. The app flushes both after each request."""
+
+    metrics: Metrics = NullMetrics()
+    traces: Traces = NoopTraces()

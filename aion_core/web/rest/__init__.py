@@ -1,0 +1,1 @@
+"""HTTP+JSON binding (A2A 11)."""

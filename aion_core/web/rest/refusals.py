@@ -1,0 +1,44 @@
+"""Refusals of requests in the format of their path's HTTP+JSON binding."""
+
+import re
+from collections.abc import Iterable
+
+from a2a.utils.errors import MethodNotFoundError
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+
+from aion_core.protocol.errors import MethodNotAllowedError
+from aion_core.web.errors import rest_error, v03_rest_error
+from aion_core.web.middleware.paths import route_path
+
+
+def path_not_found() -> MethodNotFoundError:
+    """Return the error for a request to an unknown path."""
+    return MethodNotFoundError(
+        "This path does not exist. /.well-known/manifest.json lists the agents; the card of each agent, at "
+        "/.well-known/agent-card.json below its path, has its URLs."
+    )
+
+
+def method_not_allowed(by_method: Iterable[str]) -> MethodNotAllowedError:
+    """Return the error for a request with an HTTP method that the path does not accept."""
+    return MethodNotAllowedError(f"This path accepts only {', '.join(by_method)}.")
+
+
+_V03_PATH = re.compile(r"(/agents/[^/]+)?/v1/")
+"""Matches the request paths of v0.3's HTTP+JSON binding."""
+
+
+def http_refusal(path: str, error: Exception, http: int | None = None) -> JSONResponse:
+    """Return the error response in the format of the path's HTTP+JSON binding. `http` overrides the status."""
+    return v03_rest_error(error, http) if _V03_PATH.match(path) else rest_error(error, http)
+
+
+async def refuse_path(request: Request, error: Exception) -> Response:
+    """Return the error response for a request that matches no route. This is an exception handler of Starlette."""
+    allowed = (getattr(error, "headers", None) or {}).get("Allow")
+    if not allowed:
+        return http_refusal(route_path(request.scope), path_not_found(), getattr(error, "status_code", None))
+    response = rest_error(method_not_allowed(dict.fromkeys(allowed.split(", "))))
+    response.headers["Allow"] = allowed
+    return response
