@@ -99,6 +99,10 @@ class AdkAgent:
     def load(self) -> None:
         """Do nothing, because the agent's code is already imported. See `Agent.load`."""
 
+    def input_modes(self) -> tuple[str, ...]:
+        """Return no media types, because an agent receives the whole message. See `Agent.input_modes`."""
+        return ()
+
     def run(self, request: TurnRequest) -> AsyncGenerator[Emission, None]:
         """Run one turn of the ADK agent and yield its emissions. See `Agent.run`."""
         return self._run(request)
