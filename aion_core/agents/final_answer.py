@@ -1,4 +1,9 @@
-"""Answer of a turn."""
+"""Decision on what answers a turn: a reply, the outbox, or else the agent's other output.
+
+The adapter of each framework collects the turn's possible answers in a `TurnOutput`. Only this file decides which of
+them is the answer. The form in which it goes out, as a message, an artifact or the task, is decided in
+`aion_core.engine.answer`.
+"""
 
 import logging
 from collections.abc import Iterator
@@ -13,13 +18,16 @@ from aion_core.engine.task import states
 from aion_core.protocol.message_json import to_json
 from aion_core.protocol.reserved_keys import without_reserved_metadata
 from aion_core.protocol.stream_artifacts import STREAM_DELTA_IDS
-from aion_core.protocol.types import Message, Role, Task, TaskState
+from aion_core.protocol.types import Message, Role, TaskState
 
 logger = logging.getLogger(__name__)
 
 
 class TurnOutput(Struct, frozen=True):
-    """Possible answers of a turn, in order of precedence. The first that is not None is the answer."""
+    """Possible answers of a turn, in order of precedence: replies, then the outbox, then the fallbacks.
+
+    The first that is not None is the answer. None of them comes from an earlier turn.
+    """
 
     buffered: Message | None = None
     """Last durable reply sent with `thread.reply` or `message.reply`."""
@@ -33,36 +41,41 @@ class TurnOutput(Struct, frozen=True):
     """Other output of the agent, such as values of a graph's state."""
     emitted: Message | None = None
     """The turn's last intermediate message."""
+    last_resort: Message | None = None
+    """Output of an agent without any of the above, such as the values that its nodes have written to a graph's state."""
+
+    def answer(self) -> Message | None:
+        """Return the message that answers the turn, or None."""
+        if self.buffered is not None:
+            return self.buffered
+        if self.outbox is not None:
+            return next(reversed(_messages_in(self.outbox)), None)
+        return self.returned or self.streamed or self.output or self.emitted or self.last_resort
+
+
+def _messages_in(outbox: A2AOutbox) -> list[Message]:
+    """Return copies of the agent's messages in an outbox. The last one is the outbox's answer."""
+    if outbox.task is None:
+        messages = [outbox.message] if outbox.message is not None else []
+    else:
+        messages = [message for message in outbox.task.history if message.role != Role.ROLE_USER]
+        messages += [outbox.task.status.message] if outbox.task.status.HasField("message") else []
+    return [without_reserved_metadata(message) for message in messages]
 
 
 def _closing_emissions(output: TurnOutput) -> list[Emission]:
-    """Return the remaining emissions at the end of a turn, ending with the Reply."""
-    if output.buffered is not None and output.outbox is not None:
-        logger.warning("The turn has both a reply and an a2a_outbox: the reply is the answer.")
-    if output.outbox is not None and output.outbox.task is not None:
-        return _patch(output.outbox.task, output.buffered)
-    if output.buffered is not None:
-        return [Reply(output.buffered)]
-    if output.outbox is not None and output.outbox.message is not None:
-        return [Reply(without_reserved_metadata(output.outbox.message))]
-    if output.returned is not None:
-        return [Reply(output.returned)]
-    return [Reply(output.streamed or output.output or output.emitted)]
+    """Return the remaining emissions at the end of a turn, ending with the Reply.
 
-
-def _patch(task: Task, buffered: Message | None) -> list[Emission]:
-    """Return the emissions that merge an outbox Task into the server's task.
-
-    They have the artifacts, messages, metadata and final state of the outbox Task, but not its ids. The answer is the
-    status message of the outbox Task, else the last message of its history. If the author's code has sent a reply, the
-    reply replaces all messages of the outbox Task.
+    An outbox Task is merged into the server's task: its artifacts, messages, metadata and final state, but not its ids.
+    If the author's code has sent a reply, the reply replaces all messages of the outbox.
     """
-    patch = without_reserved_metadata(task)
-    messages = [message for message in patch.history if message.role != Role.ROLE_USER]
-    if patch.status.HasField("message"):
-        messages.append(patch.status.message)
-    answer = buffered or (messages[-1] if messages else None)
-    before = [] if buffered is not None else messages[:-1]
+    outbox, answer = output.outbox, output.answer()
+    if output.buffered is not None and outbox is not None:
+        logger.warning("The turn has both a reply and an a2a_outbox: the reply is the answer.")
+    if outbox is None or outbox.task is None:
+        return [Reply(answer)]
+    patch = without_reserved_metadata(outbox.task)
+    before = _messages_in(outbox)[:-1] if output.buffered is None else []
     state = patch.status.state if patch.status.state in _FINAL_STATES else TaskState.TASK_STATE_COMPLETED
     return [
         # Skip stream deltas: they are previews of messages, not part of a task.

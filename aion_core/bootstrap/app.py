@@ -63,9 +63,7 @@ def build_app(settings: Settings, telemetry: Telemetry, additions: MakeAdditions
         delivers = turns.stores.push is not None and turns.stores.push.opens
         card = public_card(agent_id, config, base_url, at_root=at_root, delivers=delivers, policy=policy)
         agent = turns.agents[agent_id]
-        served[agent_id] = ServedAgent(
-            agent, card, extended_card(card, config, policy), partial(getattr, agent, "input_modes")
-        )
+        served[agent_id] = ServedAgent(agent, card, extended_card(card, config, policy), agent.input_modes)
     tasks = turns.stores.tasks, turns.stores.task_list
     lister, conversations = TaskLister(*tasks), Conversations(*tasks)
     app = build_web_app(

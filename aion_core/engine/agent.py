@@ -133,6 +133,10 @@ class Agent(Protocol):
         """
         ...
 
+    def input_modes(self) -> tuple[str, ...]:
+        """Return the media types that reach the agent's code; empty if it receives every type, or is not loaded yet."""
+        ...
+
 
 class StateEntry(Struct, frozen=True):
     """One entry of an agent's stored state: a checkpoint of a LangGraph thread, or an event of an ADK session."""
@@ -157,15 +161,6 @@ class StoredState(Struct, frozen=True):
     """The current state."""
     entries: Sequence[StateEntry]
     """The newest entries, newest first."""
-
-
-@runtime_checkable
-class InputAwareAgent(Protocol):
-    """Agent that knows from its code which media types it can read."""
-
-    def input_modes(self) -> tuple[str, ...]:
-        """Return the media types that the agent's code receives; empty if it receives every type."""
-        ...
 
 
 @runtime_checkable

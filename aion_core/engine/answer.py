@@ -1,5 +1,7 @@
 """Forms of a turn's answer: a status message, an artifact, or a Message in place of the task. Pure.
 
+The agent's adapter decides what answers the turn, in `aion_core.agents.final_answer`.
+
 The turn decides at its end if the client receives a Message or the task, and records this in the task's metadata. So
 every process returns the same response to a repeated message.
 """
@@ -7,12 +9,14 @@ every process returns the same response to a repeated message.
 from collections.abc import Sequence
 from datetime import datetime
 
-from google.protobuf.struct_pb2 import Struct
+from google.protobuf import struct_pb2
+from msgspec import Struct
 
-from aion_core.engine.agent import InputRequired, Reply
-from aion_core.engine.agent_options import ReplyAs
+from aion_core.engine.agent import AgentArtifact, InputRequired, Reply
+from aion_core.engine.agent_options import AnswerAs, ReplyAs
 from aion_core.engine.records import Numbered, Turn
 from aion_core.engine.task import timestamps
+from aion_core.errors import StoreCorrupt
 from aion_core.protocol.types import (
     Artifact,
     Message,
@@ -35,7 +39,44 @@ QUICK_SECONDS = 1.0
 
 _BESIDE = frozenset({TaskState.TASK_STATE_WORKING, TaskState.TASK_STATE_COMPLETED})
 
-# ── Artifacts ─────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+class AnswerForm(Struct, frozen=True):
+    """Place of a turn's answer in its task, by `answer` in aion.yaml."""
+
+    artifact: AgentArtifact | None = None
+    """Artifact to record before the turn's last status. None if there is none, or if it has been recorded already."""
+    message: Message | None = None
+    """Message of the turn's last status."""
+
+
+def form_of(
+    message: Message, ending: Reply | InputRequired, answer_as: AnswerAs, turn: Turn, log: Sequence[Numbered]
+) -> AnswerForm:
+    """Return the place of a turn's last message in its task. Only the answer of a completed turn becomes an artifact.
+
+    `log` has the task's events. Raises StoreCorrupt if it lacks the client's message.
+    """
+    answers = isinstance(ending, Reply) and ending.state == TaskState.TASK_STATE_COMPLETED
+    if answer_as is AnswerAs.MESSAGE or not answers or not message.parts:
+        return AnswerForm(message=message)
+    key = f"{NAME}:{turn.id}"
+    recorded = next((entry.event for entry in log if entry.key == key), None)
+    if isinstance(recorded, TaskArtifactUpdateEvent):
+        # Use the answer recorded by an earlier try of the turn, because the answers of two tries may differ.
+        artifact, message = None, as_message(recorded.artifact, message.task_id, message.context_id)
+    else:
+        artifact = AgentArtifact(as_artifact(message, inbound_message(log, turn)), key=key)
+    return AnswerForm(artifact, message if answer_as is AnswerAs.BOTH else None)
+
+
+def inbound_message(log: Sequence[Numbered], turn: Turn) -> Message:
+    """Return the client's message that a turn answers. Raises StoreCorrupt if the log has no message for the turn."""
+    entry = next((entry for entry in log if entry.generation == turn.message_generation), None)
+    if entry is not None and entry.message is not None:
+        return entry.message
+    if entry is not None and isinstance(entry.event, Task) and entry.event.history:
+        return entry.event.history[-1]
+    raise StoreCorrupt(f"Event {turn.message_generation} of the task has no message to answer.")
 
 
 def as_artifact(answer: Message, message: Message) -> Artifact:
@@ -56,13 +97,13 @@ def is_answer(artifact: Artifact) -> bool:
     return ANSWERS in artifact.metadata
 
 
-def as_message(artifact: Artifact, task: Task) -> Message:
-    """Return the answer in the artifact as a message of the agent."""
+def as_message(artifact: Artifact, task_id: str, context_id: str) -> Message:
+    """Return the answer in the artifact as a message of the agent in this task."""
     message = Message(
         message_id=artifact.artifact_id,
         role=Role.ROLE_AGENT,
-        task_id=task.id,
-        context_id=task.context_id,
+        task_id=task_id,
+        context_id=context_id,
         parts=artifact.parts,
         extensions=artifact.extensions,
     )
@@ -82,7 +123,9 @@ def messages_in(task: Task) -> list[Message]:
     answers: dict[str, list[Message]] = {}
     for artifact in task.artifacts:
         if is_answer(artifact) and artifact.artifact_id not in known:
-            answers.setdefault(str(artifact.metadata[ANSWERS]), []).append(as_message(artifact, task))
+            answers.setdefault(str(artifact.metadata[ANSWERS]), []).append(
+                as_message(artifact, task.id, task.context_id)
+            )
     messages: list[Message] = []
     pending: list[Message] = []
     for message in task.history:
@@ -93,22 +136,24 @@ def messages_in(task: Task) -> list[Message]:
     return [*messages, *pending, *last]
 
 
-# ── Message or task ───────────────────────────────────────────────────────────────────────────────────────────────────
-
-
 def is_message(
     reply: ReplyAs,
     turn: Turn,
     ending: Reply | InputRequired,
     event: TaskStatusUpdateEvent,
     log: Sequence[Numbered],
+    *,
+    replies_with_task: bool,
 ) -> bool:
-    """Return True if a turn with this last event answers its client with a Message. `reply` must not be TASK.
+    """Return True if a turn with this last event answers its client with a Message.
 
     The turn must complete with an answer. A message to an existing task always returns the task, because the client has
     to see that task complete. With `agent`, the agent must have answered with a Message; with `auto`, the answer must
-    be quick. In both cases the log must have no other content.
+    be quick. In both cases the log must have no other content, and the client must not have received the task already
+    (`replies_with_task`).
     """
+    if reply is ReplyAs.TASK or (replies_with_task and reply is not ReplyAs.MESSAGE):
+        return False
     if turn.message_generation != 1 or not isinstance(ending, Reply):
         return False
     if ending.state != TaskState.TASK_STATE_COMPLETED or ending.message is None or not ending.message.parts:
@@ -157,13 +202,15 @@ def message_of(task: Task) -> Message | None:
         return None
     answers = [artifact for artifact in task.artifacts if is_answer(artifact)]
     message = Message()
-    message.CopyFrom(task.status.message if task.status.HasField("message") else as_message(answers[-1], task))
+    message.CopyFrom(
+        task.status.message if task.status.HasField("message") else as_message(answers[-1], task.id, task.context_id)
+    )
     message.ClearField("task_id")
     for artifact in task.artifacts:
         if artifact not in answers:
             message.parts.extend(artifact.parts)
     if len(task.metadata) > 1:
-        metadata = Struct()
+        metadata = struct_pb2.Struct()
         metadata.CopyFrom(task.metadata)
         del metadata[REPLY]
         metadata.fields.MergeFrom(message.metadata.fields)

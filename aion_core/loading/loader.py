@@ -15,7 +15,6 @@ from aion_core import log
 from aion_core.engine.agent import (
     Agent,
     Emission,
-    InputAwareAgent,
     InputRequired,
     InspectableAgent,
     StoredState,
@@ -79,8 +78,6 @@ class LazyAgent:
         """Name of the agent's framework in the registry. It is set when the agent is loaded."""
         self.is_per_turn = False
         """True if the loaded agent is a factory. Each turn calls it, so its exceptions are raised in the turn."""
-        self.input_modes: tuple[str, ...] = ()
-        """Media types that reach the loaded agent, if aion.yaml names none; empty to publish the card's own types."""
 
     @property
     def reply(self) -> ReplyAs:
@@ -107,13 +104,17 @@ class LazyAgent:
                 agent.load()
         except AgentLoadError as error:
             raise error.of_agent(self._id, self._config.path) from error.__cause__
-        if isinstance(agent, InputAwareAgent) and "input_modes" not in self._config.model_fields_set:
-            self.input_modes = agent.input_modes()
         self._agent, self.is_per_turn = agent, isinstance(found.agent, PerTurnFactory)
 
     def run(self, request: TurnRequest) -> AsyncGenerator[Emission, None]:
         """Run one turn of the agent. See `Agent.run`."""
         return self._load_and_run(request) if self._agent is None else self._agent.run(request)
+
+    def input_modes(self) -> tuple[str, ...]:
+        """Return the media types that reach the loaded agent, if aion.yaml names none. See `Agent.input_modes`."""
+        if self._agent is None or "input_modes" in self._config.model_fields_set:
+            return ()
+        return self._agent.input_modes()
 
     async def _load_and_run(self, request: TurnRequest) -> AsyncGenerator[Emission, None]:
         # Import in a thread, so that the event loop can serve other requests.

@@ -124,6 +124,10 @@ class ScriptedAgent:
     def load(self) -> None:
         """Do nothing: the agent has no code to import."""
 
+    def input_modes(self) -> tuple[str, ...]:
+        """See `Agent.input_modes`."""
+        return ()
+
     async def run(self, asked: TurnRequest) -> AsyncGenerator[Emission, None]:
         """See `Agent.run`."""
         self._did(asked, "given", 0)

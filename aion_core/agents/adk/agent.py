@@ -30,9 +30,10 @@ from aion_core.agents.adk.resumption import (
     is_finished,
     is_resumable,
 )
+from aion_core.agents.adk.setup import AdkSetup, ArtifactFactory, SessionFactory
 from aion_core.agents.adk.stored_state import stored_session
 from aion_core.agents.adk.translation import AdkTranslator
-from aion_core.agents.adk.turn import AdkServices, AdkTurn, ArtifactFactory, Drained, RunnerInput, SessionFactory
+from aion_core.agents.adk.turn import AdkTurn, Drained, RunnerInput
 from aion_core.agents.client_answers import QUESTION_EXPIRED, InvalidResumeInput, answered_question
 from aion_core.engine.agent import Agent, Emission, Paused, StoredState, TurnRequest
 from aion_core.engine.agent_options import AfterCrash
@@ -83,7 +84,7 @@ class AdkAgent:
         assert app.root_agent is not None  # noqa: S101  # App requires a root agent
         self._root = app.root_agent
         self._resume = resume
-        self._services = AdkServices(
+        self._setup = AdkSetup(
             name=name,
             app=app,
             root=app.root_agent,
@@ -99,16 +100,20 @@ class AdkAgent:
     def load(self) -> None:
         """Do nothing, because the agent's code is already imported. See `Agent.load`."""
 
+    def input_modes(self) -> tuple[str, ...]:
+        """Return no media types, because an agent receives the whole message. See `Agent.input_modes`."""
+        return ()
+
     def run(self, request: TurnRequest) -> AsyncGenerator[Emission, None]:
         """Run one turn of the ADK agent and yield its emissions. See `Agent.run`."""
         return self._run(request)
 
     async def stored_state(self, context: ContextKey, *, limit: int) -> StoredState | None:
         """Return the state and the newest events of the context's session. See `InspectableAgent`."""
-        return await stored_session(self._services.sessions(None), context, limit=limit)
+        return await stored_session(self._setup.sessions(None), context, limit=limit)
 
     async def _run(self, request: TurnRequest) -> AsyncGenerator[Emission, None]:
-        turn = AdkTurn(request, self._services)
+        turn = AdkTurn(request, self._setup)
         session = await turn.session()
         earlier = turn.events(session)
         invocation = turn.invocation(session)

@@ -1,7 +1,7 @@
 """Execution of one turn of an ADK agent with ADK's Runner."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from typing import Any
 
@@ -10,14 +10,9 @@ from google.adk.agents.run_config import (  # type: ignore[attr-defined]  # ADK 
     StreamingMode,
     ToolThreadPoolConfig,
 )
-from google.adk.apps import App
-from google.adk.artifacts import BaseArtifactService
-from google.adk.auth.credential_service.base_credential_service import BaseCredentialService
 from google.adk.errors import StaleSessionError
 from google.adk.events import Event
-from google.adk.memory import BaseMemoryService
-from google.adk.sessions import BaseSessionService, Session
-from google.adk.workflow import BaseNode
+from google.adk.sessions import Session
 from google.genai import types as genai
 from msgspec import Struct
 
@@ -27,6 +22,7 @@ from aion_core.agents.adk.redeployment import AGENTS
 from aion_core.agents.adk.resumption import can_resume, can_stop, is_finished
 from aion_core.agents.adk.runner import TurnRunner
 from aion_core.agents.adk.session_service import TurnSessionService
+from aion_core.agents.adk.setup import AdkSetup
 from aion_core.agents.adk.translation import AdkTranslator
 from aion_core.agents.reply_sink import TurnReplySink
 from aion_core.agents.turn_context import context_of, inbox_of
@@ -35,12 +31,6 @@ from aion_core.engine.agent import Emission, StepCompleted, TurnRequest
 from aion_core.engine.fenced_writes import Fence
 from aion_core.engine.process.exception_groups import ungrouped
 from aion_core.errors import LeaseLost, StoreError
-
-SessionFactory = Callable[[Fence | None], BaseSessionService]
-"""Factory of a turn's session service, which checks the turn's fencing number at each write; None for reads only."""
-
-ArtifactFactory = Callable[[TurnRequest], BaseArtifactService]
-"""Factory of a turn's artifact service."""
 
 TURN = "aion:turn"
 """Key in an ADK event's metadata for the id of its turn. An answer continues the invocation of an earlier turn, so the
@@ -70,54 +60,32 @@ class RunnerInput(Struct, frozen=True):
     """Reason for refusing an answer to one of several pending calls; "" if all are accepted."""
 
 
-class AdkServices(Struct, frozen=True, kw_only=True):
-    """ADK App of an agent, with the services and settings that all its turns share."""
-
-    name: str
-    """Name of the agent in the configuration."""
-    app: App
-    root: BaseNode
-    """Root of the App, which is an agent or a workflow."""
-    agent_names: str
-    """Names of the root and all agents below it, from `agent_names`."""
-    planning_agents: frozenset[str]
-    """Names of the agents whose text is not streamed, from `planning_agents`."""
-    sessions: SessionFactory
-    artifacts: ArtifactFactory | None
-    configuration: Mapping[str, Any]
-    """Author's settings from aion.yaml, which are added to the session's state."""
-    memory: BaseMemoryService
-    credentials: BaseCredentialService
-
-
 class AdkTurn:
     """Execution of one turn of an ADK agent, with its own session service and Runner."""
 
-    def __init__(self, request: TurnRequest, services: AdkServices) -> None:
-        self._request, self._services = request, services
+    def __init__(self, request: TurnRequest, setup: AdkSetup) -> None:
+        self._request, self._setup = request, setup
         self._channel = EventChannel()
-        self._callbacks = CallbackPlugin(request.task.id, services.root.name, self._channel.send)
-        self._sessions = TurnSessionService(
-            services.sessions(Fence(request.context, request.fence)), services.configuration
-        )
-        self._artifacts = services.artifacts(request) if services.artifacts is not None else None
+        self._callbacks = CallbackPlugin(request.task.id, setup.root.name, self._channel.send)
+        self._sessions = TurnSessionService(setup.sessions(Fence(request.context, request.fence)), setup.configuration)
+        self._artifacts = setup.artifacts(request) if setup.artifacts is not None else None
         self._abort = asyncio.Event()
         self._runner = TurnRunner(
             turn_id=request.turn.id,
             inbox=inbox_of(request),
             # Put this plugin first: if a plugin responds in a callback, later plugins do not get the callback.
-            app=services.app.model_copy(update={"plugins": [self._callbacks, *services.app.plugins]}),
+            app=setup.app.model_copy(update={"plugins": [self._callbacks, *setup.app.plugins]}),
             app_name=request.context.agent,
             session_service=self._sessions,
             artifact_service=self._artifacts,
-            memory_service=services.memory,
-            credential_service=services.credentials,
+            memory_service=setup.memory,
+            credential_service=setup.credentials,
         )
 
     @property
     def resumes_by_id(self) -> bool:
         """True if ADK can resume an invocation of this App by its id, without the message."""
-        config = self._services.app.resumability_config
+        config = self._setup.app.resumability_config
         return config is not None and config.is_resumable
 
     async def session(self) -> Session:
@@ -182,7 +150,7 @@ class AdkTurn:
         try:
             async with self._channel.receiving() as events:
                 async for event in events:
-                    if isinstance(event, Event) and event.partial and event.author in self._services.planning_agents:
+                    if isinstance(event, Event) and event.partial and event.author in self._setup.planning_agents:
                         continue
                     async with aclosing(translator.translate(event)) as emissions:
                         async for emission in emissions:
@@ -211,12 +179,12 @@ class AdkTurn:
         """Return True if the turn is unfinished, and another process could resume it after the last stored event."""
         if not self.resumes_by_id or self._runner.session is None:
             return False
-        root, events = self._services.root, self.invocation(self._runner.session)
+        root, events = self._setup.root, self.invocation(self._runner.session)
         return not is_finished(root, events) and can_resume(root, events)
 
     def _can_stop_here(self) -> bool:
         session = self._runner.session
-        return session is not None and can_stop(self._services.root, self.invocation(session))
+        return session is not None and can_stop(self._setup.root, self.invocation(session))
 
     async def _run(self, given: RunnerInput) -> None:
         """Run ADK's Runner and send its events to the channel."""
@@ -234,12 +202,12 @@ class AdkTurn:
             "run_config": RunConfig(
                 streaming_mode=StreamingMode.SSE,
                 tool_thread_pool_config=ToolThreadPoolConfig(max_workers=TOOL_THREADS),
-                custom_metadata={TURN: self._request.turn.id, AGENTS: self._services.agent_names},
+                custom_metadata={TURN: self._request.turn.id, AGENTS: self._setup.agent_names},
             ),
             "abort_signal": self._abort,
         }
         try:
-            context = context_of(self._request, sink, name=self._services.name)
+            context = context_of(self._request, sink, name=self._setup.name)
             with ungrouped(LeaseLost, StoreError, StaleSessionError), aion_context_set(context):
                 inputs = [(given.message, given.invocation_id), *((message, None) for message in given.then)]
                 for message, invocation_id in inputs:

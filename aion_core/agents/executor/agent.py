@@ -67,6 +67,10 @@ class ExecutorAgent:
     def load(self) -> None:
         """Do nothing, because the executor's code is already imported. See `Agent.load`."""
 
+    def input_modes(self) -> tuple[str, ...]:
+        """Return no media types, because an executor receives the whole message. See `Agent.input_modes`."""
+        return ()
+
     def run(self, request: TurnRequest) -> AsyncGenerator[Emission, None]:
         """Run `execute()` for one turn and yield the emissions. See `Agent.run`."""
         return self._run(request)

@@ -14,6 +14,7 @@ from uuid_utils import uuid7
 
 from aion_core.agents.emission_ids import with_artifact_id
 from aion_core.agents.executor.event_queue import ExecutorEvent
+from aion_core.agents.final_answer import TurnOutput
 from aion_core.agents.helper_calls import DurableReply, Reaction, ReplyChunk, StreamAborted, TypingSignal
 from aion_core.agents.reactions import reaction_artifact
 from aion_core.agents.speakers import speaker_of
@@ -115,7 +116,7 @@ class ExecutorTranslator:
             return self._authorization
         if not self._answered:
             raise AgentFailed(NO_ANSWER)
-        return Reply(self._reply or self._message)
+        return Reply(TurnOutput(buffered=self._reply, emitted=self._message).answer())
 
     def _emissions(self, event: ExecutorEvent) -> Iterator[Emission]:
         match event:

@@ -1,4 +1,7 @@
-"""Answer in the state of a graph, or in the return value of a functional graph."""
+"""Answers of a turn in a graph's state, or in the return value of a functional graph.
+
+`aion_core.agents.final_answer` decides if one of them is the turn's answer.
+"""
 
 import logging
 from collections.abc import Iterator, Mapping, Sequence
@@ -28,7 +31,7 @@ _METADATA = "__metadata__"
 
 
 class GraphAnswer:
-    """Answer of a turn, taken from a graph's state or from the return value of a functional graph."""
+    """Possible answers of a turn, taken from a graph's state or from the return value of a functional graph."""
 
     def __init__(self, graph: Graph, before: Mapping[str, Any]) -> None:
         """Exclude the values of the state `before` the turn, because they cannot be the turn's answer."""

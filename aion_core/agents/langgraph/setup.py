@@ -1,8 +1,8 @@
 """Compiled graph of an agent, prepared for all its turns."""
 
 import inspect
-from collections.abc import Collection, Mapping
-from typing import Any, Protocol
+from collections.abc import Callable, Collection, Mapping
+from typing import Any
 
 from langgraph.channels import DeltaChannel, LastValue
 from langgraph.checkpoint.base import BaseCheckpointSaver
@@ -12,32 +12,20 @@ from langgraph.pregel._write import ChannelWrite, ChannelWriteTupleEntry
 from msgspec import Struct
 
 from aion_core.agents.langgraph.graph import INBOX, OUTBOX, Graph
-from aion_core.engine.fenced_writes import Fence
 from aion_core.errors import AgentLoadError
-from aion_core.state.langgraph.before_write import BeforePut
 from aion_core.state.long_term_memory import LongTermMemory
 
+SaverFactory = Callable[..., BaseCheckpointSaver[Any]]
+"""Factory of checkpointers with the keyword arguments of `TableSaver`. Each turn calls it.
 
-class SaverFactory(Protocol):
-    """Factory of checkpointers. Each turn calls it."""
+The checkpointer checks the turn's `fence` and awaits `before_put` before each write. Without a fence, it is for reads.
+`types` has the author's classes whose instances checkpoints may contain. With `skips_input`, the checkpointer does not
+store the turn's first checkpoint (the bare input), because the next one, before the graph's first node, contains the
+input too.
+"""
 
-    def __call__(
-        self, *, fence: Fence | None, before_put: BeforePut, types: Collection[type], skips_input: bool = False
-    ) -> BaseCheckpointSaver[Any]:
-        """Return a checkpointer that checks the turn's fencing number and awaits `before_put` before each write.
-
-        Without a fence, the checkpointer is for reads.
-        `types` has the author's classes whose instances checkpoints may contain. With `skips_input`, the checkpointer
-        does not store the turn's first checkpoint (the bare input), because the next one, before the graph's first
-        node, contains the input too.
-        """
-
-
-class MemoryFactory(Protocol):
-    """Factory of long-term memories. Each turn calls it at most once."""
-
-    def __call__(self, *, fence: Fence) -> LongTermMemory:
-        """Return a long-term memory that checks the turn's fencing number before each write."""
+MemoryFactory = Callable[..., LongTermMemory]
+"""Factory of long-term memories, which check the fence in the keyword argument `fence` before each write."""
 
 
 class GraphSetup(Struct, frozen=True, kw_only=True):

@@ -180,7 +180,7 @@ class LangGraphTranslator:
         )
         if output == TurnOutput() and inbound_of(self._request).event is None:
             written = self._answer.written(self._values) if not self._opened else None
-            output = replace(output, returned=self._answer.cached(), output=written)
+            output = replace(output, last_resort=self._answer.cached() or written)
             if output == TurnOutput() and not self._answer.has_unsent:
                 logger.warning(NO_ANSWER)
         final = list(final_emissions(self._request, output))

@@ -13,12 +13,12 @@ from aion_core.engine.agent import AgentArtifact, AgentMessage, AgentMetadata, C
 from aion_core.engine.agent_options import AnswerAs, ReplyAs
 from aion_core.engine.listing.conversations import Conversations
 from aion_core.engine.outcomes import TurnFinished, TurnStarted
-from aion_core.engine.records import Delta, Numbered, StoppedBy, Turn
+from aion_core.engine.records import Delta, Numbered, StoppedBy
 from aion_core.engine.stream.broadcast import EventBroadcast
 from aion_core.engine.stream.delta_writer import PAGE_CHARACTERS, DeltaWriter
 from aion_core.engine.task import projection, timestamps
 from aion_core.engine.turn.store import TurnStore
-from aion_core.errors import PendingInput, StoreCorrupt
+from aion_core.errors import PendingInput
 from aion_core.protocol.aion.trace_context import traceparent_of, tracestate_of
 from aion_core.protocol.message_json import prepare_event
 from aion_core.protocol.stream_artifacts import typing_event
@@ -124,8 +124,7 @@ class TurnExecution:
     def request(self) -> TurnRequest:
         """Return the input of the agent for this turn, with the client's message and the events of earlier tries."""
         turn = self.lease.turn
-        entry = self._broadcast.entry(turn.message_generation)
-        message = inbound_message(entry, turn)
+        message = replies.inbound_message(self._broadcast.log, turn)
         return TurnRequest(
             self.lease.context,
             turn,
@@ -208,14 +207,17 @@ class TurnExecution:
         self._close_delta(
             COMPLETE if isinstance(ending, Reply) and ending.state == TaskState.TASK_STATE_COMPLETED else CUT
         )
-        message = await self._answer(ending)
+        form = self._form_of(ending)
+        if form.artifact is not None:
+            await self.emit(form.artifact)
         status = self._status(ending.state)
-        if message is not None:
-            status.message.CopyFrom(message)
+        if form.message is not None:
+            status.message.CopyFrom(form.message)
         event = self._update(status)
         if ending.metadata:
             event.metadata.update(ending.metadata)
-        if self._ends_as_message(ending, event):
+        log, with_task = self._broadcast.log, self._broadcast.replies_with_task
+        if replies.is_message(self._reply_as, self.lease.turn, ending, event, log, replies_with_task=with_task):
             # Set `replies_with_message` before recording the event, so that the stream does not deliver the completed
             # task in place of the Message.
             self._broadcast.replies_with_message = True
@@ -233,32 +235,13 @@ class TurnExecution:
         # End the broadcast now: the agent's code may run on after its answer, and clients should not wait for it.
         self._broadcast.end()
 
-    async def _answer(self, ending: Reply | InputRequired) -> Message | None:
-        """Record the answer as an artifact if configured. Return the message for the turn's last status, if any."""
+    def _form_of(self, ending: Reply | InputRequired) -> replies.AnswerForm:
         if ending.message is None:
-            return None
+            return replies.AnswerForm()
         message = Message()
         message.CopyFrom(ending.message)
         self._set_server_fields(message)
-        answered = isinstance(ending, Reply) and ending.state == TaskState.TASK_STATE_COMPLETED
-        if self._answer_as is AnswerAs.MESSAGE or not answered or not message.parts:
-            return message
-        key = f"{replies.NAME}:{self.lease.turn.id}"
-        recorded = next((entry.event for entry in self._broadcast.log if entry.key == key), None)
-        if isinstance(recorded, TaskArtifactUpdateEvent):
-            # Return the answer recorded by an earlier try of the turn, because the answers of two tries may differ.
-            message = replies.as_message(recorded.artifact, self._broadcast.task())
-        else:
-            turn = self.lease.turn
-            inbound = inbound_message(self._broadcast.entry(turn.message_generation), turn)
-            await self.emit(AgentArtifact(replies.as_artifact(message, inbound), key=key))
-        return message if self._answer_as is AnswerAs.BOTH else None
-
-    def _ends_as_message(self, ending: Reply | InputRequired, event: TaskStatusUpdateEvent) -> bool:
-        decided = self._reply_as is not ReplyAs.MESSAGE and self._broadcast.replies_with_task
-        if self._reply_as is ReplyAs.TASK or decided:
-            return False
-        return replies.is_message(self._reply_as, self.lease.turn, ending, event, self._broadcast.log)
+        return replies.form_of(message, ending, self._answer_as, self.lease.turn, self._broadcast.log)
 
     async def fail(self, reason: str, *, run_next: bool) -> None:
         """End the task as failed, with the reason as its message, and release the lease."""
@@ -331,12 +314,3 @@ class TurnExecution:
 
     def _status(self, state: TaskState) -> TaskStatus:
         return timestamps.status_at(state, self._clock.now())
-
-
-def inbound_message(entry: Numbered | None, turn: Turn) -> Message:
-    """Return the client's message from this log entry. Raises StoreCorrupt if the entry has no message."""
-    if entry is not None and entry.message is not None:
-        return entry.message
-    if entry is not None and isinstance(entry.event, Task) and entry.event.history:
-        return entry.event.history[-1]
-    raise StoreCorrupt(f"Event {turn.message_generation} of the task has no message to answer.")

@@ -51,6 +51,9 @@ class Hangs:
     def load(self) -> None:
         pass
 
+    def input_modes(self) -> tuple[str, ...]:
+        return ()
+
     async def run(self, asked: TurnRequest) -> AsyncGenerator[Emission, None]:
         yield Chunk("a", "m-1")
         self.spoke.set()

@@ -57,6 +57,10 @@ class AskingAgent:
     def load(self) -> None:
         """Do nothing: the agent has no code to import."""
 
+    def input_modes(self) -> tuple[str, ...]:
+        """See `Agent.input_modes`."""
+        return ()
+
     async def run(self, asked: TurnRequest) -> AsyncGenerator[Emission, None]:
         if asked.turn.message_generation == 1:
             yield InputRequired(says("really?"))

@@ -44,6 +44,10 @@ class ToyAgent:
     def load(self) -> None:
         """See `Agent.load`."""
 
+    def input_modes(self) -> tuple[str, ...]:
+        """See `Agent.input_modes`."""
+        return ()
+
     async def run(self, request: TurnRequest) -> AsyncGenerator[Emission, None]:
         """See `Agent.run`."""
         yield Reply(Message(role=Role.ROLE_AGENT, message_id="m-toy", parts=[Part(text=self._text)]))

@@ -37,6 +37,9 @@ class Loaded:
             raise self._error
         self.is_loaded.set()
 
+    def input_modes(self) -> tuple[str, ...]:
+        return ()
+
     def run(self, request: TurnRequest) -> AsyncGenerator[Emission, None]:
         raise NotImplementedError
 

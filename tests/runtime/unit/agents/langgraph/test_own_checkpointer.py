@@ -31,6 +31,9 @@ class ServedBy:
 
     def load(self) -> None: ...
 
+    def input_modes(self) -> tuple[str, ...]:
+        return ()
+
     async def run(self, asked: TurnRequest) -> Any:
         async for emission in LangGraphAgent(self._graph()).run(asked):
             yield emission
