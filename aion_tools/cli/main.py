@@ -3,13 +3,12 @@
 import errno
 import os
 import sys
-import traceback
 from io import TextIOWrapper
 
 import click
 
 from aion_core import __version__
-from aion_core.errors import AionError
+from aion_core.errors import AionError, ConfigurationError
 from aion_tools.cli.build import build
 from aion_tools.cli.card import card
 from aion_tools.cli.chat import chat, send
@@ -22,6 +21,7 @@ from aion_tools.cli.dev import dev
 from aion_tools.cli.dlq import dlq
 from aion_tools.cli.doctor import doctor
 from aion_tools.cli.error_text import error_text
+from aion_tools.cli.extra_packages import WITHOUT_THEM, how_to_install, missing_import, missing_package
 from aion_tools.cli.hints import HintingGroup
 from aion_tools.cli.logs import logs
 from aion_tools.cli.project import add, init, new, upgrade
@@ -40,6 +40,13 @@ class _AionGroup(HintingGroup):
             with formatter.section(title):
                 formatter.write_dl([(each.name or "", each.get_short_help_str(60)) for each in commands])
 
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the exit codes, and how to install the extra `local` if it is missing: most commands need it."""
+        super().format_epilog(ctx, formatter)
+        if missing := missing_package():
+            # Write it as one line, because click would break it at the hyphens of the commands.
+            formatter.write(f"\n{how_to_install(missing)}\n")
+
 
 @click.group(
     cls=_AionGroup,
@@ -57,11 +64,11 @@ def aion(context: click.Context) -> None:
     # Turn colours off for NO_COLOR (https://no-color.org), because click itself does so only outside of a terminal.
     if os.environ.get("NO_COLOR"):
         context.color = False
+    # Name the missing extra before the command finds another problem, such as a folder without an agent.
+    is_help = not {"-h", "--help"}.isdisjoint(sys.argv)
+    if context.invoked_subcommand not in WITHOUT_THEM and not is_help and (missing := missing_package()):
+        raise ConfigurationError(how_to_install(missing))
 
-
-_OWN = ("aion", "aion_core", "aion_tools")
-_IMPORTING = (*_OWN, "a2a")
-"""Packages whose imports need optional dependencies (extras of aion-lambda)."""
 
 IN_A_PROJECT = (new, init, add, dev, chat, send, doctor, build, deploy, upgrade, completion)
 DEPLOYED = (why, tasks, logs, smoke, push, dlq, card, key, user, data, destroy)
@@ -96,27 +103,8 @@ def main() -> None:
         click.echo(f"aion: {os.fsdecode(error.filename)} cannot be read or written: {error.strerror}.", err=True)
         sys.exit(1)
     except ImportError as error:
-        missing = _missing(error)
+        missing = missing_import(error)
         if missing is None:
             raise
-        click.echo(
-            f"aion: {missing} is missing. Install aion-lambda[local] (`uv sync` in a project of `aion new`).",
-            err=True,
-        )
+        click.echo(f"aion: {how_to_install(missing)}", err=True)
         sys.exit(1)
-
-
-def _missing(error: ImportError) -> str | None:
-    """Return the name of a package missing because an extra of aion-lambda is not installed.
-
-    Return None if the import failed in the agent author's code, or for a module of aion itself.
-    """
-    # Use the cause, because the a2a-sdk raises its own ImportError for a missing package's ModuleNotFoundError.
-    cause = error if isinstance(error, ModuleNotFoundError) else error.__cause__ or error.__context__
-    if not isinstance(cause, ModuleNotFoundError) or not cause.name:
-        return None
-    names = (str(frame.f_globals.get("__name__", "")) for frame, _ in traceback.walk_tb(cause.__traceback__))
-    importing = [name for name in names if name.partition(".")[0] not in ("importlib", "_frozen_importlib")]
-    if not importing or importing[-1].partition(".")[0] not in _IMPORTING or cause.name.partition(".")[0] in _OWN:
-        return None
-    return cause.name

@@ -212,11 +212,11 @@ PER_TURN = "a factory, called for each turn and not called by this check"
 
 
 def check_template(project: Path | None) -> Iterator[CheckResult]:
-    """Check template.yaml with the policy checks in infra/policies, if that folder and its tools are installed."""
+    """Check template.yaml with the policy checks in scripts/policies, if that folder and its tools are installed."""
     if project is None:
         yield warning("template", "There is no template.yaml here.", "Run this in your project's folder.")
         return
-    if not (project / "infra" / "policies").is_dir():
+    if not (project / "scripts" / "policies").is_dir():
         yield _check_upgrade(project)
         return
     command = [sys.executable, "-m", "scripts.policies.check"]

@@ -36,7 +36,7 @@ def file_states(folder: Path) -> dict[str, tuple[int, float, str]]:
 def checkout(folder: Path) -> Path:
     """Copy the sources of the build into a folder, for a test to change."""
     ignored = shutil.ignore_patterns("__pycache__")
-    for name in ("aion", "aion_core", "examples", "handlers", "infra"):
+    for name in ("aion", "aion_core", "aion_tools", "examples", "handlers", "infra", "scripts"):
         shutil.copytree(ROOT / name, folder / name, ignore=ignored)
     for name in (".aionignore", "aion.yaml", "pyproject.toml", "template.yaml", "uv.lock"):
         shutil.copy(ROOT / name, folder)

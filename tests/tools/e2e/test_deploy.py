@@ -14,6 +14,7 @@ import tomlkit
 
 from aion_tools.deploy import sam
 from tests.support import ministack
+from tests.support.server import ROOT
 from tests.tools.e2e.deployed_stack import SERVICES
 from tests.tools.e2e.sam_project import SamProject
 
@@ -23,7 +24,7 @@ pytestmark = [
     pytest.mark.timeout(900),
 ]
 
-AGENT = (Path(__file__).with_name("agents") / "taking_its_time.py").read_text()
+AGENT = (ROOT / "tests" / "support" / "e2e" / "agents" / "taking_its_time.py").read_text()
 CONFIG = "aion:\n  agents: {counting: {path: agent.py:graph, name: Counting}}\n"
 
 

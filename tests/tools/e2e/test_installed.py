@@ -177,14 +177,15 @@ def answered_by(function: Path, folder: Path, text: str) -> str:
 
 
 def test_installation_without_extras_has_help_and_version(bare: Installed, tmp_path: Path) -> None:
-    assert "For a project:" in bare.run("aion", "--help", cwd=tmp_path)
+    said = bare.run("aion", "--help", cwd=tmp_path)
+    assert "For a project:" in said
+    assert "is missing. Install aion-lambda[local]" in " ".join(said.split())
     assert bare.run("aion", "--version", cwd=tmp_path).startswith("aion, version ")
     for command in ("dev", "build", "new", "deploy"):
         assert "Usage: aion" in bare.run("aion", command, "--help", cwd=tmp_path)
 
 
 OTHERS = (
-    "build",
     "smoke https://example.com",
     "key list",
     "logs",
@@ -196,7 +197,8 @@ OTHERS = (
 
 
 @pytest.mark.parametrize(
-    "command", ["dev", "deploy --yes", "doctor", *(pytest.param(each, marks=pytest.mark.deep) for each in OTHERS)]
+    "command",
+    ["dev", "build", "deploy --yes", "doctor", *(pytest.param(each, marks=pytest.mark.deep) for each in OTHERS)],
 )
 def test_command_without_its_packages_names_extra_to_install(bare: Installed, tmp_path: Path, command: str) -> None:
     (tmp_path / "agent.py").write_text("from langgraph.graph import StateGraph\ngraph = StateGraph(dict)\n")
@@ -207,10 +209,10 @@ def test_command_without_its_packages_names_extra_to_install(bare: Installed, tm
     assert "Traceback" not in said
 
 
-def test_wheel_has_only_two_top_level_packages(tools: Installed) -> None:
+def test_wheel_has_only_packages_of_aion(tools: Installed) -> None:
     with zipfile.ZipFile(tools.wheel) as archive:
         tops = {name.split("/")[0] for name in archive.namelist()}
-    assert {name for name in tops if not name.endswith(".dist-info")} == {"aion", "aion_core"}
+    assert {name for name in tops if not name.endswith(".dist-info")} == {"aion", "aion_core", "aion_tools"}
 
 
 # --- A folder with only agent.py ---

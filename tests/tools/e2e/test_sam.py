@@ -142,7 +142,7 @@ def test_sam_builds_function_without_docker(built: Path) -> None:
     code = built / "ApiFunction"
     names = {path.name for path in code.iterdir()}
     assert names >= {"aion_core", "handlers", "examples", "aion.yaml", "a2a", "fastapi", "mangum", "langgraph", "boto3"}
-    assert not names & {"moto", "uvicorn", "pytest", "infra", "tests", "samcli", "bin"}
+    assert not names & {"moto", "uvicorn", "pytest", "aion_tools", "infra", "scripts", "tests", "samcli", "bin"}
     assert not (code / "google" / "adk").exists()
     wrapper = code / "aion_core" / "lambda_runtime" / "exec-wrapper.sh"
     assert stat.S_IMODE(wrapper.stat().st_mode) == 0o755

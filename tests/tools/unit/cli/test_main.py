@@ -34,15 +34,44 @@ main.main()
     )
 
 
+TO_INSTALL = (
+    "is missing. Install aion-lambda[local]: `uv add --dev 'aion-lambda[local]'` or `pip install 'aion-lambda[local]'`; "
+    "in a project of `aion new`, `uv sync`."
+)
+
+
+def without_moto(folder: Path, *command: str) -> "subprocess.CompletedProcess[str]":
+    """Run the command in a process in which a package of the extra `local` seems missing."""
+    code = "import sys; sys.modules['moto'] = None; from aion_tools.cli.__main__ import main; main()"
+    return subprocess.run([sys.executable, "-c", code, *command], cwd=folder, capture_output=True, text=True)
+
+
 @pytest.mark.parametrize(
     "code", ["import nothing_of_this_name", "import importlib; importlib.import_module('nothing_of_this_name')"]
 )
 def test_missing_optional_package_error_names_extra_to_install(tmp_path: Path, code: str) -> None:
     done = run(tmp_path, code)
-    assert (done.returncode, done.stderr) == (
-        1,
-        "aion: nothing_of_this_name is missing. Install aion-lambda[local] (`uv sync` in a project of `aion new`).\n",
-    )
+    assert (done.returncode, done.stderr) == (1, f"aion: nothing_of_this_name {TO_INSTALL}\n")
+
+
+@pytest.mark.parametrize(
+    ("command", "code"), [("dev", 1), ("build", 1), ("new mine", 1), ("key list", 1), ("", 2), ("--help", 0)]
+)
+def test_command_without_extra_local_names_it(tmp_path: Path, command: str, code: int) -> None:
+    """Run the command as in an installation without extras: in a folder without an agent, and before `aion new`."""
+    done = without_moto(tmp_path, *command.split())
+    said = " ".join((done.stdout + done.stderr).split())
+    assert (done.returncode, said.count(TO_INSTALL)) == (code, 1)
+    assert "Traceback" not in said
+    if code == 1:
+        assert (done.stdout, done.stderr) == ("", f"aion: moto {TO_INSTALL}\n")
+
+
+@pytest.mark.parametrize("command", ["dev --help", "completion bash", "--version"])
+def test_help_and_completion_need_no_extra(tmp_path: Path, command: str) -> None:
+    done = without_moto(tmp_path, *command.split())
+    assert (done.returncode, done.stderr) == (0, "")
+    assert TO_INSTALL not in done.stdout
 
 
 def test_import_error_in_authors_code_prints_traceback(tmp_path: Path) -> None:

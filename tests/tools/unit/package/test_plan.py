@@ -50,10 +50,15 @@ def test_function_packages_omit_project_if_function_runs_no_agents(tmp_path: Pat
     assert "langgraph" not in made.requirements
 
 
-def test_lambda_package_excludes_aion_dev_and_cli_modules(tmp_path: Path) -> None:
-    folders = {place.split("/")[1] for place, _ in planned(project(tmp_path)).files if place.startswith("aion_core/")}
-    assert {"bootstrap", "engine", "web", "lambda_runtime"} <= folders
-    assert not folders & {"cli", "local", "packaging", "template", "smoke", "deploy", "_shipped"}
+def test_lambda_package_contains_runtime_without_developer_tools(tmp_path: Path) -> None:
+    files = [place.split("/") for place, _ in planned(project(tmp_path)).files]
+    assert {folder[1] for folder in files if folder[0] == "aion_core"} >= {
+        "bootstrap",
+        "engine",
+        "web",
+        "lambda_runtime",
+    }
+    assert "aion_tools" not in {folder[0] for folder in files}
 
 
 def test_packaging_finds_agent_module_in_src_folder(tmp_path: Path) -> None:
@@ -107,7 +112,7 @@ def test_build_refuses_aion_config_variable_naming_another_project(
     assert planned(tmp_path / "here").agents
 
 
-@pytest.mark.parametrize("name", ["handlers/mine.py", "aion.py", "aion_core/x.py"])
+@pytest.mark.parametrize("name", ["handlers/mine.py", "aion.py", "aion_core/x.py", "aion_tools/x.py"])
 def test_reserved_module_names_in_project_are_refused(tmp_path: Path, name: str) -> None:
     folder = project(tmp_path)
     (folder / name).parent.mkdir(exist_ok=True)
