@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from aion_core.loading.discovery import discover
+from aion_core.loading.discovery.discover import discover
 
 EXAMPLES = Path(__file__).parent
 NAMES = sorted(readme.parent.name for readme in EXAMPLES.glob("*/README.md"))

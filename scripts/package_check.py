@@ -50,7 +50,7 @@ class Case:
 _HEAVY = ("sqlalchemy", "grpc")
 _SDKS_SERVER = ("a2a.client", "a2a.server.request_handlers")
 # Modules that must not be loaded at start, because a first message of A2A v1.0 does not need them.
-_LATE = ("a2a.compat.v0_3.types", "aion_core.push.delivery", "aion_core.loading.missing_packages")
+_LATE = ("a2a.compat.v0_3.types", "aion_core.push.delivery", "aion_core.loading.load_errors.missing_packages")
 _NOT_LANGGRAPHS = (*_HEAVY, *_SDKS_SERVER, *_LATE, "google.adk", "cryptography", "langgraph.prebuilt")
 _NOT_ADKS = (*_HEAVY, *_SDKS_SERVER, *_LATE, "langgraph", "langchain_core")
 _NO_AGENTS = (*_HEAVY, "fastapi", "langgraph", "google.adk", "a2a.server", "pydantic", "cryptography")

@@ -64,7 +64,7 @@ def build_worker(settings: Settings | None = None, telemetry: Telemetry | None =
 
     turns = build_turn_services(settings, telemetry)
     if settings.on_lambda:
-        from aion_core.loading.loading import load_in_init
+        from aion_core.loading.init_phase import load_in_init
 
         load_in_init(turns.agents, fails=False)
     return turns.worker

@@ -18,10 +18,10 @@ from aion_core.engine.limits.limits import Limits
 from aion_core.engine.listing.conversations import Conversations
 from aion_core.engine.listing.list_tasks import TaskLister
 from aion_core.engine.service import TaskService
+from aion_core.loading.agent_cards import extended_card, public_card
 from aion_core.loading.aion_yaml.agent import default_agent
-from aion_core.loading.cards import extended_card, public_card
-from aion_core.loading.loader import AgentReplies
-from aion_core.loading.loading import load_in_init
+from aion_core.loading.init_phase import load_in_init
+from aion_core.loading.lazy_agent import AgentReplies
 from aion_core.push.configs import PushRegistry
 from aion_core.settings import DEFAULT_BASE_URL, Settings
 from aion_core.web.additions import AppAdditions

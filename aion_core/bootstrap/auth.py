@@ -13,7 +13,7 @@ from aion_core.bootstrap.secrets import secret_or_file
 from aion_core.clock import Clock
 from aion_core.errors import ConfigurationError
 from aion_core.loading.aion_yaml.agent import AgentConfig
-from aion_core.loading.security import read_auth_policies
+from aion_core.loading.auth_policies import read_auth_policies
 from aion_core.settings import Settings
 
 

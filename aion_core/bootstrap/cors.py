@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from aion_core.auth.deployment import SIGNED
 from aion_core.loading.aion_yaml.agent import AgentConfig
 from aion_core.loading.aion_yaml.cors import CorsConfig
-from aion_core.loading.security import read_auth_policies
+from aion_core.loading.auth_policies import read_auth_policies
 from aion_core.settings import Settings
 from aion_core.web.middleware.cors import CorsPolicy
 from aion_core.web.middleware.loopback import LOOPBACK_ORIGIN

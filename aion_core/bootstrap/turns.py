@@ -18,7 +18,7 @@ from aion_core.engine.runner.worker import Worker
 from aion_core.loading.aion_yaml.agent import AgentConfig
 from aion_core.loading.deployment import read_deployment_config
 from aion_core.loading.frameworks import AgentDependencies
-from aion_core.loading.loader import AgentReplies, LazyAgent
+from aion_core.loading.lazy_agent import AgentReplies, LazyAgent
 from aion_core.settings import Settings
 
 

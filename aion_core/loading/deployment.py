@@ -15,7 +15,7 @@ def read_deployment_config(path: Path) -> DeploymentConfig:
     if not (path.is_dir() or path.suffix in (".json", ".py") or ":" in path.name):
         return read_config_file(path)
     # Import late, because a deployed function has an aion.yaml and needs no discovery.
-    from aion_core.loading.discovery import discover
+    from aion_core.loading.discovery.discover import discover
 
     found = discover(path)
     if found.config is not None:

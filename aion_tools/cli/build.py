@@ -67,7 +67,7 @@ def build(
     A package contains the project's files (without those of .gitignore, .aionignore, .env and hidden folders), its locked
     dependencies, and aion's code. No native code is compiled, so any machine can build for both of Lambda's processors.
     """
-    from aion_core.loading.discovery import project_above
+    from aion_core.loading.discovery.discover import project_above
     from aion_tools.package.cache import cache
     from aion_tools.package.files import ZipWriter
     from aion_tools.package.packages import packages

@@ -39,9 +39,9 @@ Examples:
 @click.option("--extended", is_flag=True, help="Print the extended card, for authenticated callers.")
 def show(agent: str | None, config: Path, base_url: str, *, extended: bool) -> None:
     """Print the card of AGENT in aion.yaml, by default of the agent at the root."""
+    from aion_core.loading.agent_cards import extended_card, public_card
     from aion_core.loading.aion_yaml.agent import default_agent
-    from aion_core.loading.cards import extended_card, public_card
-    from aion_core.loading.security import read_auth_policies
+    from aion_core.loading.auth_policies import read_auth_policies
 
     agents = options.declared_agents(config, [agent] if agent else [])
     at_root = default_agent(agents)

@@ -194,7 +194,7 @@ async def _missing_agent(http: "httpx.AsyncClient", url: str, agent: str) -> str
     """Return a sentence about an unknown agent that suggests a known one, or "" if the server does not list agents."""
     import httpx
 
-    from aion_core.loading.load_errors import did_you_mean
+    from aion_core.loading.suggestions import did_you_mean
 
     try:
         known = list((await http.get(f"{url}/.well-known/manifest.json")).raise_for_status().json()["endpoints"])

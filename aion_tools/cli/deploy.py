@@ -127,14 +127,14 @@ def _run_doctor(project: Path) -> "DeploymentConfig":
 
 def _schemes(declared: "DeploymentConfig") -> list[str]:
     """Return the names of the authentication schemes required by the agents in aion.yaml."""
-    from aion_core.loading.security import read_auth_policies
+    from aion_core.loading.auth_policies import read_auth_policies
 
     return sorted({name for policy in read_auth_policies(declared.agents).values() for name in policy.required_schemes})
 
 
 def _check_names(given: Mapping[str, str]) -> None:
     """Raise ConfigurationError for a parameter that template.yaml does not declare, because SAM would ignore it."""
-    from aion_core.loading.load_errors import did_you_mean
+    from aion_core.loading.suggestions import did_you_mean
 
     known = _defaults(Path("template.yaml"))
     for name in given:

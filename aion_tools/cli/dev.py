@@ -17,7 +17,7 @@ from aion_tools.cli import options
 from aion_tools.shipped import shipped
 
 if TYPE_CHECKING:
-    from aion_core.loading.discovery import Discovered
+    from aion_core.loading.discovery.discovered import Discovered
     from aion_tools.dev.backends import Backend
     from aion_tools.dev.messages import AgentsLoaded
 
@@ -119,7 +119,7 @@ def dev(
     An edit of the agents' code or configuration reloads them; running turns resume in the new code. The next start reads
     the stored tasks of the data directory.
     """
-    from aion_core.loading.discovery import discover, project_above
+    from aion_core.loading.discovery.discover import discover, project_above
 
     if path is None:
         is_given = context.get_parameter_source("config") is not ParameterSource.DEFAULT

@@ -64,7 +64,7 @@ def found_config(config: Path) -> Path:
 def declared_agents(config: Path, named: Iterable[str]) -> "Mapping[str, AgentConfig]":
     """Return the agents in the file of --config. Raises ConfigurationError if an id in `named` is not among them."""
     from aion_core.loading.deployment import read_agent_configs
-    from aion_core.loading.load_errors import did_you_mean
+    from aion_core.loading.suggestions import did_you_mean
 
     declared = read_agent_configs(found_config(config))
     for name in named:

@@ -16,7 +16,7 @@ from traceback import FrameSummary
 import aion_core
 from aion_core import log
 from aion_core.errors import AionError
-from aion_core.loading.importing import GENERATED_NAME
+from aion_core.loading.importing.one_module import GENERATED_NAME
 from aion_tools.shipped import shipped
 
 _RESET, _DIM, _RED, _GREEN, _YELLOW = "\033[0m", "\033[2m", "\033[31m", "\033[32m", "\033[33m"

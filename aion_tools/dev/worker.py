@@ -318,8 +318,8 @@ def _developer_header(config: Path, failed: Collection[str]) -> str:
     """
     from aion_core.auth.schemes.api_key import ApiKeyScheme, make_key
     from aion_core.clock import SystemClock
+    from aion_core.loading.auth_policies import read_auth_policies
     from aion_core.loading.deployment import read_agent_configs
-    from aion_core.loading.security import read_auth_policies
     from aion_core.settings import Settings
     from aion_tools.dev.greeting import example_agent
     from aion_tools.operator.services import build_keys

@@ -11,7 +11,7 @@ from pathlib import Path
 from pathspec import GitIgnoreSpec
 
 from aion_core.errors import ConfigurationError
-from aion_core.loading.discovery import NAME, read_langgraph_json
+from aion_core.loading.discovery.langgraph_json import LANGGRAPH_JSON, read_langgraph_json
 from aion_tools.package.programs import BuildError
 from aion_tools.package.requirements import FUNCTION_EXTRAS
 
@@ -232,7 +232,7 @@ class _Project:
 
 def _env_files(folder: Path) -> frozenset[Path]:
     """Return the file named under `env` in langgraph.json, if any. It contains environment variables."""
-    file = folder / NAME
+    file = folder / LANGGRAPH_JSON
     try:
         named = read_langgraph_json(file).env_file if file.is_file() else None
     except ConfigurationError:

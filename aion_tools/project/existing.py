@@ -5,9 +5,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from aion_core.loading.discovery import AION_YAML, NAME, Discovered, as_yaml, discover
+from aion_core.loading.aion_yaml.reading import AION_YAML
+from aion_core.loading.discovery.discover import discover
+from aion_core.loading.discovery.discovered import Discovered, as_yaml
+from aion_core.loading.discovery.langgraph_json import LANGGRAPH_JSON
 from aion_core.loading.frameworks import extras
-from aion_core.loading.importing import YAML_AGENT, agent_files, import_roots
+from aion_core.loading.importing.places import YAML_AGENT, agent_files, import_roots
 from aion_tools.package.imports import frameworks_of
 from aion_tools.project import ProjectError
 from aion_tools.project.files import SCHEMA
@@ -74,8 +77,8 @@ def _frameworks(found: Discovered) -> tuple[str, ...]:
 
 def _notes(found: Discovered) -> Iterable[str]:
     """Yield a sentence for the author about each setting of langgraph.json without a counterpart in aion.yaml."""
-    if (found.folder / NAME).is_file():
-        yield f"{NAME} is no longer read: aion.yaml replaces it."
+    if (found.folder / LANGGRAPH_JSON).is_file():
+        yield f"{LANGGRAPH_JSON} is no longer read: aion.yaml replaces it."
     if found.requirements:
         packages = " ".join(found.requirements)
         yield f"langgraph.json installs {packages}: add them to the project's dependencies (aion add {packages})"

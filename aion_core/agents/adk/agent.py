@@ -40,7 +40,7 @@ from aion_core.engine.agent_options import AfterCrash
 from aion_core.errors import AgentFailed, ConfigurationError, LeaseLost, StoreError
 from aion_core.loading.aion_yaml.agent import AgentConfig
 from aion_core.loading.frameworks import AgentDependencies
-from aion_core.loading.objects import LoadedObject
+from aion_core.loading.objects.loaded import LoadedObject
 from aion_core.state.adk.artifacts import BlobArtifacts
 from aion_core.state.adk.sessions import TableSessions
 from aion_core.table.keys import ContextKey

@@ -6,7 +6,7 @@ from typing import cast
 from google.adk.agents import BaseAgent
 
 from aion_core.errors import AgentLoadError
-from aion_core.loading.load_errors import exception_text
+from aion_core.loading.load_errors.explain import exception_text
 
 
 def agent_from_file(file: Path) -> BaseAgent:

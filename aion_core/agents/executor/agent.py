@@ -29,7 +29,7 @@ from aion_core.engine.task import projection
 from aion_core.errors import CANCELED_ITSELF, AgentFailed, StoreError
 from aion_core.loading.aion_yaml.agent import AgentConfig
 from aion_core.loading.frameworks import AgentDependencies
-from aion_core.loading.objects import LoadedObject
+from aion_core.loading.objects.loaded import LoadedObject
 from aion_core.protocol.types import TaskState
 from aion_core.table.keys import TaskKey
 

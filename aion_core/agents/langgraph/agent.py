@@ -37,7 +37,8 @@ from aion_core.engine.agent import Agent, Emission, Paused, Reply, StoredState, 
 from aion_core.errors import AgentFailed, ConfigurationError
 from aion_core.loading.aion_yaml.agent import AgentConfig
 from aion_core.loading.frameworks import AgentDependencies
-from aion_core.loading.objects import LoadedObject, PerTurnFactory
+from aion_core.loading.objects.loaded import LoadedObject
+from aion_core.loading.objects.per_turn import PerTurnFactory
 from aion_core.state.langgraph.checkpoints import TableSaver
 from aion_core.state.long_term_memory import LongTermMemory
 from aion_core.table.keys import ContextKey

@@ -4,7 +4,7 @@ A key is a field of a model here. `file.py` has the keys of all agents and `agen
 their sections are in `card.py`, `cors.py`, `environment.py` and `security.py`. The keys that decide how an agent runs
 take effect in:
 
-    path                      aion_core/loading/objects.py
+    path                      aion_core/loading/objects/
     double_texting            aion_core/engine/admission/
     reply, answer             aion_core/engine/runner/execution.py, aion_core/engine/answer.py
     push.events               aion_core/engine/task/subscribers.py

@@ -1,12 +1,13 @@
 """Advice about unknown keys of aion.yaml: the level where a key belongs, or a similar key."""
 
-import difflib
 import types
 import typing
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from pydantic import BaseModel
+
+from aion_core.loading.suggestions import did_you_mean
 
 NAMED = "<id>"
 """Path step for a key chosen by the author, such as an agent's id."""
@@ -25,8 +26,8 @@ def misplaced(root: type[BaseModel], where: Sequence[str]) -> str:
     places = sorted({place for place, name in _all_keys(root, ()) if name == key}, key=_depth)
     if places:
         return f" here. It belongs below {' or '.join(f'`{_display(place)}`' for place in places[:2])}."
-    near = difflib.get_close_matches(key, sorted(level), n=1)
-    return f". Did you mean {near[0]!r}?" if near else ""
+    near = did_you_mean(key, sorted(level))
+    return f". {near}" if near else ""
 
 
 def _level(model: Any, path: Sequence[str]) -> set[str]:

@@ -15,6 +15,9 @@ from aion_core.loading.aion_yaml.environment import SecretSource
 from aion_core.loading.aion_yaml.file import AionSection, ConfigFile
 from aion_core.loading.aion_yaml.mistakes import error_texts
 
+AION_YAML = "aion.yaml"
+"""Usual name of the file."""
+
 
 class UniqueKeyLoader(yaml.SafeLoader):
     """YAML loader that raises ConfigurationError if a mapping repeats a key, or a key or text is unusable.

@@ -11,7 +11,7 @@ import httpx
 
 from aion_core.errors import ConfigurationError, StoreError
 from aion_core.loading.aion_yaml.agent import AgentConfig
-from aion_core.loading.security import read_auth_policies
+from aion_core.loading.auth_policies import read_auth_policies
 from aion_tools.cli.checks import CheckResult, failed, ok, warning
 
 TIMEOUT_SECONDS = 20.0

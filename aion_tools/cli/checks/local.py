@@ -16,12 +16,12 @@ from aion_core.errors import AgentLoadError, ConfigurationError
 from aion_core.loading.aion_yaml.agent import default_agent
 from aion_core.loading.aion_yaml.environment import variable_name
 from aion_core.loading.aion_yaml.reading import DeploymentConfig
+from aion_core.loading.auth_policies import read_auth_policies
 from aion_core.loading.deployment import read_deployment_config
-from aion_core.loading.discovery import NAME as LANGGRAPH_JSON
-from aion_core.loading.discovery import discover
+from aion_core.loading.discovery.discover import discover
+from aion_core.loading.discovery.langgraph_json import LANGGRAPH_JSON
 from aion_core.loading.frameworks import FRAMEWORKS
-from aion_core.loading.load_errors import hides_installed_module
-from aion_core.loading.security import read_auth_policies
+from aion_core.loading.load_errors.import_remedies import hides_installed_module
 from aion_tools.cli.checks import CheckResult, failed, ok, warning
 from aion_tools.cli.dev import agents_variables
 from aion_tools.environment import read_dotenv

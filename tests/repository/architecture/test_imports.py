@@ -63,7 +63,10 @@ def test_only_aws_adapters_import_boto3() -> None:
         ("aion_core.state.adk.sessions", {"langgraph", "langchain_core"}),
         ("aion_tools.cli.main", {"boto3", "fastapi", "langgraph", "moto", "uvicorn", "cryptography"}),
         # `aion card` does not load the agent, and an unsigned card needs no cryptography.
-        ("aion_core.loading.cards", {"boto3", "fastapi", "langgraph", "google.adk", "a2a.server", "cryptography"}),
+        (
+            "aion_core.loading.agent_cards",
+            {"boto3", "fastapi", "langgraph", "google.adk", "a2a.server", "cryptography"},
+        ),
         ("aion_core.protocol.signing", {"boto3", "fastapi", "langgraph", "google.adk", "a2a.server"}),
     ],
 )

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from aion_core.agents.langgraph.agent import LangGraphAgent
-from aion_core.loading.objects import per_turn_factory
+from aion_core.loading.objects.per_turn import per_turn_factory
 from tests.support.service import http, parts, send
 
 ROOT = Path(__file__).parents[3]

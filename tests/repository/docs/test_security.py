@@ -9,8 +9,8 @@ import pytest
 from click.testing import CliRunner
 from langchain_core.messages import AIMessage
 
+from aion_core.loading.auth_policies import read_auth_policies
 from aion_core.loading.deployment import read_agent_configs
-from aion_core.loading.security import read_auth_policies
 from aion_tools.cli.main import aion
 from tests.support.pages import blocks
 

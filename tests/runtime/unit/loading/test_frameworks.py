@@ -10,10 +10,10 @@ from packaging.requirements import Requirement
 from aion_core.engine.agent import Agent, Emission, Reply, TurnRequest
 from aion_core.loading.aion_yaml.agent import AgentConfig
 from aion_core.loading.deployment import read_deployment_config
+from aion_core.loading.discovery.python_files import agent_file
 from aion_core.loading.frameworks import FRAMEWORKS, AgentDependencies, Framework
-from aion_core.loading.missing_packages import missing_framework_remedy
-from aion_core.loading.objects import LoadedObject
-from aion_core.loading.source_scan import agent_file
+from aion_core.loading.load_errors.missing_packages import missing_framework_remedy
+from aion_core.loading.objects.loaded import LoadedObject
 from aion_core.protocol.types import Message, Part, Role
 from aion_tools.cli.checks.local import check_agents
 from aion_tools.package.imports import frameworks_of

@@ -14,7 +14,7 @@ from aion_core.engine.agent import InputRequired, TurnRequest
 from aion_core.engine.records import Turn
 from aion_core.errors import AgentLoadError
 from aion_core.loading.aion_yaml.agent import AgentConfig
-from aion_core.loading.loader import LazyAgent
+from aion_core.loading.lazy_agent import LazyAgent
 from aion_core.protocol.types import Message, Part, Role, Task, TaskState, TaskStatus
 from aion_core.settings import Settings
 from aion_core.table.keys import ContextKey

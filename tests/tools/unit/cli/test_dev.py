@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from aion_core.errors import ConfigurationError
-from aion_core.loading.discovery import discover, project_above
+from aion_core.loading.discovery.discover import discover, project_above
 from aion_tools.cli.dev import _environment, _greeter, _listen, agents_variables, find_template
 from aion_tools.dev.messages import AgentsLoaded
 from aion_tools.shipped import shipped

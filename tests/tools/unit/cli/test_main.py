@@ -78,7 +78,7 @@ def test_unencodable_character_in_output_is_replaced(tmp_path: Path) -> None:
     [
         ("aion_tools.cli.dev", "--help", 130),
         ("aion_tools.cli.dev", "dev", 0),
-        ("aion_core.loading.discovery", "dev", 0),
+        ("aion_core.loading.discovery.discover", "dev", 0),
         ("aion_tools.dev.supervisor", "dev", 0),
     ],
 )

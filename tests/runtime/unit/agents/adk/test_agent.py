@@ -27,8 +27,8 @@ from aion_core.engine.agent import Agent
 from aion_core.errors import ConfigurationError
 from aion_core.loading.aion_yaml.agent import AgentConfig
 from aion_core.loading.frameworks import FRAMEWORKS, AgentDependencies
-from aion_core.loading.loader import LazyAgent
-from aion_core.loading.objects import LoadedObject
+from aion_core.loading.lazy_agent import LazyAgent
+from aion_core.loading.objects.loaded import LoadedObject
 from aion_core.settings import Settings
 from tests.support.adk import (
     ScriptedLlm,

@@ -10,7 +10,7 @@ import pytest
 
 from aion_core.bootstrap import build_app
 from aion_core.errors import ConfigurationError
-from aion_core.loading.objects import load_object
+from aion_core.loading.objects.load import load_object
 from aion_core.settings import Settings
 from tests.support.server import ROOT
 from tests.support.service import send

@@ -21,7 +21,7 @@ from aion_core.bootstrap import build_app
 from aion_core.engine.agent import Paused, Reply, TurnRequest
 from aion_core.engine.records import Turn
 from aion_core.errors import AgentFailed, ConfigurationError
-from aion_core.loading.objects import PerTurnFactory
+from aion_core.loading.objects.per_turn import PerTurnFactory
 from aion_core.protocol.types import Message, Part, Role, Task
 from aion_core.settings import Settings
 from aion_core.table.keys import ContextKey

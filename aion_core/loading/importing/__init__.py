@@ -1,0 +1,1 @@
+"""Import of agents' modules, so that each file has only one module."""

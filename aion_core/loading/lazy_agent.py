@@ -1,0 +1,194 @@
+"""An agent whose code is imported when it is needed."""
+
+import asyncio
+import contextvars
+import logging
+import threading
+from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
+from concurrent.futures import Future
+from contextlib import aclosing
+from pathlib import Path
+
+from aion_core import log
+from aion_core.engine.agent import (
+    Agent,
+    Emission,
+    InputRequired,
+    InspectableAgent,
+    StoredState,
+    TaskUsed,
+    TurnRequest,
+)
+from aion_core.engine.agent_options import ReplyAs
+from aion_core.engine.task import states
+from aion_core.errors import AgentLoadError, ConfigurationError
+from aion_core.garbage import no_garbage_collection
+from aion_core.loading.aion_yaml.agent import AgentConfig
+from aion_core.loading.build_agent import build_agent
+from aion_core.loading.frameworks import FRAMEWORKS, AgentDependencies
+from aion_core.loading.objects.load import load_object
+from aion_core.loading.objects.per_turn import PerTurnFactory
+from aion_core.protocol.types import Message, Part, Task
+from aion_core.table.keys import ContextKey
+
+logger = logging.getLogger(__name__)
+
+_LOADING = threading.Lock()
+"""Lock for loading one agent at a time: imports in two threads may fail if two modules import each other."""
+NOT_LOADED = (
+    "The agent cannot be loaded at present, so your answer was not used. Send it again later, in a new message."
+)
+OTHER_SECONDS = 30.0
+"""Longest wait for the loading of another agent, because its import may never end."""
+
+
+class LazyAgent:
+    """Agent that imports its code at `load` or at its first turn. Its card can be served without the import."""
+
+    def __init__(
+        self,
+        agent_id: str,
+        config: AgentConfig,
+        folder: Path,
+        dependencies: AgentDependencies,
+        roots: Sequence[Path] = (),
+    ) -> None:
+        """Store the agent's configuration without importing its code.
+
+        `roots` has folders for imports in addition to `folder` and its `src`.
+        """
+        self._id, self._config, self._folder, self._dependencies = agent_id, config, folder, dependencies
+        self._roots = roots
+        self._lock = threading.Lock()
+        self._shared = threading.Lock()
+        """Lock for `_loading`, because turns may run on several event loops."""
+        self._loading: Future[None] | None = None
+        """Last load in a thread of its own. The turns that wait for it share the thread."""
+        self._agent: Agent | None = None
+        self.framework = ""
+        """Name of the agent's framework in the registry. It is set when the agent is loaded."""
+        self.is_per_turn = False
+        """True if the loaded agent is a factory. Each turn calls it, so its exceptions are raised in the turn."""
+
+    @property
+    def reply(self) -> ReplyAs:
+        """Form of the response to a client. `agent` becomes `task` if the loaded agent's framework sends no Message."""
+        is_task = self.framework and not FRAMEWORKS[self.framework].sends_messages
+        return ReplyAs.TASK if self._config.reply is ReplyAs.AGENT and is_task else self._config.reply
+
+    def load(self) -> None:
+        """Import the agent's code. Raises AgentLoadError. See `Agent.load`."""
+        with self._lock:
+            if self._agent is None:
+                is_alone = _LOADING.acquire(timeout=OTHER_SECONDS)
+                try:
+                    self._load()
+                finally:
+                    if is_alone:
+                        _LOADING.release()
+
+    def _load(self) -> None:
+        try:
+            with no_garbage_collection(), log.kept_handlers():
+                found = load_object(self._config.path, self._folder, self._roots)
+                self.framework, agent = build_agent(found, self._config, self._folder, self._dependencies)
+                agent.load()
+        except AgentLoadError as error:
+            raise error.of_agent(self._id, self._config.path) from error.__cause__
+        self._agent, self.is_per_turn = agent, isinstance(found.agent, PerTurnFactory)
+
+    def run(self, request: TurnRequest) -> AsyncGenerator[Emission, None]:
+        """Run one turn of the agent. See `Agent.run`."""
+        return self._load_and_run(request) if self._agent is None else self._agent.run(request)
+
+    def input_modes(self) -> tuple[str, ...]:
+        """Return the media types that reach the loaded agent, if aion.yaml names none. See `Agent.input_modes`."""
+        if self._agent is None or "input_modes" in self._config.model_fields_set:
+            return ()
+        return self._agent.input_modes()
+
+    async def _load_and_run(self, request: TurnRequest) -> AsyncGenerator[Emission, None]:
+        # Import in a thread, so that the event loop can serve other requests.
+        try:
+            await self._load_in_thread()
+        except ConfigurationError:
+            # The question of a task may have waited for days, and its stored state is intact. The next deployment
+            # corrects the code, and can then use an answer.
+            question = _waiting_question(request)
+            if question is None:
+                raise
+            logger.exception("The agent cannot be loaded. The answer is not used, and the question is asked again.")
+            yield question
+            return
+        if not FRAMEWORKS[self.framework].sends_messages:
+            yield TaskUsed()
+        assert self._agent is not None  # noqa: S101  # load sets it or raises
+        # Close the agent's generator together with this generator. Otherwise its resources are released only by garbage
+        # collection.
+        async with aclosing(self._agent.run(request)) as emissions:
+            async for emission in emissions:
+                yield emission
+
+    async def _load_in_thread(self) -> None:
+        """Load the agent in a thread that all waiting turns share. Raises AgentLoadError.
+
+        A turn that ends early leaves no thread of its own: the import may never end, and the default executor has few
+        threads. Python does not wait for a daemon thread at the end of the process.
+        """
+        with self._shared:
+            loading = self._loading
+            if loading is None or loading.done():
+                loading = Future()
+                loading.set_running_or_notify_cancel()  # so that no turn can cancel it
+                context = contextvars.copy_context()
+                threading.Thread(target=context.run, args=(self._load_for, loading), name="load", daemon=True).start()
+                self._loading = loading
+        await asyncio.wrap_future(loading)
+
+    def _load_for(self, loading: Future[None]) -> None:
+        try:
+            self.load()
+        except BaseException as error:
+            loading.set_exception(error)
+        else:
+            loading.set_result(None)
+
+    async def stored_state(self, context: ContextKey, *, limit: int) -> StoredState | None:
+        """Return the context's stored state; None if the framework has none. See `InspectableAgent`."""
+        await self._load_in_thread()
+        if not isinstance(self._agent, InspectableAgent):
+            return None
+        return await self._agent.stored_state(context, limit=limit)
+
+
+class AgentReplies(Mapping[str, ReplyAs]):
+    """`reply` setting of each agent. The value may change once, when the agent's code is loaded."""
+
+    def __init__(self, agents: Mapping[str, LazyAgent]) -> None:
+        self._agents = agents
+
+    def __getitem__(self, agent_id: str) -> ReplyAs:
+        return self._agents[agent_id].reply
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._agents)
+
+    def __len__(self) -> int:
+        return len(self._agents)
+
+
+def _waiting_question(request: TurnRequest) -> InputRequired | None:
+    """Return the question that the message answers, after the notice NOT_LOADED; None if no question waits.
+
+    A turn that began before does not count, because the agent may have used the answer then.
+    """
+    status, turn = (request.before() or Task()).status, request.turn
+    if status.state not in states.INTERRUPTED or turn.tries + turn.handoffs > 1:
+        return None
+    parts = [part for part in status.message.parts if part.text != NOT_LOADED]
+    message = Message()
+    message.CopyFrom(status.message)
+    message.ClearField("message_id")
+    message.ClearField("parts")
+    message.parts.extend([Part(text=NOT_LOADED), *parts])
+    return InputRequired(message, status.state)

@@ -1,0 +1,103 @@
+"""Remedies of failed imports."""
+
+import re
+import sys
+import sysconfig
+from collections.abc import Iterator
+from importlib.machinery import PathFinder
+from pathlib import Path
+
+from aion_core.loading.load_errors.missing_packages import (
+    listed_package_remedy,
+    missing_framework_remedy,
+    package_name_of,
+)
+from aion_core.loading.load_errors.source_lines import display_path
+from aion_core.loading.suggestions import did_you_mean
+
+_A2A_MIGRATION = "https://github.com/a2aproject/a2a-python/blob/main/docs/migrations/v1_0/README.md"
+"""Guide of the a2a-sdk for code written for its version 0.3."""
+
+
+def shadowing_remedy(error: BaseException, file: str, folder: Path) -> str:
+    """Return the remedy for a file of the project named like a standard or installed module; "" for other errors."""
+    if not isinstance(error, ImportError | AttributeError):
+        return ""
+    named = error.name if isinstance(error, ImportError) else getattr(error.obj, "__name__", "")
+    top = str(named or "").partition(".")[0]
+    places = [folder, *([Path(file).parent] if file else []), folder / "src"]
+    files = (place / name for place in places for name in (f"{top}.py", f"{top}/__init__.py"))
+    own = next((file for file in files if file.is_file()), None)
+    if not top or own is None or not (top in sys.stdlib_module_names or hides_installed_module(top, own)):
+        return ""
+    owner = "Python" if top in sys.stdlib_module_names else "an installed package"
+    name = display_path(own if own.stem == top else own.parent, folder)
+    return f"Rename {name}: {owner} has a module {top!r} of its own, and only one of them can be imported."
+
+
+def hides_installed_module(name: str, file: Path) -> bool:
+    """Return True if a top-level module of this name is installed, and is not a copy of this file of the project."""
+    spec = PathFinder.find_spec(name, [sysconfig.get_path("purelib"), sysconfig.get_path("platlib")])
+    return spec is not None and (not spec.has_location or Path(str(spec.origin)).read_bytes() != file.read_bytes())
+
+
+def import_remedy(error: BaseException, file: str, folder: Path) -> str:
+    """Return the remedy for a failed import; "" for other errors."""
+    if not isinstance(error, ImportError):
+        return ""
+    text = str(error)
+    if "relative import" in text:
+        parent = Path(file).parent.name if file else ""
+        if parent and not parent.isidentifier():
+            return f"Rename the folder {parent!r}: a package's name has letters, digits and underscores only."
+        if "no known parent" in text and file and (Path(file).parent / "__init__.py").is_file():
+            return f"Rename the package {parent!r}: another package has this name, and a process can import only one of them."
+        return "Put an __init__.py into each folder of the package, or import by the full name: from package.module import x."
+    if "partially initialized" in text or "circular import" in text:
+        return "The two files import each other: import one of them inside the function that uses it."
+    name = error.name or ""
+    if name.startswith("a2a."):
+        return f"Fix the name. If the code was written for a2a-sdk 0.3, change it as in {_A2A_MIGRATION}"
+    if isinstance(error, ModuleNotFoundError) and name:
+        return _module_remedy(name, file, folder)
+    if requested := re.match(r"cannot import name '(\w+)' from", text):
+        if advice := missing_framework_remedy(f"{name}.{requested[1]}", folder):
+            return advice
+        module = sys.modules.get(name)
+        return (
+            did_you_mean(requested[1], vars(module) if module is not None else ())
+            or f"Define {requested[1]!r} in {name}, or fix the name."
+        )
+    return ""
+
+
+def _module_remedy(name: str, file: str, folder: Path) -> str:
+    if advice := missing_framework_remedy(name, folder) or listed_package_remedy(name, folder):
+        return advice
+    parent, _, last = name.rpartition(".")
+    if parent:
+        package = sys.modules.get(parent)
+        if package is not None and not hasattr(package, "__path__"):
+            hiding = getattr(package, "__file__", None) or "a module of Python's own"
+            return f"{parent!r} is {display_path(hiding, folder)}, which hides the package of that name: rename one of them."
+        known = [_module_name(path) for place in getattr(package, "__path__", ()) for path in Path(place).iterdir()]
+        return (
+            did_you_mean(last, known)
+            or f"There is no module {last!r} in {parent}: fix the name, or update the package."
+        )
+    beside = {*_modules(folder), *_modules(folder / "src"), *(_modules(Path(file).parent) if file else ())}
+    if near := did_you_mean(name, beside):
+        return f"{near} If it is a third-party package, run `aion add {package_name_of(name)}`."
+    if package_name_of(name) != name:
+        return f"Run `aion add {package_name_of(name)}`, the package of the module {name}."
+    return f"Run `aion add {name}`. The package may have another name than the module: look it up on pypi.org."
+
+
+def _modules(folder: Path) -> Iterator[str]:
+    for path in folder.iterdir() if folder.is_dir() else ():
+        if path.suffix == ".py" or (path / "__init__.py").is_file():
+            yield _module_name(path)
+
+
+def _module_name(path: Path) -> str:
+    return path.name.removesuffix(".py")

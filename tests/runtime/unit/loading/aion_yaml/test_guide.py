@@ -1,0 +1,55 @@
+"""The guides of aion.yaml are complete: each key is explained to authors, and those who change the code find its effect."""
+
+import re
+from pathlib import Path
+
+import pytest
+from pydantic import BaseModel
+
+from aion_core.loading import aion_yaml
+from aion_core.loading.aion_yaml.agent import AgentConfig, PushOptions
+from aion_core.loading.aion_yaml.card import Capabilities, ExtendedCardConfig, Extension, Provider, Skill
+from aion_core.loading.aion_yaml.file import LimitsConfig
+from aion_core.loading.aion_yaml.security import SecurityConfig
+from aion_core.loading.deployment import read_agent_configs
+
+ROOT = Path(__file__).parents[5]
+GUIDE = (ROOT / "docs" / "aion-yaml.md").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    ("model", "before"),
+    [
+        (AgentConfig, ""),
+        (Capabilities, ""),
+        (Skill, ""),
+        (Extension, ""),
+        (SecurityConfig, ""),
+        (LimitsConfig, ""),
+        (Provider, "provider."),
+        (ExtendedCardConfig, "extended_card."),
+        (PushOptions, "push."),
+    ],
+)
+def test_every_aion_yaml_key_is_in_guide(model: type[BaseModel], before: str) -> None:
+    named = set(re.findall(r"`([a-z_.]+)`", GUIDE))
+    missing = {f"{before}{field}" for field in model.model_fields} - named
+    assert not missing, "Add a row for each of these keys to docs/aion-yaml.md."
+
+
+def test_example_in_config_guide_is_valid_aion_yaml(tmp_path: Path) -> None:
+    [example] = re.findall(r"```yaml\n(.*?)```", GUIDE, flags=re.S)
+    file = tmp_path / "aion.yaml"
+    file.write_text(example)
+    assert list(read_agent_configs(file)) == ["helper", "archive"]
+
+
+def test_guides_linked_from_config_guide_exist() -> None:
+    for guide in re.findall(r"\]\(([a-z-]+\.md)\)", GUIDE):
+        assert (ROOT / "docs" / guide).is_file()
+
+
+def test_code_with_the_effect_of_a_key_exists() -> None:
+    named = re.findall(r"aion_core/[a-z_/.]+", aion_yaml.__doc__ or "")
+    assert named
+    assert not [path for path in named if not (ROOT / path).exists()], "Correct the docstring of loading/aion_yaml."

@@ -1,0 +1,288 @@
+"""Discovery of agents without an aion.yaml: the order of the search, and the errors of an ambiguous folder."""
+
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from aion_core.errors import ConfigurationError
+from aion_core.loading.deployment import read_deployment_config
+from aion_core.loading.discovery.discover import discover
+from aion_core.loading.discovery.discovered import Discovered, as_yaml
+from tests.runtime.unit.loading.isolated import isolated_imports
+
+GRAPH = (
+    "from langgraph.graph import StateGraph\n"
+    "graph = StateGraph(dict).add_node('n', print).add_edge('__start__', 'n').compile()\n"
+)
+ROOT_AGENT = "from google.adk.agents import Agent\nroot_agent = Agent(name='a')\n"
+NEVER = "raise RuntimeError('this file was imported')\n"
+
+
+@pytest.fixture(autouse=True)
+def isolated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.chdir(tmp_path)
+    with isolated_imports(tmp_path):
+        yield
+
+
+def put(folder: Path, name: str, text: str = "") -> Path:
+    file = folder / name
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(text)
+    return file
+
+
+def paths(found: Discovered) -> dict[str, str]:
+    return {agent_id: agent.path for agent_id, agent in found.agents.items()}
+
+
+def test_discovery_prefers_aion_yaml_to_other_agents(tmp_path: Path) -> None:
+    put(tmp_path, "aion.yaml", "aion: {limits: {requests_per_minute: 5}, agents: {a: {path: a.py}}}")
+    put(tmp_path, "langgraph.json", '{"graphs": {"b": "./b.py:graph"}}')
+    put(tmp_path, "agent.py", ROOT_AGENT)
+    put(tmp_path, ".env", "A=1")
+    found = discover(tmp_path)
+    assert paths(found) == {"a": "a.py"}
+    assert found.found == "aion.yaml: agent a."
+    assert found.config == tmp_path / "aion.yaml"
+    assert found.env_files == (tmp_path / ".env",)
+    assert found.limits is not None
+    assert found.limits.requests_per_minute == 5
+
+
+def test_discovery_prefers_langgraph_json_to_agent_files(tmp_path: Path) -> None:
+    put(tmp_path, "langgraph.json", '{"graphs": {"b": "./b.py:graph"}}')
+    put(tmp_path, "agent.py", ROOT_AGENT)
+    assert paths(discover(tmp_path)) == {"b": "b.py:graph"}
+
+
+def test_discovery_prefers_adk_agent_folder_to_other_python_files(tmp_path: Path) -> None:
+    put(tmp_path, "agent.py", ROOT_AGENT)
+    put(tmp_path, "graph.py", GRAPH)
+    found = discover(tmp_path)
+    assert list(paths(found).values()) == ["agent.py:root_agent"]
+    assert found.found == f"ADK agent folder {tmp_path.name}."
+
+
+def test_langgraph_json_is_read_with_all_its_keys(tmp_path: Path) -> None:
+    for folder in ("libs/one/src", "libs/two", "pkg"):
+        (tmp_path / folder).mkdir(parents=True)
+    put(tmp_path, "libs/two/pyproject.toml")
+    put(tmp_path, "pkg/__init__.py")
+    content = {
+        "graphs": {
+            "my agent!": "./src/agent/graph.py:graph",
+            "my-agent": {"path": "pkg.module:make", "description": "Does it."},
+            "plain": "other.py",
+        },
+        "dependencies": [".", "./libs/one", "./libs/two", "./pkg", "langchain_openai", "git+https://example.com/a.git"],
+        "env": {"A": "x", "B": 2},
+        "python_version": "3.12",
+        "http": {"app": "./web.py:app"},
+        "store": {},
+    }
+    put(tmp_path, "langgraph.json", json.dumps(content))
+    found = discover(tmp_path)
+    assert paths(found) == {
+        "my-agent": "src/agent/graph.py:graph",
+        "my-agent-2": "pkg.module:make",
+        "plain": "other.py",
+    }
+    assert found.agents["my-agent-2"].description == "Does it."
+    assert found.requirements == ("langchain_openai", "git+https://example.com/a.git")
+    assert found.env == {"A": "x", "B": "2"}
+    assert found.env_files == ()
+    libs = tmp_path / "libs"
+    assert found.roots == (libs / "one" / "src", libs / "one", libs, libs / "two")
+    assert found.found == "langgraph.json: graphs my-agent, my-agent-2, plain. Not used: python_version, http, store."
+    assert discover(tmp_path / "langgraph.json") == found
+
+
+def test_env_file_of_langgraph_json_may_be_missing(tmp_path: Path) -> None:
+    put(tmp_path, "langgraph.json", '{"graphs": {"a": "a.py:graph"}, "env": "conf/dev.env"}')
+    found = discover(tmp_path)
+    assert found.env_files == ()
+    assert found.found == "langgraph.json: graph a. dev.env, which `env` names, is not there."
+    env = put(tmp_path, "conf/dev.env", "A=1")
+    assert discover(tmp_path).env_files == (env,)
+
+
+def test_langgraph_json_dependencies_are_importable(tmp_path: Path) -> None:
+    put(tmp_path, "libs/one/src/shared_of_discovery.py", "VALUE = 7\n")
+    put(tmp_path, "agent.py", f"from shared_of_discovery import VALUE\nassert VALUE == 7\n{GRAPH}")
+    put(tmp_path, "langgraph.json", '{"graphs": {"a": "./agent.py:graph"}, "dependencies": ["./libs/one"]}')
+    from aion_core.loading.objects.load import load_object
+
+    declared = read_deployment_config(tmp_path / "langgraph.json")
+    assert load_object("agent.py:graph", declared.folder, declared.roots).name == "graph"
+    found = discover(tmp_path)
+    file = put(tmp_path, "aion.yaml", as_yaml(found))
+    assert list(read_deployment_config(file).roots) == list(declared.roots)
+
+
+@pytest.mark.parametrize("code", ["from . import agent\n", "from .agent import root_agent\n"])
+def test_adk_package_is_imported_by_its_name(code: str, tmp_path: Path) -> None:
+    put(tmp_path, "weather/__init__.py", code)
+    put(tmp_path, "weather/agent.py", ROOT_AGENT)
+    env = put(tmp_path, ".env", "A=1")
+    found = discover(tmp_path / "weather")
+    assert (paths(found), found.folder, found.env_files) == ({"weather": "weather"}, tmp_path, (env,))
+    nearer = put(tmp_path, "weather/.env", "A=2")
+    assert discover(tmp_path / "weather").env_files == (nearer,)
+
+
+def test_discovery_prefers_adk_app_to_root_agent(tmp_path: Path) -> None:
+    put(
+        tmp_path, "agent.py", f"{ROOT_AGENT}from google.adk.apps import App\napp = App(name='a', root_agent=root_agent)"
+    )
+    assert list(paths(discover(tmp_path)).values()) == ["agent.py:app"]
+
+
+def test_discovery_finds_each_agent_of_adk_folder(tmp_path: Path) -> None:
+    put(tmp_path, "one/__init__.py", "from . import agent")
+    put(tmp_path, "one/agent.py", ROOT_AGENT)
+    put(tmp_path, "two/root_agent.yaml", "name: two")
+    put(tmp_path, "tools/__init__.py")
+    put(tmp_path, "my.agent/agent.py", ROOT_AGENT)
+    env = put(tmp_path, "two/.env", "A=1")
+    found = discover(tmp_path)
+    assert paths(found) == {"one": "one", "two": "two"}
+    assert found.found == "ADK agent folders: one, two."
+    assert found.env_files == (env,)
+
+
+AGENTS = {
+    "compiled": "from langgraph.graph import StateGraph\nbuilder = StateGraph(dict)\nx = builder.compile()",
+    "not compiled": "from langgraph.graph import StateGraph\nx = StateGraph(dict).add_node('n', print).add_edge('a', 'b')",
+    "prebuilt": "from langchain.agents import create_agent\nx = create_agent(None, tools=[])",
+    "prebuilt, renamed": "from langchain.agents import create_agent as make\nx: object = make(None)",
+    "entrypoint": "from langgraph.func import entrypoint\n@entrypoint()\ndef x(given): ...",
+    "of a function": "import langgraph\ndef make(): ...\ngraph = make()",
+    "in a try": "from google.adk.agents import LlmAgent\ntry:\n    x = LlmAgent(name='x')\nexcept ValueError:\n    pass",
+    "own class": "from google.adk.agents import BaseAgent\nclass Own(BaseAgent): ...\nx = Own(name='x')",
+    "executor's class": "from a2a.server.agent_execution import AgentExecutor\nclass X(AgentExecutor): ...",
+    "deep agent": "from deepagents import create_deep_agent\nx = create_deep_agent()",
+}
+NO_AGENTS = {
+    "an abstract executor": (
+        "from abc import abstractmethod\nfrom a2a.server.agent_execution import AgentExecutor\n"
+        "class X(AgentExecutor):\n    @abstractmethod\n    async def answer(self): ..."
+    ),
+    "a regular expression": "import langgraph, re\nx = re.compile('a')",
+    "a web app": "import langgraph\nfrom fastapi import FastAPI\napp = FastAPI()",
+    "a main program": "from langchain.agents import create_agent\nif __name__ == '__main__':\n    x = create_agent(None)",
+    "within a function": "from langchain.agents import create_agent\ndef f():\n    x = create_agent(None)",
+    "no framework": "def make(): ...\ngraph = make()",
+    "no Python": "def (",
+}
+
+
+@pytest.mark.parametrize("kind", AGENTS)
+def test_discovery_ignores_tests_and_files_without_agent(kind: str, tmp_path: Path) -> None:
+    put(tmp_path, "mine.py", AGENTS[kind] + "\n" + NEVER)
+    for number, code in enumerate(NO_AGENTS.values()):
+        put(tmp_path, f"other{number}.py", code)
+    put(tmp_path, "test_mine.py", GRAPH)
+    put(tmp_path, "tests/helper.py", GRAPH)
+    put(tmp_path, ".venv/lib.py", GRAPH)
+    found = discover(tmp_path)
+    assert paths(found) == {"mine": "mine.py"}
+    assert found.found.startswith("mine.py: ")
+    assert "mine" not in sys.modules
+
+
+def test_discovery_searches_subfolders_only_without_agent_in_project_folder(tmp_path: Path) -> None:
+    put(tmp_path, "src/support/graph.py", GRAPH)
+    assert paths(discover(tmp_path)) == {"support": "src/support/graph.py"}
+    put(tmp_path, "mine.py", GRAPH)
+    assert paths(discover(tmp_path)) == {"mine": "mine.py"}
+
+
+@pytest.mark.parametrize("statement", ["from sub import graph as sub", "import sub", "from .sub import graph as other"])
+def test_agent_file_imported_by_another_is_not_discovered(statement: str, tmp_path: Path) -> None:
+    put(tmp_path, "sub.py", GRAPH)
+    put(tmp_path, "mine.py", f"{statement}\n{GRAPH}")
+    assert paths(discover(tmp_path)) == {"mine": "mine.py"}
+
+
+def test_discovery_error_lists_agents_to_choose_from(tmp_path: Path) -> None:
+    put(tmp_path, "one.py", GRAPH)
+    put(tmp_path, "two.py", GRAPH)
+    with pytest.raises(ConfigurationError) as failed:
+        discover(tmp_path)
+    assert str(failed.value) == (
+        f"{tmp_path} has several agents: one.py:graph, two.py:graph. "
+        "Choose one, as in `aion dev one.py:graph`, or list them in an aion.yaml."
+    )
+
+
+def test_missing_agent_lists_searched_places(tmp_path: Path) -> None:
+    for number, code in enumerate(NO_AGENTS.values()):
+        put(tmp_path, f"other{number}.py", code)
+    with pytest.raises(ConfigurationError) as failed:
+        discover(tmp_path)
+    assert str(failed.value) == (
+        f"{tmp_path} has no agent. Looked for: aion.yaml, langgraph.json, an ADK agent folder (root_agent in agent.py or "
+        "__init__.py, root_agent.yaml), and a Python file that defines a graph, an agent or an executor. "
+        "Name a file, as in `aion dev agent.py:graph`, or begin with `aion new my-agent`."
+    )
+
+
+@pytest.mark.parametrize(
+    ("path", "agent_id", "found_path"),
+    [
+        ("mine.py", "mine", "mine.py"),
+        ("mine.py:make", "make", "mine.py:make"),
+        ("./src/support/graph.py:graph", "support", "src/support/graph.py:graph"),
+        ("support.graph:graph", "support", "support.graph:graph"),
+        ("support.graph", "support", "support.graph"),
+        ("weather:root_agent", "weather", "weather:root_agent"),
+    ],
+)
+def test_discovery_of_given_path_finds_only_its_agent(
+    path: str, agent_id: str, found_path: str, tmp_path: Path
+) -> None:
+    put(tmp_path, "mine.py", NEVER)
+    put(tmp_path, "src/support/graph.py", NEVER)
+    put(tmp_path, "weather/agent.py", NEVER)
+    env = put(tmp_path, ".env", "A=1")
+    found = discover(Path(path))
+    assert paths(found) == {agent_id: found_path}
+    assert (found.folder, found.env_files) == (tmp_path, (env,))
+
+
+def test_agent_file_outside_working_directory_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    put(tmp_path, "there/mine.py", GRAPH)
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    found = discover(tmp_path / "there" / "mine.py")
+    assert (found.folder, paths(found)) == (tmp_path / "there", {"mine": "mine.py"})
+
+
+@pytest.mark.parametrize("path", ["nowhere", "nowhere.py", "nowhere/at/all", "notes.txt"])
+def test_unknown_agent_path_is_named_in_error(path: str, tmp_path: Path) -> None:
+    put(tmp_path, "notes.txt")
+    with pytest.raises(ConfigurationError, match=path):
+        discover(Path(path))
+
+
+def test_generated_yaml_contains_only_discovered_agents(tmp_path: Path) -> None:
+    (tmp_path / "libs").mkdir()
+    put(tmp_path, "libs/pyproject.toml")
+    graphs = {"a": "./a.py:graph", "b": {"path": "./b.py:graph", "description": "Größer: ja"}}
+    put(tmp_path, "langgraph.json", json.dumps({"graphs": graphs, "dependencies": ["./libs"]}))
+    assert as_yaml(discover(tmp_path)) == (
+        "aion:\n  python_path:\n  - libs\n  agents:\n    a:\n      path: a.py:graph\n"
+        "    b:\n      path: b.py:graph\n      description: 'Größer: ja'\n"
+    )
+
+
+@pytest.mark.parametrize("name", ["", "langgraph.json", "mine.py", "mine.py:graph"])
+def test_deployment_without_aion_yaml_is_read_from_folder_or_file(name: str, tmp_path: Path) -> None:
+    put(tmp_path, "langgraph.json", '{"graphs": {"mine": "./mine.py:graph"}}')
+    put(tmp_path, "mine.py", GRAPH)
+    declared = read_deployment_config(tmp_path / name)
+    assert (list(declared.agents), declared.folder) == (["mine"], tmp_path)

@@ -1,0 +1,102 @@
+"""Missing packages of an agent: the remedy names the package and the command."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from aion_core.errors import AgentLoadError
+from tests.runtime.unit.loading.load_errors.test_explain import isolated, made, written  # noqa: F401  # a fixture
+from tests.support.server import ROOT
+
+NAMED = {
+    "pyproject.toml": '[project]\nname = "mine"\nversion = "0"\ndependencies = ["Tabulate_Of.Test>=1"]\n',
+    "requirements.txt": "# tools\ntabulate-of-test==1.0\n",
+    "langgraph.json": '{"graphs": {"a": "./agent.py:graph"}, "dependencies": [".", "tabulate-of-test>=1"]}',
+}
+BY_UVX = {
+    "pyproject.toml": "Start it in the project's: `uv run aion dev` (after `uv add 'aion-lambda[langgraph,adk]'` and ",
+    "requirements.txt": "`uvx --with-requirements requirements.txt --from 'aion-lambda[langgraph,adk,local]' aion dev`.",
+    "langgraph.json": "`uvx --with 'tabulate-of-test>=1' --from 'aion-lambda[langgraph,adk,local]' aion dev`.",
+}
+ELSEWHERE = {
+    "pyproject.toml": "Run `uv sync`, then `uv run aion dev`.",
+    "requirements.txt": "Run `pip install -r requirements.txt` there.",
+    "langgraph.json": "Run `pip install 'tabulate-of-test>=1'` there.",
+}
+
+
+def remedy(folder: Path) -> str:
+    with pytest.raises(AgentLoadError) as failed:
+        made(folder, "agent.py").load()
+    return failed.value.do
+
+
+@pytest.mark.parametrize("file", NAMED)
+def test_missing_package_error_under_uvx_suggests_suitable_command(
+    file: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "prefix", "/home/me/.cache/uv/archive-v0/x7")
+    written(tmp_path, {"agent.py": "import tabulate_of_test\n", file: NAMED[file]})
+    do = remedy(tmp_path)
+    assert do.startswith(f"{file} names tabulate-of-test, but aion runs in an environment of its own (uvx)")
+    assert BY_UVX[file] in do
+
+
+@pytest.mark.parametrize("file", NAMED)
+def test_missing_package_error_names_environment(file: str, tmp_path: Path) -> None:
+    written(tmp_path, {"agent.py": "import tabulate_of_test\n", file: NAMED[file]})
+    do = remedy(tmp_path)
+    assert do.startswith(f"{file} names tabulate-of-test, but the environment that runs aion ({sys.prefix}) ")
+    assert do.endswith(ELSEWHERE[file])
+
+
+def test_error_suggests_uv_run_if_project_requires_aion_lambda(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "tool").mkdir()
+    written(tmp_path, {"tool/uv-receipt.toml": "", "agent.py": "import tabulate_of_test\n"})
+    named = NAMED["pyproject.toml"].replace('["Tab', '["aion-lambda[langgraph]", "Tab')
+    (tmp_path / "pyproject.toml").write_text(named)
+    monkeypatch.setattr(sys, "prefix", str(tmp_path / "tool"))
+    assert "`uv run aion dev`, or `uvx --with-editable . --from" in remedy(tmp_path)
+
+
+FRAMEWORKS = {
+    "import langchain_core.messages": (
+        "langchain_core",
+        "This is a LangGraph graph: install aion-lambda[langgraph,local]",
+    ),
+    "from langgraph.graph import StateGraph": ("langgraph", "This is a LangGraph graph"),
+    "from google.adk.agents import Agent": (
+        "google.adk",
+        "This is an ADK agent: install aion-lambda[adk,local], as in ",
+    ),
+    "from google import genai": ("google.genai", "This is an ADK agent: install aion-lambda[adk,local]"),
+}
+
+
+@pytest.mark.parametrize("line", FRAMEWORKS)
+def test_error_for_missing_framework_names_package_extra(line: str, tmp_path: Path) -> None:
+    """Load the agent in a new process in which its framework cannot be imported."""
+    module, do = FRAMEWORKS[line]
+    written(tmp_path, {"agent.py": f"{line}\n"})
+    hidden = f"""
+import sys
+from importlib.abc import MetaPathFinder
+from pathlib import Path
+
+class Hides(MetaPathFinder):
+    def find_spec(self, name, path=None, target=None):
+        if name == {module!r}:
+            raise ModuleNotFoundError(f"No module named {{name!r}}", name=name)
+
+sys.meta_path.insert(0, Hides())
+from aion_core.loading.objects.load import load_object
+from aion_core.errors import AgentLoadError
+try:
+    load_object("agent.py", Path({str(tmp_path)!r}))
+except AgentLoadError as error:
+    print(error.do)
+"""
+    ran = subprocess.run([sys.executable, "-c", hidden], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert ran.stdout.startswith(do)

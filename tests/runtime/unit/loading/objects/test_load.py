@@ -1,0 +1,206 @@
+"""Objects at `path` of aion.yaml, and an error message for each unusable path."""
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from aion_core.errors import ConfigurationError
+from aion_core.loading.aion_yaml.agent import AgentConfig
+from aion_core.loading.lazy_agent import LazyAgent
+from aion_core.loading.objects.load import load_object
+from aion_core.settings import Settings
+
+GRAPHS = """
+from langgraph.graph import START, MessagesState, StateGraph
+from langchain_core.messages import AIMessage
+
+def built(says):
+    return StateGraph(MessagesState).add_node(says, lambda state: {"messages": [AIMessage(says)]}).add_edge(START, says)
+"""
+
+ENDS = 'Code that ends the process, or runs a program, belongs below `if __name__ == "__main__":`.'
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "neighbour_of_agents.py").write_text(GRAPHS + "theirs = built('theirs').compile()\n")
+    return tmp_path
+
+
+def write(folder: Path, source: str) -> None:
+    """Write the agent's file and forget its module."""
+    for module in [name for name in sys.modules if name.startswith("aion_agent_agent_")]:
+        del sys.modules[module]
+    (folder / "agent.py").write_text(GRAPHS + source)
+
+
+def found(folder: Path, source: str, path: str = "agent.py") -> Any:
+    write(folder, source)
+    return load_object(path, folder).agent
+
+
+def nodes(graph: Any) -> set[str]:
+    return set(graph.nodes) - {"__start__"}
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "graph = built('mine').compile(interrupt_before=['mine'])",
+        "builder = built('mine')\ngraph = builder.compile(interrupt_before=['mine'])",
+        "graph = built('mine').compile(interrupt_before=['mine'])\napp = graph",
+        "from neighbour_of_agents import theirs\ngraph = built('mine').compile(interrupt_before=['mine'])",
+        "from neighbour_of_agents import theirs as sub\ngraph = built('mine').compile(interrupt_before=['mine'])",
+    ],
+    ids=["one", "its builder beside it", "two names", "another module's", "another module's, renamed"],
+)
+def test_path_without_object_name_finds_compiled_graph(folder: Path, source: str) -> None:
+    graph = found(folder, source)
+    assert nodes(graph) == {"mine"}
+    assert graph.interrupt_before_nodes == ["mine"]
+
+
+def test_uncompiled_graph_is_found(folder: Path) -> None:
+    assert nodes(found(folder, "graph = built('mine')")) == {"mine"}
+
+
+def test_reexported_agent_is_found(folder: Path) -> None:
+    assert nodes(found(folder, "from neighbour_of_agents import theirs")) == {"theirs"}
+
+
+def test_agent_class_is_instantiated_if_no_instance_exists(folder: Path) -> None:
+    """A module has an agent class: it is instantiated, unless the module also has an instance."""
+    source = """
+class Mine(StateGraph):
+    def __init__(self):
+        super().__init__(MessagesState)
+        self.add_node("mine", lambda state: {}).add_edge(START, "mine")
+"""
+    assert nodes(found(folder, source)) == {"mine"}
+    assert nodes(found(folder, source + "graph = built('other').compile()")) == {"other"}
+
+
+@pytest.mark.parametrize(
+    ("source", "names"),
+    [
+        ("sub = built('a').compile()\ngraph = built('b').compile()", "sub, graph"),
+        ("sub = built('a').compile()\nmain = built('b')", "sub, main"),
+    ],
+)
+def test_file_with_several_agents_requires_object_name(folder: Path, source: str, names: str) -> None:
+    with pytest.raises(ConfigurationError) as failed:
+        found(folder, source)
+    assert str(failed.value) == (
+        f"agent.py holds several agents: {names} (agent.py, lines 7, 8). Name one, as in agent.py:sub."
+    )
+    assert nodes(found(folder, source, "agent.py:sub")) == {"a"}
+
+
+@pytest.mark.parametrize(
+    ("source", "path", "sentence"),
+    [
+        ("", "agent.py", "agent.py: there is no agent in agent.py (agent.py). Name it, as in agent.py:graph."),
+        (
+            "",
+            "agent.py:graph",
+            "agent.py:graph: there is no 'graph' in agent.py (agent.py). Define 'graph' there, or fix `path`.",
+        ),
+        (
+            "import sys\nsys.exit(1)",
+            "agent.py",
+            f"agent.py cannot be imported: SystemExit: 1 (agent.py, line 8). {ENDS}",
+        ),
+        (
+            "def make():\n    raise SystemExit(2)",
+            "agent.py:make",
+            f"agent.py:make raised SystemExit: 2 (agent.py, line 8). {ENDS}",
+        ),
+    ],
+)
+def test_missing_agent_object_is_named_in_error(folder: Path, source: str, path: str, sentence: str) -> None:
+    with pytest.raises(ConfigurationError) as failed:
+        found(folder, source, path)
+    assert str(failed.value) == sentence
+
+
+# ── Configuration and checkpointer ────────────────────────────────────────────────────────────────────────────────────
+
+
+def load(folder: Path, source: str, **configuration: Any) -> None:
+    write(folder, source)
+    load_agent(folder, AgentConfig(path="agent.py:graph", configuration=configuration))
+
+
+def load_agent(folder: Path, config: AgentConfig) -> None:
+    from aion_core.bootstrap.stores import build_stores
+    from aion_core.clock import SystemClock
+
+    stores = build_stores(Settings.from_environ({"AION_STORE": "memory"}), SystemClock())
+    LazyAgent("ada", config, folder, stores.agents).load()
+
+
+SCHEMAS = {
+    "dataclass": "@dataclass\nclass Ctx:\n    provider: str\n    depth: int = 3\n",
+    "pydantic": "class Ctx(BaseModel):\n    provider: str\n    depth: int = 3\n",
+}
+
+
+@pytest.mark.parametrize("kind", SCHEMAS)
+def test_error_names_required_field_missing_from_agent_configuration(folder: Path, kind: str) -> None:
+    source = (
+        "from dataclasses import dataclass\nfrom pydantic import BaseModel\n"
+        + SCHEMAS[kind]
+        + "graph = StateGraph(MessagesState, context_schema=Ctx).add_node('n', lambda s: s).add_edge(START, 'n')\n"
+    )
+    with pytest.raises(ConfigurationError) as failed:
+        load(folder, source, depth=4)
+    assert str(failed.value) == (
+        "Agent 'ada': agent.py:graph: the graph's context schema Ctx requires provider (agent.py, line "
+        f"{source.count(chr(10)) + GRAPHS.count(chr(10))}). Give it under `configuration` in aion.yaml."
+    )
+    load(folder, source, provider="openai")
+
+
+def test_recursion_limit_of_adk_agent_is_refused(folder: Path) -> None:
+    pytest.importorskip("google.adk")
+    (folder / "other.py").write_text(
+        "from google.adk.agents import LlmAgent\nroot_agent = LlmAgent(name='a', model='m')\n"
+    )
+    with pytest.raises(ConfigurationError) as failed:
+        load_agent(folder, AgentConfig(path="other.py", recursion_limit=5))
+    assert str(failed.value) == (
+        "Agent 'ada': other.py is an ADK agent, and `recursion_limit` limits the steps of a LangGraph graph only. Remove "
+        "the key in aion.yaml."
+    )
+
+
+def test_graph_with_typed_dict_context_schema_needs_no_configuration(folder: Path) -> None:
+    source = (
+        "from typing import TypedDict\nclass Ctx(TypedDict):\n    provider: str\n"
+        "graph = StateGraph(MessagesState, context_schema=Ctx).add_node('n', lambda s: s).add_edge(START, 'n')\n"
+    )
+    load(folder, source)
+
+
+def test_error_names_configuration_field_with_invalid_value(folder: Path) -> None:
+    source = (
+        "from pydantic import BaseModel\nclass Ctx(BaseModel):\n    depth: int = 3\n"
+        "graph = StateGraph(MessagesState, context_schema=Ctx).add_node('n', lambda s: s).add_edge(START, 'n')\n"
+    )
+    with pytest.raises(ConfigurationError, match="does not fit the graph's context schema Ctx: depth: "):
+        load(folder, source, depth="deep")
+
+
+@pytest.mark.parametrize("method", ["raise NotImplementedError('use the async one')", None])
+def test_graph_with_checkpointer_without_async_methods_is_refused(folder: Path, method: str | None) -> None:
+    body = f"    async def aget_tuple(self, config):\n        {method}\n" if method else "    pass\n"
+    source = (
+        "from langgraph.checkpoint.base import BaseCheckpointSaver\n"
+        f"class FileSaver(BaseCheckpointSaver):\n{body}"
+        "graph = built('mine').compile(FileSaver())\n"
+    )
+    with pytest.raises(ConfigurationError, match="the graph's own checkpointer, FileSaver, has no async methods"):
+        load(folder, source)
+    load(folder, "from langgraph.checkpoint.memory import InMemorySaver\ngraph = built('a').compile(InMemorySaver())\n")

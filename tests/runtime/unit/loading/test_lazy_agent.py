@@ -1,0 +1,296 @@
+import asyncio
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from aion_core.bootstrap.stores import build_stores
+from aion_core.clock import SystemClock
+from aion_core.errors import AgentLoadError
+from aion_core.loading import lazy_agent
+from aion_core.loading.aion_yaml.agent import AgentConfig
+from aion_core.settings import Settings
+from aion_core.table.keys import ContextKey
+from tests.runtime.unit.loading.isolated import isolated_imports
+from tests.support.clock import settle
+
+ENDLESS = """
+import threading
+threading.endless_import.set()
+threading.continue_import.wait()
+"""
+EXECUTOR = """
+from a2a.server.agent_execution import AgentExecutor
+class Mine(AgentExecutor):
+    async def execute(self, context, queue): ...
+    async def cancel(self, context, queue): ...
+agent = Mine()
+"""
+
+
+@pytest.fixture
+def endless_import(monkeypatch: pytest.MonkeyPatch) -> tuple[threading.Event, threading.Event]:
+    """Return the events of the import of `ENDLESS`: it sets the first, and waits for the second."""
+    begun, continued = threading.Event(), threading.Event()
+    monkeypatch.setattr(threading, "endless_import", begun, raising=False)
+    monkeypatch.setattr(threading, "continue_import", continued, raising=False)
+    monkeypatch.setattr(lazy_agent, "OTHER_SECONDS", 0)
+    return begun, continued
+
+
+def test_agent_loads_while_another_import_never_ends(
+    tmp_path: Path, endless_import: tuple[threading.Event, threading.Event]
+) -> None:
+    begun, continued = endless_import
+    (tmp_path / "endless_agent.py").write_text(ENDLESS + EXECUTOR)
+    (tmp_path / "other_agent.py").write_text(EXECUTOR)
+    stores = build_stores(Settings.from_environ({"AION_STORE": "memory"}), SystemClock())
+    endless, other = (
+        lazy_agent.LazyAgent(name, AgentConfig(path=f"{name}.py"), tmp_path, stores.agents)
+        for name in ("endless_agent", "other_agent")
+    )
+    with isolated_imports(tmp_path), ThreadPoolExecutor() as threads:
+        loading = threads.submit(endless.load)
+        try:
+            assert begun.wait(60)
+            threads.submit(other.load).result(60)
+            assert (other.framework, endless.framework) == ("executor", "")
+        finally:
+            continued.set()
+        loading.result(60)
+        assert endless.framework == "executor"
+
+
+async def test_turns_share_one_thread_for_import_that_never_ends(
+    tmp_path: Path, endless_import: tuple[threading.Event, threading.Event]
+) -> None:
+    """The default executor has at most 32 threads, and a canceled turn cannot stop its thread."""
+    begun, continued = endless_import
+    (tmp_path / "endless_agent.py").write_text(ENDLESS + EXECUTOR)
+    stores = build_stores(Settings.from_environ({"AION_STORE": "memory"}), SystemClock())
+    endless = lazy_agent.LazyAgent("endless", AgentConfig(path="endless_agent.py"), tmp_path, stores.agents)
+    context, threads = ContextKey("owner", "endless", "c-1"), threading.active_count()
+    with isolated_imports(tmp_path):
+        turns = [asyncio.create_task(endless.stored_state(context, limit=1)) for _ in range(40)]
+        canceled = [asyncio.create_task(anext(endless.run(cast("Any", None)))) for _ in range(40)]
+        try:
+            await settle()
+            assert threading.active_count() == threads + 1
+            assert await asyncio.to_thread(begun.wait)
+            for turn in canceled:
+                turn.cancel()
+            assert all(
+                isinstance(each, asyncio.CancelledError)
+                for each in await asyncio.gather(*canceled, return_exceptions=True)
+            )
+        finally:
+            continued.set()
+        assert await asyncio.gather(*turns) == [None] * 40
+        assert endless.framework == "executor"
+
+
+async def test_turn_after_failed_load_loads_agent_again(tmp_path: Path) -> None:
+    file = tmp_path / "repaired_agent.py"
+    file.write_text("raise RuntimeError('broken')")
+    stores = build_stores(Settings.from_environ({"AION_STORE": "memory"}), SystemClock())
+    agent = lazy_agent.LazyAgent("repaired", AgentConfig(path=file.name), tmp_path, stores.agents)
+    context = ContextKey("owner", "repaired", "c-1")
+    with isolated_imports(tmp_path):
+        failed = await asyncio.gather(*[agent.stored_state(context, limit=1) for _ in range(3)], return_exceptions=True)
+        assert [type(each) for each in failed] == [AgentLoadError] * 3
+        file.write_text(EXECUTOR)
+        assert await agent.stored_state(context, limit=1) is None
+        assert agent.framework == "executor"
+
+
+def test_agent_waits_for_slow_import_of_its_own_file(
+    tmp_path: Path, endless_import: tuple[threading.Event, threading.Event]
+) -> None:
+    """Load two agents of one file: the second one must not use a module without its last lines."""
+    begun, continued = endless_import
+    (tmp_path / "agents.py").write_text(ENDLESS + EXECUTOR + "other = Mine()\n")
+    stores = build_stores(Settings.from_environ({"AION_STORE": "memory"}), SystemClock())
+    one, other = (
+        lazy_agent.LazyAgent(name, AgentConfig(path=f"agents.py:{name}"), tmp_path, stores.agents)
+        for name in ("agent", "other")
+    )
+    with isolated_imports(tmp_path), ThreadPoolExecutor() as threads:
+        loading = [threads.submit(one.load)]
+        try:
+            assert begun.wait(60)
+            loading.append(threads.submit(other.load))
+        finally:
+            continued.set()
+        for each in loading:
+            each.result(60)
+    assert one.framework == other.framework == "executor"
+
+
+@pytest.mark.parametrize(
+    ("endless_source", "other_source"),
+    [
+        (ENDLESS + EXECUTOR, "from endless_agent import agent"),
+        (ENDLESS + "import other_agent" + EXECUTOR, "import endless_agent" + EXECUTOR),
+    ],
+    ids=["one way", "each other"],
+)
+def test_agent_waits_for_slow_import_of_file_that_it_imports(
+    tmp_path: Path, endless_import: tuple[threading.Event, threading.Event], endless_source: str, other_source: str
+) -> None:
+    """An agent's file imports the file of another agent, which is still loading: it must not get a partial module."""
+    begun, continued = endless_import
+    (tmp_path / "endless_agent.py").write_text(endless_source)
+    (tmp_path / "other_agent.py").write_text(other_source)
+    endless, other = lazy_agents(tmp_path, "endless_agent.py", "other_agent.py")
+    with isolated_imports(tmp_path), ThreadPoolExecutor() as threads:
+        loading = threads.submit(endless.load)
+        try:
+            assert begun.wait(60)
+            waiting = in_thread(other.load)
+        finally:
+            continued.set()
+        loading.result(60)
+        waiting.result(60)
+    assert endless.framework == other.framework == "executor"
+
+
+def lazy_agents(folder: Path, *paths: str) -> list[lazy_agent.LazyAgent]:
+    stores = build_stores(Settings.from_environ({"AION_STORE": "memory"}), SystemClock())
+    return [lazy_agent.LazyAgent(path, AgentConfig(path=path), folder, stores.agents) for path in paths]
+
+
+def in_thread(load: Callable[[], None]) -> Future[None]:
+    """Run `load` in a thread. Return when it has ended, or waits for an import in another thread."""
+    ended: Future[None] = Future()
+
+    def run() -> None:
+        try:
+            load()
+        except Exception as error:
+            ended.set_exception(error)
+        else:
+            ended.set_result(None)
+
+    thread = threading.Thread(target=run, daemon=True)
+    thread.start()
+    while thread.is_alive() and not ended.done():
+        frame = sys._current_frames().get(thread.ident or 0)
+        if (
+            frame is not None
+            and "importlib._bootstrap" in frame.f_code.co_filename
+            and frame.f_code.co_name == "acquire"
+        ):
+            break
+        time.sleep(0.001)
+    return ended
+
+
+LOGGING = {
+    "dictConfig": """logging.config.dictConfig({
+        "version": 1, "root": {"handlers": ["own"], "level": "INFO"}, "formatters": {"own": {"format": "OWN %(message)s"}},
+        "handlers": {"own": {"class": "logging.StreamHandler", "formatter": "own"}}})""",
+    "basicConfig": "logging.basicConfig(level=logging.INFO, format='OWN %(message)s', force=True)",
+}
+
+LOGS = """
+import logging, pathlib
+from aion_core.loading.aion_yaml.agent import AgentConfig
+from aion_core.loading.lazy_agent import LazyAgent
+from aion_core.bootstrap.stores import build_stores
+from aion_core.clock import SystemClock
+from aion_tools.dev import console_log
+from aion_core.settings import Settings
+stores = build_stores(Settings.from_environ({"AION_STORE": "memory"}), SystemClock())
+console_log.install(colour=False)
+logger = logging.getLogger("aion_core.engine.runner.metrics")
+for name in ("one", "two"):
+    LazyAgent(name, AgentConfig(path=f"{name}.py"), pathlib.Path(), stores.agents).load()
+logger.info("A turn has ended.", extra={"state": "completed", "duration_ms": 12})
+logging.getLogger("mine").info("ready")
+"""
+
+
+@pytest.mark.parametrize("setup", LOGGING)
+def test_server_logs_despite_logging_setup_in_agent_file(setup: str, tmp_path: Path) -> None:
+    source = f"""import logging.config
+from a2a.server.agent_execution import AgentExecutor
+{LOGGING[setup]}
+class Mine(AgentExecutor):
+    async def execute(self, context, queue): ...
+    async def cancel(self, context, queue): ...
+agent = Mine()
+"""
+    for name in ("one", "two"):
+        (tmp_path / f"{name}.py").write_text(source)
+    run = subprocess.run([sys.executable, "-c", LOGS], cwd=tmp_path, capture_output=True, text=True, check=True)
+    lines = run.stderr.splitlines()
+    assert [line[len("00:00:00  ") :] for line in lines if "turn" in line] == ["turn completed 12 ms"]
+    assert [line for line in lines if "ready" in line] == ["OWN ready"]
+
+
+def test_factory_that_configures_logging_does_not_silence_server_log(tmp_path: Path) -> None:
+    script = (
+        "import asyncio, logging, logging.config\n"
+        "from aion_core.loading.objects.per_turn import PerTurnFactory\nfrom aion_tools.dev import console_log\n"
+        "console_log.install(colour=False)\nlogger = logging.getLogger('aion_core.engine.runner.metrics')\n"
+        "async def turn():\n"
+        "    async with PerTurnFactory(lambda config: logging.config.dictConfig({'version': 1}), 'config').made({}): ...\n"
+        "for _ in range(2): asyncio.run(turn())\n"
+        "logger.info('A turn has ended.')\n"
+    )
+    run = subprocess.run([sys.executable, "-c", script], cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert [line[len("00:00:00  ") :] for line in run.stderr.splitlines()] == ["A turn has ended."]
+
+
+NODE = """
+import logging, logging.config
+from langchain_core.messages import AIMessage
+from langgraph.graph import START, MessagesState, StateGraph
+def sets_up(state):
+    {setup}
+    logging.getLogger("mine").info("ready")
+    return {{"messages": [AIMessage("first")]}}
+def fails(state):
+    raise ValueError("the tide is out")
+graph = StateGraph(MessagesState).add_node(sets_up).add_node(fails).add_edge(START, "sets_up").add_edge("sets_up", "fails")
+"""
+
+SERVED = """
+import asyncio
+from aion_tools.dev import console_log
+from aion_tools.testing import serve
+async def main():
+    async with serve("aion.yaml") as client:
+        for _ in range(2):
+            await client.ask("hello")
+console_log.install(colour=False)
+asyncio.run(main())
+"""
+
+
+@pytest.mark.parametrize("setup", LOGGING)
+def test_server_logs_despite_logging_setup_in_node(setup: str, tmp_path: Path) -> None:
+    (tmp_path / "node.py").write_text(NODE.format(setup=LOGGING[setup]))
+    (tmp_path / "aion.yaml").write_text("aion: {agents: {node: {path: 'node.py:graph'}}}")
+    run = subprocess.run([sys.executable, "-c", SERVED], cwd=tmp_path, capture_output=True, text=True, check=True)
+    lines = [line[len("00:00:00  ") :].partition(".")[0] for line in run.stderr.splitlines() if line[2:3] == ":"]
+    assert [line for line in lines if "agent failed" in line] == ["ERROR The agent failed"] * 2
+    assert len([line for line in lines if "turn failed" in line]) == 2
+    assert "OWN ready" in run.stderr.splitlines()
+
+
+def test_console_log_omits_info_lines_of_libraries(tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text("import logging\nlogging.getLogger(__name__).info('ready')\n")
+    script = (
+        "import logging; from aion_tools.dev import console_log; console_log.install(colour=False); import mine, httpx\n"
+        "record = logging.LogRecord('lib', logging.INFO, httpx.__file__, 1, 'verbose', (), None)\n"
+        "logging.getLogger('lib').handle(record)\n"
+    )
+    run = subprocess.run([sys.executable, "-c", script], cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert [line[len("00:00:00  ") :] for line in run.stderr.splitlines()] == ["ready (mine)"]
