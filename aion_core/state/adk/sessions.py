@@ -15,41 +15,34 @@ expire one and a half retentions after their write, and are renewed every fifth 
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, Sequence
-from contextlib import aclosing, suppress
+from collections.abc import Sequence
+from contextlib import suppress
 from datetime import timedelta
 from typing import Any
 
 from google.adk.errors.already_exists_error import AlreadyExistsError
 from google.adk.events.event import Event
 from google.adk.sessions import Session
-from msgspec import Struct
 from msgspec.structs import replace
 
 from aion_core.clock import Clock
 from aion_core.engine.fenced_writes import Fence, FencedWrites
-from aion_core.errors import StoreCorrupt
+from aion_core.state.adk.encrypted_items import EncryptedItems
+from aion_core.state.adk.scoped_state import ScopedState
 from aion_core.state.adk.serialization import event_bytes, event_of, mapping_of, value_bytes
-from aion_core.state.adk.service import (
-    Revision,
-    ScopedState,
-    SessionKey,
-    SessionRecord,
-    StoredSessions,
-    not_found,
-    stale,
-)
-from aion_core.state.adk.session_items import EncryptedItems, SharedState
-from aion_core.state.renewal import renew
+from aion_core.state.adk.session_record import Revision, SessionKey, SessionRecord
+from aion_core.state.adk.session_rows import LARGEST_PAGE, SessionRows, record_of, revision_of
+from aion_core.state.adk.session_service import StoredSessions, not_found, stale
+from aion_core.state.adk.shared_state import SharedState
+from aion_core.state.ttl_renewal import renew
 from aion_core.table import keys
 from aion_core.table.blobs import Blobs
 from aion_core.table.cipher import Cipher
 from aion_core.table.conditions import Absent, AtMost, Both, Either, Equals, Exists
-from aion_core.table.item import SORT, Item, Key, key_of
+from aion_core.table.item import SORT, Key, key_of
 from aion_core.table.port import Table
 from aion_core.table.reads import Reads
 from aion_core.table.refusals import WriteRefused
-from aion_core.table.retries import jitter
 from aion_core.table.schema import BY_AGENT, RETENTIONS, SESSIONS, TTL_ATTRIBUTE
 from aion_core.table.ttl import Ttl
 from aion_core.table.writes import Change, Delete, Put, Update, Write
@@ -60,22 +53,8 @@ VALUES_AT_ONCE = 80
 ROWS_AT_ONCE = 50
 """Number of items to delete in one transaction. The items of a transaction may have at most 4 MB."""
 
-FIRST_PAGE, LARGEST_PAGE = 100, 1000
-"""Page sizes of a query of a session's items, newest first."""
-
-READS = 5
-"""Number of attempts to read a whole session. A query may see only a part of a transaction."""
-
 ROW = RETENTIONS[SESSIONS]
 """Lifetime of a session's event and state items in retention periods. It is longer than that of the head item."""
-
-
-class _Rows(Struct, frozen=True):
-    """Items of a session: its head (revision and times), its state and the requested events, oldest event first."""
-
-    head: Item
-    state: Item | None
-    events: Sequence[Item]
 
 
 class TableSessions(StoredSessions):
@@ -101,6 +80,7 @@ class TableSessions(StoredSessions):
         """
         super().__init__(clock)
         self._reads, self._ttl = Reads(table, clock), Ttl(clock, retention)
+        self._rows = SessionRows(self._reads)
         self._blobs, self._items = blobs, EncryptedItems(blobs, cipher)
         self._shared_state = SharedState(self._reads, self._items, blobs)
         self._writes = FencedWrites(table, fence)
@@ -109,8 +89,6 @@ class TableSessions(StoredSessions):
         """Cache of each session's own state, used by an append instead of a read."""
         self._renewed: dict[str, int] = {}
         """Times of this turn's renewals by session. The next append writes the time to the session's head."""
-
-    # ── Writes ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
     async def _make(self, record: SessionRecord, state: ScopedState) -> None:
         thread = _thread(record.key)
@@ -122,7 +100,7 @@ class TableSessions(StoredSessions):
         except WriteRefused:
             there = await self._reads.get(keys.session_head_key(thread))
             # Accept this call's own session: an earlier attempt may have created it, but its response was lost.
-            if there is None or _revision_of(there).made != record.revision.made:
+            if there is None or revision_of(there).made != record.revision.made:
                 raise AlreadyExistsError(f"The session {record.key.session_id!r} exists already.") from None
         self._states[thread] = record.revision, dict(record.state)
 
@@ -151,7 +129,7 @@ class TableSessions(StoredSessions):
         head = await self._reads.get(keys.session_head_key(thread))
         if head is None:
             raise not_found(key)
-        if _revision_of(head) == revision:
+        if revision_of(head) == revision:
             row = await self._reads.get(keys.session_event_key(thread, revision.number))
             if row is not None and event_of(await self._items.content(row)).id == event.id:
                 return revision
@@ -161,7 +139,7 @@ class TableSessions(StoredSessions):
         thread = _thread(key)
         # Delete the head first. If the deletion is interrupted, the session is gone and its remaining items expire.
         await self._writes.commit(Delete(keys.session_head_key(thread)), Delete(keys.session_state_key(thread)))
-        pages = self._pages(thread, keys.event_sort(0), keys.HEAD, limit=LARGEST_PAGE, keys_only=True)
+        pages = self._rows.pages(thread, keys.event_sort(0), keys.HEAD, limit=LARGEST_PAGE, keys_only=True)
         found = [Delete(key_of(item)) async for page in pages for item in page]
         for start in range(0, len(found), ROWS_AT_ONCE):
             await self._writes.commit(*found[start : start + ROWS_AT_ONCE])
@@ -225,73 +203,26 @@ class TableSessions(StoredSessions):
 
     async def _renew(self, thread: str) -> None:
         """Renew the TTLs of a session's older items and their blobs. They must not expire before the head."""
-        pages = self._pages(thread, keys.event_sort(0), keys.SESSION_STATE)
+        pages = self._rows.pages(thread, keys.event_sort(0), keys.SESSION_STATE)
         soon = self._ttl.end(1.35)
         rows = [row async for page in pages for row in page if row[SORT] != keys.HEAD and row[TTL_ATTRIBUTE] < soon]
         if await renew(self._writes, self._blobs, rows, self._ttl.end(ROW)):
             self._renewed[thread] = self._ttl.now()
 
-    # ── Reads ─────────────────────────────────────────────────────────────────────────────────────────────────────────
-
     async def _read(self, key: SessionKey, *, newest: int | None) -> SessionRecord | None:
         return await self._read_thread(_thread(key), newest=newest)
 
     async def _read_thread(self, thread: str, *, newest: int | None) -> SessionRecord | None:
-        found = await self._read_rows(thread, newest=newest)
+        found = await self._rows.of_session(thread, newest=newest)
         if found is None:
             return None
-        record = _record_of(found.head)
+        if self._in_turn and found.head["renewed"] <= self._ttl.end(-0.2):
+            await self._renew(thread)
+        record = record_of(found.head)
         state = mapping_of(await self._items.content(found.state)) if found.state is not None else {}
         self._states[thread] = record.revision, state
         contents = await self._items.contents(found.events)
         return replace(record, state=dict(state), events=[event_of(content) for content in contents])
-
-    async def _read_rows(self, thread: str, *, newest: int | None) -> _Rows | None:
-        """Read a session's items with its newest events, or with all events if `newest` is None.
-
-        Return None if the session does not exist. Raises StoreCorrupt if a part of it is missing.
-        """
-        for attempt in range(READS):
-            found = await self._query(thread, newest=newest)
-            if found is None:
-                return None
-            number = _revision_of(found.head).number
-            has_state = found.head["state_revision"] >= 0
-            if len(found.events) == min(number, number if newest is None else newest) and has_state == bool(
-                found.state
-            ):
-                if self._in_turn and found.head["renewed"] <= self._ttl.end(-0.2):
-                    await self._renew(thread)
-                return found
-            await jitter(attempt)
-        raise StoreCorrupt("A part of the session is missing.")
-
-    async def _query(self, thread: str, *, newest: int | None) -> _Rows | None:
-        """Query a session's items once, without state of another revision. Return None if the session has expired."""
-        head: Item | None = None
-        state: Item | None = None
-        events: list[Item] = []
-        first = keys.event_sort(1) if newest != 0 else keys.HEAD
-        limit = FIRST_PAGE if newest is None else newest + 2
-        async with aclosing(self._pages(thread, first, keys.SESSION_STATE, limit=limit, newest_first=True)) as pages:
-            async for page in pages:
-                for item in page:
-                    if item[SORT] == keys.SESSION_STATE:
-                        state = item
-                    elif item[SORT] == keys.HEAD:
-                        head = item
-                    # Ignore events with other numbers, because a deleted session with the same id may have left them.
-                    elif head is not None and len(events) != newest and item[SORT] == _next_older(head, events):
-                        events.append(item)
-                if head is None or not self._reads.lives(head):
-                    return None
-                if len(events) == newest:
-                    break
-        if head is None:
-            return None
-        if state is not None and (state["made"], state["revision"]) != (head["made"], head["state_revision"]):
-            state = None
-        return _Rows(head, state, events[::-1])
 
     async def _state(self, thread: str, known: Revision) -> dict[str, Any] | None:
         """Return the session's own state at this revision, or None if the session's revision is another."""
@@ -311,27 +242,6 @@ class TableSessions(StoredSessions):
         records = await asyncio.gather(*(self._read_thread(thread, newest=0) for thread in threads))
         return [record for record in records if record is not None]
 
-    def _pages(
-        self, thread: str, first: str, last: str, *, limit: int = FIRST_PAGE, **options: bool
-    ) -> AsyncGenerator[list[Item], None]:
-        partition = keys.session_partition(thread)
-        return self._reads.pages(partition, first, last, limit=limit, largest=LARGEST_PAGE, **options)
-
 
 def _thread(key: SessionKey) -> str:
     return keys.session_thread(key.user_id, key.app_name, key.session_id)
-
-
-def _record_of(head: Item) -> SessionRecord:
-    """Make the session's record, without state and events, from its head item."""
-    key = SessionKey(head["app_name"], head["user_id"], head["session_id"])
-    return SessionRecord(key, _revision_of(head), float(head["updated"]), {})
-
-
-def _revision_of(head: Item) -> Revision:
-    return Revision(head["revision"], head["made"])
-
-
-def _next_older(head: Item, events: Sequence[Item]) -> str:
-    """Return the sort key of the session's next older event. `events` has the events found so far, newest first."""
-    return keys.event_sort(head["revision"] - len(events))

@@ -3,9 +3,8 @@
 import asyncio
 from collections.abc import Awaitable, Callable
 
-# Use these private functions of InMemoryStore for filters and match conditions, because LangGraph's other stores
-# implement both in SQL.
 from aion_core.errors import AgentFailed
+from aion_core.state.langgraph.event_loops import running_loop
 
 BeforePut = Callable[[], Awaitable[None]]
 """Callback that waits until the graph's emissions so far are recorded. It must not wait for the graph itself, because
@@ -43,11 +42,3 @@ class BeforeWrite:
             raise AgentFailed(
                 "An async node ran a subgraph by a blocking call. Use `await graph.ainvoke(...)`, or a plain def node."
             )
-
-
-def running_loop() -> asyncio.AbstractEventLoop | None:
-    """Return the event loop running in this thread, or None if there is no loop."""
-    try:
-        return asyncio.get_running_loop()
-    except RuntimeError:
-        return None

@@ -9,54 +9,55 @@ A reader must never see only some writes of a LangGraph task: LangGraph regards 
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Coroutine, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from contextlib import aclosing
 from datetime import timedelta
-from operator import itemgetter
-from typing import Any, TypeVar, cast
+from functools import partial
+from typing import Any, cast
 
 from langchain_core.runnables import RunnableConfig
 from langgraph._internal._constants import PULL
 from langgraph.checkpoint.base import (
-    WRITES_IDX_MAP,
     BaseCheckpointSaver,
     ChannelVersions,
     Checkpoint,
     CheckpointMetadata,
     CheckpointTuple,
     DeltaChannelHistory,
-    PendingWrite,
     get_checkpoint_id,
     get_checkpoint_metadata,
-    writes_sort_key,
 )
 
 from aion_core.clock import Clock
 from aion_core.engine.fenced_writes import Fence, FencedWrites
-from aion_core.errors import StoreCorrupt
-from aion_core.state.langgraph.before_write import BeforePut, BeforeWrite, running_loop
+from aion_core.state.langgraph.before_write import BeforePut, BeforeWrite
+from aion_core.state.langgraph.checkpoint_items import (
+    CheckpointItems,
+    PackedWrites,
+    config_of,
+    pack,
+    pack_writes,
+    place_of,
+)
+from aion_core.state.langgraph.checkpoint_ttls import CheckpointTtls
+from aion_core.state.langgraph.delta_history import read_history
+from aion_core.state.langgraph.event_loops import finished
 from aion_core.state.langgraph.serializer import StoredType, serializer
-from aion_core.state.langgraph.threads import StoredCheckpoint, ThreadItems
-from aion_core.state.renewal import renew
+from aion_core.state.langgraph.thread_items import StoredCheckpoint, ThreadItems, by_age
 from aion_core.table import keys
 from aion_core.table.blobs import Blobs
-from aion_core.table.item import SORT, Item, key_of
-from aion_core.table.payloads import Payloads, StoredPayload
+from aion_core.table.item import key_of
+from aion_core.table.payloads import StoredPayload
 from aion_core.table.port import Table
 from aion_core.table.reads import Reads
-from aion_core.table.schema import THREADS, TTL_ATTRIBUTE
 from aion_core.table.ttl import Ttl
-from aion_core.table.writes import Change, Delete, Put, Update, Write
-
-WRITES_A_PAGE = 100
-"""Number of writes in one item, since an update expression may have 4 KB. More writes need more items."""
+from aion_core.table.writes import Delete, Put, Write
 
 DELETES_AT_ONCE = 50
 """Number of deletes in one transaction. It is limited, because the items of a transaction may have at most 4 MB."""
 
-T = TypeVar("T")
-Writes = list[PendingWrite]
+_NODE_PATH = f"~{PULL},"
+"""Start of the `task_path` of a LangGraph task that an edge of the graph has triggered, unlike a `Send`."""
 
 
 class TableSaver(BaseCheckpointSaver[int]):
@@ -94,21 +95,15 @@ class TableSaver(BaseCheckpointSaver[int]):
         self._fenced = fence is not None
         self._newest: tuple[str, str, StoredCheckpoint | None] | None = None
         """Thread, namespace and newest checkpoint of the last read. Under the fence, only this turn can change it."""
-        self._thread_items, self._ttl = ThreadItems(Reads(table, clock)), Ttl(clock, retention)
-        # Give all items of a turn the same TTL, because a DeltaChannel's value depends on the checkpoints before. It is
-        # fixed by the first write or the first read of a history. Later it may only become earlier.
-        self._expires = self._ttl.state_end() if fence is not None else None
-        self._is_fixed = False
-        self._bases: dict[str, StoredCheckpoint] = {}
-        """Last checkpoint that this turn has read, by namespace, unless it has also read the checkpoint's history."""
-        self._blobs, self._payloads, self._log_first = blobs, Payloads(blobs), BeforeWrite(before_put)
+        self._thread_items, self._items = ThreadItems(Reads(table, clock)), CheckpointItems(blobs)
+        self._log_first = BeforeWrite(before_put)
         self._writes = FencedWrites(table, fence)
         self._commit = self._writes.commit
+        ttl = Ttl(clock, retention)
+        self._ttls = CheckpointTtls(self._thread_items, self._writes, blobs, ttl, in_turn=self._fenced)
         # Serialise writes: parallel branches end together, and two transactions on one CONTEXT item conflict in
         # DynamoDB. The lock is fair, so a subgraph's interrupt is stored before the interrupt of its parent node.
         self._write_lock = asyncio.Lock()
-
-    # ── Writes ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
     async def aput(
         self,
@@ -118,11 +113,11 @@ class TableSaver(BaseCheckpointSaver[int]):
         new_versions: ChannelVersions,
     ) -> RunnableConfig:
         """Store a checkpoint with the graph's whole state. Return the config of the checkpoint."""
-        thread_id, ns, parent = _place(config)
+        thread_id, ns, parent = place_of(config)
         if self._skips_input and metadata.get("source") == "input" and not ns:
             self._input_id, self._before_input = checkpoint["id"], parent or ""
-            return _config(thread_id, ns, checkpoint["id"])
-        packed = self._pack([checkpoint, get_checkpoint_metadata(config, metadata)])
+            return config_of(thread_id, ns, checkpoint["id"])
+        packed = pack(self.serde, [checkpoint, get_checkpoint_metadata(config, metadata)])
         await self._log_first()
         async with self._write_lock:
             return await self._put(config, checkpoint["id"], packed, metadata)
@@ -135,9 +130,9 @@ class TableSaver(BaseCheckpointSaver[int]):
         new_versions: ChannelVersions,
     ) -> RunnableConfig:
         """See `aput`."""
-        packed = self._pack([checkpoint, get_checkpoint_metadata(config, metadata)])
+        packed = pack(self.serde, [checkpoint, get_checkpoint_metadata(config, metadata)])
         self._log_first.blocking()
-        return _finished(self._put(config, checkpoint["id"], packed, metadata))
+        return finished(self._put(config, checkpoint["id"], packed, metadata))
 
     def join_step(self, checkpoint_id: str) -> None:
         """Store the writes of the step after this checkpoint in one transaction with the next checkpoint.
@@ -157,7 +152,7 @@ class TableSaver(BaseCheckpointSaver[int]):
         """
         if self._input_id and get_checkpoint_id(config) == self._input_id:
             return  # Skip the writes of the node START, because the next checkpoint contains the input.
-        packed = self._pack_writes(writes)
+        packed = pack_writes(self.serde, writes)
         await self._log_first()
         async with self._write_lock:
             joins = get_checkpoint_id(config) == self._held_id and task_path.startswith(_NODE_PATH)
@@ -168,9 +163,9 @@ class TableSaver(BaseCheckpointSaver[int]):
         self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str = ""
     ) -> None:
         """See `aput_writes`."""
-        packed = self._pack_writes(writes)
+        packed = pack_writes(self.serde, writes)
         self._log_first.blocking()
-        _finished(self._put_writes(config, packed, task_id, task_path))
+        finished(self._put_writes(config, packed, task_id, task_path))
 
     async def renew(self, config: RunnableConfig) -> None:
         """Renew the graph's newest checkpoint and all later items of its thread, if they could expire before their task.
@@ -178,22 +173,8 @@ class TableSaver(BaseCheckpointSaver[int]):
         The later items are the writes of its step and the checkpoints of subgraphs.
         """
         newest = await self._found(config)
-        if newest is not None and newest.item[TTL_ATTRIBUTE] < self._ttl.state_end(0.5):
-            await self._renew(config["configurable"]["thread_id"], newest.place.checkpoint_id, self._ttl.state_end())
-
-    async def _renew(self, thread_id: str, checkpoint_id: str, expires: int, ancestors: Sequence[Item] = ()) -> bool:
-        """Renew a checkpoint, all later items of its thread, and its ancestors. Return False if one is deleted."""
-        # Read the checkpoints of subgraphs first, so that the graph's own checkpoints are renewed last: if a renewal is
-        # interrupted, the next one repeats it.
-        pages = self._thread_items.pages(thread_id, keys.namespace_sort(None), newest_first=True)
-        later = [
-            item
-            async for page in pages
-            for item in page
-            if keys.checkpoint_of(item[SORT]).checkpoint_id >= checkpoint_id
-        ]
-        items = {item[SORT]: item for item in (*later, *ancestors) if item[TTL_ATTRIBUTE] < expires}
-        return await renew(self._writes, self._blobs, [*items.values()], expires)
+        if newest is not None:
+            await self._ttls.renew_newest(config["configurable"]["thread_id"], newest)
 
     async def adelete_thread(self, thread_id: str) -> None:
         """Delete the thread's checkpoints, oldest first: if this is interrupted, the newest state stays readable."""
@@ -204,9 +185,7 @@ class TableSaver(BaseCheckpointSaver[int]):
 
     def delete_thread(self, thread_id: str) -> None:
         """See `adelete_thread`."""
-        _finished(self.adelete_thread(thread_id))
-
-    # ── Reads ─────────────────────────────────────────────────────────────────────────────────────────────────────────
+        finished(self.adelete_thread(thread_id))
 
     async def aget_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
         """Return the checkpoint that the config names, by default the thread's newest; None if it is missing."""
@@ -214,15 +193,15 @@ class TableSaver(BaseCheckpointSaver[int]):
         if found is None:
             return None
         if self._fenced:
-            self._bases[found.place.ns] = found
-        return await self._tuple(config["configurable"]["thread_id"], found)
+            self._ttls.note_read(found)
+        return await self._items.checkpoint_tuple(self.serde, config["configurable"]["thread_id"], found)
 
     async def is_empty(self, config: RunnableConfig) -> bool:
         """Return True if `aget_tuple` finds no checkpoint for this config."""
         return await self._found(config) is None
 
     async def _found(self, config: RunnableConfig) -> StoredCheckpoint | None:
-        thread_id, ns, checkpoint_id = _place(config)
+        thread_id, ns, checkpoint_id = place_of(config)
         if checkpoint_id is None and self._newest is not None and self._newest[:2] == (thread_id, ns):
             return self._newest[2]
         newest = None
@@ -240,7 +219,7 @@ class TableSaver(BaseCheckpointSaver[int]):
     def get_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
         """See `aget_tuple`. A synchronous graph calls this method first, and must run in a separate thread."""
         self._log_first.check_thread()
-        return _finished(self.aget_tuple(config))
+        return finished(self.aget_tuple(config))
 
     async def alist(
         self,
@@ -256,13 +235,13 @@ class TableSaver(BaseCheckpointSaver[int]):
         """
         if config is None:
             raise NotImplementedError("Checkpoints are listed by thread: the config must have a thread_id.")
-        thread_id, _, checkpoint_id = _place(config)
+        thread_id, _, checkpoint_id = place_of(config)
         ns: str | None = config["configurable"].get("checkpoint_ns")
         end = get_checkpoint_id(before) if before else None
         last = keys.checkpoint_sort(ns, end) if end is not None and ns is not None else None
         found = self._thread_items.newest_first(thread_id, keys.namespace_sort(ns), last)
         if ns is None:
-            found = _by_age(found)
+            found = by_age(found)
         async with aclosing(found):
             while limit is None or limit > 0:
                 stored = await anext(found, None)
@@ -271,7 +250,7 @@ class TableSaver(BaseCheckpointSaver[int]):
                 this = stored.place.checkpoint_id
                 if checkpoint_id not in (None, this) or (end is not None and this >= end):
                     continue
-                listed = await self._tuple(thread_id, stored)
+                listed = await self._items.checkpoint_tuple(self.serde, thread_id, stored)
                 metadata = cast("dict[str, Any]", listed.metadata)
                 if all(metadata.get(key) == value for key, value in (filter or {}).items()):
                     limit = None if limit is None else limit - 1
@@ -286,7 +265,7 @@ class TableSaver(BaseCheckpointSaver[int]):
         limit: int | None = None,
     ) -> Iterator[CheckpointTuple]:
         """See `alist`."""
-        return iter(_finished(_all(self.alist(config, filter=filter, before=before, limit=limit))))
+        return iter(finished(_listed(self.alist(config, filter=filter, before=before, limit=limit))))
 
     async def aget_delta_channel_history(
         self, *, config: RunnableConfig, channels: Sequence[str]
@@ -296,93 +275,46 @@ class TableSaver(BaseCheckpointSaver[int]):
         A turn also renews the checkpoints with this history, so that they do not expire before the turn's checkpoints.
         Raises StoreCorrupt if a part of the history has expired, because a shorter history would give another state.
         """
-        thread_id, ns, target = _place(config)
-        wanted = target
-        history: dict[str, DeltaChannelHistory] = {channel: {"writes": []} for channel in channels}
+        thread_id, ns, target = place_of(config)
         last = keys.checkpoint_sort(ns, target) if target else None
-        read: list[Item] = []
+        load = partial(self._items.checkpoint_tuple, self.serde, thread_id)
         async with aclosing(self._thread_items.newest_first(thread_id, keys.namespace_sort(ns), last)) as found:
-            async for stored in found:
-                this = stored.place.checkpoint_id
-                if wanted not in (None, this):
-                    continue  # Skip a checkpoint that is no ancestor of the given one.
-                read += (*stored.writes, stored.item)
-                ancestor = await self._tuple(thread_id, stored)
-                if target not in (None, this):
-                    _add(history, ancestor)
-                target = target or this
-                wanted = get_checkpoint_id(ancestor.parent_config) if ancestor.parent_config else None
-                if wanted is None or all("seed" in each for each in history.values()):
-                    wanted = None
-                    break
-        if wanted is not None:
-            raise StoreCorrupt("A part of the thread's history is missing.")
-        if target is not None and self._expires is not None:
-            self._bases.pop(ns, None)
-            self._expires = await self._kept(thread_id, target, read, self._expires)
-        return history
-
-    async def _kept(self, thread_id: str, checkpoint_id: str, history: Sequence[Item], turn_expires: int) -> int:
-        """Renew a checkpoint and the items with its history, if they expire soon. Return the TTL of this turn's items.
-
-        The items of the turn depend on the history, so they must not outlive it.
-        """
-        expires, renewed = min(int(item[TTL_ATTRIBUTE]) for item in history), self._ttl.history_end()
-        is_old = expires < self._ttl.history_end(0.5)
-        if is_old and await self._renew(thread_id, checkpoint_id, renewed, history):
-            expires = renewed
-        was_fixed, self._is_fixed = self._is_fixed, True
-        return min(expires, turn_expires) if was_fixed else expires
+            history = await read_history(found, target, channels, load)
+        await self._ttls.keep_history(thread_id, ns, history)
+        return history.channels
 
     def get_delta_channel_history(
         self, *, config: RunnableConfig, channels: Sequence[str]
     ) -> Mapping[str, DeltaChannelHistory]:
         """See `aget_delta_channel_history`."""
-        return _finished(self.aget_delta_channel_history(config=config, channels=channels))
-
-    # ── Items ─────────────────────────────────────────────────────────────────────────────────────────────────────────
+        return finished(self.aget_delta_channel_history(config=config, channels=channels))
 
     async def _put(
         self, config: RunnableConfig, checkpoint_id: str, state: StoredPayload, metadata: CheckpointMetadata
     ) -> RunnableConfig:
-        thread_id, ns, parent = _place(config)
+        thread_id, ns, parent = place_of(config)
         parent = self._before_input if parent and parent == self._input_id else parent
-        base = self._bases.pop(ns, None)
-        if base is not None and base.place.checkpoint_id == parent and metadata.get(_COUNTERS) and self._expires:
-            # The base has the whole values of DeltaChannels, so LangGraph has not asked for their history.
-            self._expires = await self._kept(thread_id, parent, [*base.writes, base.item], self._expires)
-        attributes = await self._attributes(thread_id, {"state": state})
+        await self._ttls.keep_base(thread_id, ns, parent, metadata)
+        attributes = await self._items.attributes(thread_id, {"state": state})
         if parent:
             attributes["parent"] = parent
-        item = {**attributes, **self._ttl_attributes()}
+        item = {**attributes, **self._ttls.attributes()}
         put = Put(keys.checkpoint_key(thread_id, ns, checkpoint_id), item)
         # Record progress of the turn only for the source `loop`: checkpoints of other sources store an input or update.
         await self._write([put], ends_step=metadata.get("source") == "loop")
-        return _config(thread_id, ns, checkpoint_id)
+        return config_of(thread_id, ns, checkpoint_id)
 
     async def _put_writes(
         self,
         config: RunnableConfig,
-        writes: Mapping[int, StoredPayload],
+        writes: PackedWrites,
         task_id: str,
         task_path: str,
         *,
         holds: bool = False,
     ) -> None:
-        thread_id, ns, _ = _place(config)
-        checkpoint_id = config["configurable"]["checkpoint_id"]
-        pages: dict[int, dict[str, StoredPayload]] = {}
-        for index, write in writes.items():
-            pages.setdefault(max(index, 0) // WRITES_A_PAGE, {})[_slot(index)] = write
-        changes = []
-        for page, slots in pages.items():
-            key = keys.writes_key(thread_id, ns, checkpoint_id, task_id, page)
-            attributes = await self._attributes(thread_id, slots)
-            once = {slot: value for slot, value in attributes.items() if _index(slot) >= 0}
-            special = {slot: value for slot, value in attributes.items() if slot not in once}
-            change = Change({"task_path": task_path, **special, **self._ttl_attributes()}, defaults=once)
-            changes.append(Update(key, change))
-        await self._write(changes, holds=holds and len(changes) == 1)
+        updates = await self._items.updates(config, writes, task_id, task_path, self._ttls.attributes)
+        await self._write(updates, holds=holds and len(updates) == 1)
 
     async def _write(self, writes: Sequence[Write], *, holds: bool = False, ends_step: bool = False) -> None:
         """Make these writes and the earlier held ones in one transaction. With `holds`, hold them for the next call."""
@@ -392,97 +324,6 @@ class TableSaver(BaseCheckpointSaver[int]):
             held, self._held = self._held, []
             await (self._writes.commit_step if ends_step else self._commit)(*held)
 
-    async def _tuple(self, thread_id: str, stored: StoredCheckpoint) -> CheckpointTuple:
-        state = (await self._payloads.of(stored.item))["state"]
-        checkpoint, metadata = self.serde.loads_typed(state.serialized)
-        ns, checkpoint_id, _ = stored.place
-        parent = stored.item.get("parent")
-        return CheckpointTuple(
-            config=_config(thread_id, ns, checkpoint_id),
-            checkpoint=checkpoint,
-            metadata=metadata,
-            parent_config=_config(thread_id, ns, parent) if parent else None,
-            pending_writes=await self._pending(stored.writes),
-        )
 
-    async def _pending(self, writes: Iterable[Item]) -> Writes:
-        """Load the pending writes from their items, in the order in which LangGraph applies them."""
-        found: list[tuple[tuple[str, str, int], PendingWrite]] = []
-        for item in writes:
-            task_id = keys.checkpoint_of(item[SORT]).task_id
-            for slot, payload in (await self._payloads.of(item)).items():
-                order = writes_sort_key(item["task_path"], task_id, _index(slot))
-                found.append((order, (task_id, payload.channel, self.serde.loads_typed(payload.serialized))))
-        return [write for _, write in sorted(found, key=itemgetter(0))]
-
-    def _pack(self, value: Any, channel: str = "") -> StoredPayload:
-        return StoredPayload.of(self.serde.dumps_typed(value), channel)
-
-    def _pack_writes(self, writes: Sequence[tuple[str, Any]]) -> Mapping[int, StoredPayload]:
-        # Keep one write per index, because an update expression may set an attribute only once. For a special channel,
-        # the last write is valid.
-        return {
-            WRITES_IDX_MAP.get(channel, index): self._pack(value, channel)
-            for index, (channel, value) in enumerate(writes)
-        }
-
-    def _ttl_attributes(self) -> Item:
-        self._is_fixed = True
-        return self._ttl.attributes(self._expires or self._ttl.state_end())
-
-    async def _attributes(self, thread_id: str, payloads: Mapping[str, StoredPayload]) -> Item:
-        return await self._payloads.attributes(payloads, folder=f"{THREADS}/{thread_id}")
-
-
-_COUNTERS = "counters_since_delta_snapshot"
-"""Key in the metadata of a checkpoint that lacks the whole value of a DeltaChannel."""
-
-_NODE_PATH = f"~{PULL},"
-"""Start of the `task_path` of a LangGraph task that an edge of the graph has triggered, unlike a `Send`."""
-
-
-def _place(config: RunnableConfig) -> tuple[str, str, str | None]:
-    """Read the thread_id, checkpoint_ns and checkpoint_id from a LangGraph config."""
-    named = config["configurable"]
-    return named["thread_id"], named.get("checkpoint_ns", ""), get_checkpoint_id(config)
-
-
-def _config(thread_id: str, ns: str, checkpoint_id: str) -> RunnableConfig:
-    return {"configurable": {"thread_id": thread_id, "checkpoint_ns": ns, "checkpoint_id": checkpoint_id}}
-
-
-def _slot(index: int) -> str:
-    """Return the attribute name for the write with this index: w0 for 0, or s1 for -1 (a special channel)."""
-    return f"w{index}" if index >= 0 else f"s{-index}"
-
-
-def _index(slot: str) -> int:
-    return int(slot[1:]) if slot[0] == "w" else -int(slot[1:])
-
-
-def _add(history: Mapping[str, DeltaChannelHistory], ancestor: CheckpointTuple) -> None:
-    """Add the ancestor checkpoint's writes and value to the history of each channel that has no value yet."""
-    values = ancestor.checkpoint["channel_values"]
-    for channel, known in history.items():
-        if "seed" not in known:
-            known["writes"][:0] = [write for write in ancestor.pending_writes or () if write[1] == channel]
-            if channel in values:
-                known["seed"] = values[channel]
-
-
-async def _by_age(found: AsyncGenerator[StoredCheckpoint, None]) -> AsyncGenerator[StoredCheckpoint, None]:
-    """Yield the checkpoints of all namespaces sorted by age, newest first."""
-    for stored in sorted(await _all(found), key=lambda stored: stored.place.checkpoint_id, reverse=True):
-        yield stored
-
-
-async def _all(found: AsyncIterator[T]) -> Sequence[T]:
+async def _listed(found: AsyncIterator[CheckpointTuple]) -> Sequence[CheckpointTuple]:
     return [each async for each in found]
-
-
-def _finished(work: Coroutine[Any, Any, T]) -> T:
-    """Run the coroutine on a new event loop and return its result. Use a new thread if this one has a running loop."""
-    if running_loop() is None:
-        return asyncio.run(work)
-    with ThreadPoolExecutor(1) as executor:
-        return executor.submit(asyncio.run, work).result()

@@ -27,7 +27,7 @@ from langgraph.store.base import (
 from langgraph.store.memory import _compare_values, _does_match
 
 from aion_core.errors import AgentFailed
-from aion_core.state.langgraph.before_write import running_loop
+from aion_core.state.langgraph.event_loops import running_loop
 from aion_core.state.long_term_memory import (
     MAX_MEMORY_BYTES,
     MAX_MEMORY_NAME_BYTES,

@@ -8,8 +8,6 @@ from typing import Any
 import ormsgpack
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 
-# Use these private functions of InMemoryStore for filters and match conditions, because LangGraph's other stores
-# implement both in SQL.
 from aion_core.authoring.types import A2AOutbox
 from aion_core.errors import AgentFailed
 from aion_core.protocol.types import Message, Task

@@ -23,7 +23,7 @@ from aion_core.engine.fenced_writes import Fence
 from aion_core.engine.outcomes import TurnStarted
 from aion_core.errors import AgentFailed, LeaseLost
 from aion_core.state.adk.serialization import UnserializableSession
-from aion_core.state.adk.service import StoredSessions
+from aion_core.state.adk.session_service import StoredSessions
 from tests.runtime.contract.sessions import DynamoDBSessionPlace, SessionPlace, memory_sessions, said, texts
 from tests.support.clock import ManualClock
 from tests.support.engines import Stack

@@ -53,3 +53,10 @@ class ThreadItems:
         """Yield the items with sort keys from `first` to `last`, or with the prefix `first`, one list per request."""
         partition, last = keys.thread_partition(thread_id), last or first + LAST
         return self._reads.pages(partition, first, last, limit=FIRST_PAGE, largest=LARGEST_PAGE, **options)
+
+
+async def by_age(found: AsyncGenerator[StoredCheckpoint, None]) -> AsyncGenerator[StoredCheckpoint, None]:
+    """Yield the checkpoints of all namespaces sorted by age, newest first."""
+    every = [stored async for stored in found]
+    for stored in sorted(every, key=lambda stored: stored.place.checkpoint_id, reverse=True):
+        yield stored

@@ -1,9 +1,9 @@
-"""ADK's session service over stored session records."""
+"""Rules of ADK's session service. A subclass stores the sessions."""
 
 import asyncio
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple, Self
+from collections.abc import Sequence
+from typing import Any
 from uuid import uuid4
 
 from google.adk.errors import StaleSessionError
@@ -11,84 +11,10 @@ from google.adk.errors.session_not_found_error import SessionNotFoundError
 from google.adk.events.event import Event
 from google.adk.sessions.base_session_service import BaseSessionService, GetSessionConfig, ListSessionsResponse
 from google.adk.sessions.session import Session
-from google.adk.sessions.state import State
-from msgspec import Struct, field
 
 from aion_core.clock import Clock
-from aion_core.state.adk.serialization import plain_state
-
-# ── State ─────────────────────────────────────────────────────────────────────────────────────────────────────────────
-
-
-class ScopedState(Struct, frozen=True):
-    """ADK state, or a change of the state, divided by scope. Its keys have no prefix `app:` or `user:`."""
-
-    app: Mapping[str, Any] = field(default_factory=dict)
-    user: Mapping[str, Any] = field(default_factory=dict)
-    session: Mapping[str, Any] = field(default_factory=dict)
-
-
-def split_state(state: Mapping[str, Any]) -> ScopedState:
-    """Divide ADK state by scope and remove the scopes' prefixes. Omit the state of one invocation (`temp:`)."""
-    app: dict[str, Any] = {}
-    user: dict[str, Any] = {}
-    session: dict[str, Any] = {}
-    for key, value in state.items():
-        if key.startswith(State.APP_PREFIX):
-            app[key.removeprefix(State.APP_PREFIX)] = value
-        elif key.startswith(State.USER_PREFIX):
-            user[key.removeprefix(State.USER_PREFIX)] = value
-        elif not key.startswith(State.TEMP_PREFIX):
-            session[key] = value
-    return ScopedState(app, user, session)
-
-
-def merge_state(state: ScopedState) -> dict[str, Any]:
-    """Merge the state of all scopes into one mapping, with the scopes' prefixes, as in an ADK session."""
-    return {
-        **state.session,
-        **{State.APP_PREFIX + key: value for key, value in state.app.items()},
-        **{State.USER_PREFIX + key: value for key, value in state.user.items()},
-    }
-
-
-# ── Sessions ──────────────────────────────────────────────────────────────────────────────────────────────────────────
-
-
-class SessionKey(NamedTuple):
-    """Key of an ADK session. `user_id` is the authenticated owner."""
-
-    app_name: str
-    user_id: str
-    session_id: str
-
-
-class Revision(NamedTuple):
-    """Revision of a session: its number of events, and a random id (`made`) from its creation."""
-
-    number: int
-    made: str
-
-    @property
-    def marker(self) -> str:
-        """The revision as a text, to store in ADK's session object."""
-        return f"{self.number}.{self.made}"
-
-    @classmethod
-    def of(cls, marker: str) -> Self:
-        """Parse a revision from its text."""
-        number, _, made = marker.partition(".")
-        return cls(int(number), made)
-
-
-class SessionRecord(Struct, frozen=True):
-    """Stored ADK session with its own state and the requested events, oldest event first."""
-
-    key: SessionKey
-    revision: Revision
-    updated: float
-    state: dict[str, Any]
-    events: Sequence[Event] = ()
+from aion_core.state.adk.scoped_state import ScopedState, merge_state, plain_scopes, split_state
+from aion_core.state.adk.session_record import Revision, SessionKey, SessionRecord
 
 
 class StoredSessions(BaseSessionService):
@@ -105,14 +31,12 @@ class StoredSessions(BaseSessionService):
         # the append before.
         self._append_lock = asyncio.Lock()
 
-    # ── ADK's methods ─────────────────────────────────────────────────────────────────────────────────────────────────
-
     async def create_session(
         self, *, app_name: str, user_id: str, state: dict[str, Any] | None = None, session_id: str | None = None
     ) -> Session:
         """Store a new session. Generate its id if missing. Raises AlreadyExistsError or UnserializableSession."""
         key = SessionKey(app_name, user_id, session_id or str(uuid4()))
-        own = _plain(split_state(state or {}))
+        own = plain_scopes(split_state(state or {}))
         made = SessionRecord(key, Revision(0, uuid4().hex), self._clock.now().timestamp(), dict(own.session))
         await self._make(made, own)
         return _session(made, await self._shared(app_name, user_id))
@@ -164,7 +88,7 @@ class StoredSessions(BaseSessionService):
             event = self._trim_temp_delta_state(event)
             key = SessionKey(session.app_name, session.user_id, session.id)
             known = await self._known(key, session)
-            revision = await self._append(key, known, event, _plain(split_state(event.actions.state_delta)))
+            revision = await self._append(key, known, event, plain_scopes(split_state(event.actions.state_delta)))
             session.last_update_time = event.timestamp
             session._storage_update_marker = revision.marker
             return self._commit_event_to_session(session, event)
@@ -181,8 +105,6 @@ class StoredSessions(BaseSessionService):
         if [event.id for event in record.events] != [event.id for event in session.events[-1:]]:
             raise stale()
         return record.revision
-
-    # ── Methods of a store ────────────────────────────────────────────────────────────────────────────────────────────
 
     @abstractmethod
     async def _make(self, record: SessionRecord, state: ScopedState) -> None:
@@ -221,10 +143,6 @@ def stale() -> StaleSessionError:
 def not_found(key: SessionKey) -> SessionNotFoundError:
     """Return the error for an append to a missing session."""
     return SessionNotFoundError(f"There is no session {key.session_id!r}. Create it before you append to it.")
-
-
-def _plain(state: ScopedState) -> ScopedState:
-    return ScopedState(plain_state(state.app), plain_state(state.user), plain_state(state.session))
 
 
 def _session(record: SessionRecord, shared: ScopedState) -> Session:
