@@ -9,24 +9,16 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from google.protobuf.struct_pb2 import Struct
-from pydantic import ValidationError
 from pydantic_core import core_schema
 
-from aion_core.authoring.json_forms import as_value, message_of
+from aion_core.authoring.reply_content import Content, Target, action_of_target, message_of_content, metadata_of
 from aion_core.authoring.types import A2AInbox
 from aion_core.protocol import types as a2a
 from aion_core.protocol.aion.actions import conversation_at, send
 from aion_core.protocol.aion.extensions import EventKind
 from aion_core.protocol.aion.payloads import MessageAction
-from aion_core.protocol.reserved_keys import without_reserved_keys, without_reserved_metadata
+from aion_core.protocol.reserved_keys import without_reserved_metadata
 from aion_core.protocol.text import utf8
-
-Content = str | AsyncIterable[str] | a2a.Message | Mapping[str, Any]
-"""Content of a reply: text, an iterator of text chunks, or an A2A Message (the SDK's class, or v1 or v0.3 JSON)."""
-
-Target = str | Mapping[str, Any]
-"""Target of a reply: the id of a conversation in the source network, or a whole MessageActionPayload."""
 
 
 class ReplySink(Protocol):
@@ -145,7 +137,7 @@ class Thread:
             action = conversation_at(target) if target and self.routing is not None else None
             await self._say(content, target, action, metadata)
         else:
-            action = _action(target)
+            action = action_of_target(target)
             await self._say(content, action.context_id, action, metadata)
 
     async def history(self, limit: int = 20, before: str | None = None) -> "list[Message]":
@@ -165,7 +157,7 @@ class Thread:
         action: MessageAction | None,
         metadata: Mapping[str, Any] | None,
     ) -> None:
-        own = _metadata(metadata)
+        own = metadata_of(metadata)
         if isinstance(content, str | AsyncIterable):
             message_id = self.sink.next_message_id()
             text = content if isinstance(content, str) else await self._stream(content, message_id, target)
@@ -173,7 +165,7 @@ class Thread:
                 return
             message = a2a.Message(message_id=message_id, parts=[a2a.Part(text=utf8(text))])
         else:
-            message = without_reserved_metadata(_message(content))
+            message = without_reserved_metadata(message_of_content(content))
             message.message_id = message.message_id or self.sink.next_message_id()
             message.ClearField("task_id")
             message.ClearField("context_id")
@@ -285,28 +277,3 @@ def aion_context_set(context: AionContext) -> Iterator[None]:
         # the token then belongs to another context.
         with suppress(ValueError):
             _current.reset(token)
-
-
-def _action(given: Mapping[str, Any]) -> MessageAction:
-    try:
-        return MessageAction.model_validate(given)
-    except ValidationError as error:
-        problem = error.errors()[0]
-        where = ".".join(str(step) for step in problem["loc"])
-        raise ValueError(f"post's target is not a MessageActionPayload: {where}: {problem['msg']}.") from error
-
-
-def _metadata(given: Mapping[str, Any] | None) -> Struct:
-    if not isinstance(given, Mapping | None):
-        raise TypeError(f"reply's metadata is {type(given).__name__}: give it as a dict.")
-    return as_value(without_reserved_keys(given or {}), "reply's metadata").struct_value
-
-
-def _message(content: Any) -> a2a.Message:
-    try:
-        message = message_of(content)
-    except ValueError as error:
-        raise TypeError(f"reply takes text, an async iterator of text, or an A2A Message. {error}") from error
-    if not message.parts:
-        raise ValueError("The message given to reply has no parts: give it at least one.")
-    return message

@@ -9,7 +9,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from aion_core.authoring.json_forms import as_json, as_value, bytes_of
+from aion_core.authoring.json_values import as_json, as_value, bytes_of
 from aion_core.protocol.reserved_keys import is_reserved, without_reserved_keys
 from aion_core.protocol.text import utf8
 from aion_core.protocol.types import Artifact, Part

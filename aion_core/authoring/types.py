@@ -17,7 +17,7 @@ from pydantic import (
     model_validator,
 )
 
-from aion_core.authoring.json_forms import json_of, kind_of, message_of, task_of
+from aion_core.authoring.a2a_objects import json_of, kind_of, message_of, task_of
 from aion_core.errors import AgentFailed
 from aion_core.protocol.types import Message, Task
 

@@ -10,7 +10,7 @@ from urllib.parse import unquote_to_bytes
 
 from langchain_core.messages import BaseMessage
 
-from aion_core.authoring.json_forms import bytes_of
+from aion_core.authoring.json_values import bytes_of
 from aion_core.protocol.media_types import ANY_FILE, type_of
 from aion_core.protocol.text import utf8
 from aion_core.protocol.types import Part

@@ -15,7 +15,7 @@ from langgraph.graph import START, StateGraph
 from pydantic import BaseModel, ValidationError
 
 from aion.shared.types import A2AInbox, A2AOutbox
-from aion_core.authoring.json_forms import MAX_DEPTH
+from aion_core.authoring.json_values import MAX_DEPTH
 from aion_core.authoring.types import outbox_of
 from aion_core.errors import AgentFailed
 from aion_core.protocol.types import (
