@@ -139,7 +139,7 @@ def _document(record: "KeyRecord") -> dict[str, Any]:
 
 
 def _keys(deployment: Deployment) -> "ApiKeys":
-    from aion_tools.operator.services import build_keys
+    from aion_tools.operator.bootstrap import build_keys
 
     return build_keys(deployment.settings("AION_TABLE"))
 

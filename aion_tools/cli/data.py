@@ -2,31 +2,28 @@
 
 import asyncio
 import json
+import re
 import sys
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from aion_core.auth.principal import API_KEY_ISSUER, BASIC_ISSUER, IAM_ISSUER
 from aion_core.errors import ConfigurationError
 from aion_core.settings import Settings
 from aion_tools.cli import options
 from aion_tools.cli.hints import HintingGroup
-from aion_tools.cli.options import Deployment
+from aion_tools.cli.options import Deployment, owner_of
 
 if TYPE_CHECKING:
-    from aion_tools.erasure.erasure import Erasure
-    from aion_tools.erasure.survey import OwnedData
+    from aion_tools.erasure.deletion import Erasure
+    from aion_tools.erasure.found import OwnedData
 
-import re
-from collections.abc import Iterable, Iterator
-
-from aion_core.auth.principal import API_KEY_ISSUER, BASIC_ISSUER, IAM_ISSUER
-from aion_tools.cli.options import owner_of
 
 PASSES = 3
 """Maximum number of rounds of deleting and searching. One is not enough, because a worker may write more data until it
@@ -205,8 +202,8 @@ class _Report:
     @property
     def lines(self) -> list[dict[str, Any]]:
         """Name, number of items, number of object versions and bytes of each store that has data of the owners."""
+        from aion_tools.erasure.found import LEFTOVERS, MENTIONS
         from aion_tools.erasure.owned import STORES
-        from aion_tools.erasure.survey import LEFTOVERS, MENTIONS
 
         items, versions, size = Counter[str](), Counter[str](), Counter[str]()
         for row in self._found.rows:
@@ -250,14 +247,14 @@ def _count(found: "OwnedData") -> int:
 
 
 def _erasure(settings: Settings) -> "Erasure":
-    from aion_tools.operator.services import build_erasure
+    from aion_tools.erasure.bootstrap import build_erasure
 
     return build_erasure(settings)
 
 
 async def _tenants(settings: Settings) -> list[str]:
     """Return the tenants of all API keys, the only tenants whose names are stored. Owner ids contain only hashes."""
-    from aion_tools.operator.services import build_keys
+    from aion_tools.operator.bootstrap import build_keys
 
     return sorted({key.tenant for key in await build_keys(settings).all()})
 

@@ -173,7 +173,7 @@ def _agent_rights(declared: "DeploymentConfig", region: str, account: str) -> di
 
     Parameters missing in template.yaml are left out. Secret values are not included.
     """
-    from aion_tools.environment import template_parameters
+    from aion_tools.deploy.agent_rights import template_parameters
 
     known = _defaults(Path("template.yaml"))
     wanted = template_parameters(declared, region, account)

@@ -21,8 +21,8 @@ from aion_tools.cli.render import describe_context
 from aion_tools.cli.steps import result_of
 
 if TYPE_CHECKING:
+    from aion_tools.operator.bootstrap import Operator
     from aion_tools.operator.dead_letters import DeadLetter, DeadLetters
-    from aion_tools.operator.services import Operator
 
 READING = "Reading the dead letter queues"
 
@@ -266,7 +266,7 @@ async def read_letters(
     The table is read only for the chosen ones. Raises StoreError if a queue cannot be read, and UsageError for a queue
     without a URL.
     """
-    from aion_tools.operator.services import build_operator
+    from aion_tools.operator.bootstrap import build_operator
 
     operator = build_operator(deployment.settings(*PLACES))
     found = []
@@ -311,7 +311,7 @@ async def _drop(deployment: Deployment, chosen: Sequence[QueuedLetter]) -> int:
 
 
 def _letters(deployment: Deployment, queue: DeadLetterQueue) -> "DeadLetters":
-    from aion_tools.operator.services import build_dead_letters
+    from aion_tools.operator.bootstrap import build_dead_letters
 
     return build_dead_letters(deployment.settings(VARIABLES[queue]), queue.value)
 

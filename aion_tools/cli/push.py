@@ -22,7 +22,7 @@ from aion_tools.cli.render import delivery_document
 from aion_tools.cli.steps import result_of
 
 if TYPE_CHECKING:
-    from aion_tools.operator.services import PushOperator
+    from aion_tools.operator.bootstrap import PushOperator
 
 READING = "Reading the table"
 
@@ -167,7 +167,7 @@ def delete(task_id: str, config_id: str | None, owner: str, deployment: Deployme
 
 
 def _operator(deployment: Deployment, queue: str | None = None) -> "PushOperator":
-    from aion_tools.operator.services import build_push_operator
+    from aion_tools.operator.bootstrap import build_push_operator
 
     return build_push_operator(deployment.settings("AION_TABLE", push_queue_url=queue or ""))
 

@@ -18,7 +18,7 @@ from aion_tools.cli.steps import result_of
 if TYPE_CHECKING:
     from aion_core.engine.records import Head
     from aion_core.table.keys import ContextKey
-    from aion_tools.operator.services import Operator
+    from aion_tools.operator.bootstrap import Operator
 
 READING = "Reading the table"
 
@@ -171,7 +171,7 @@ def cancel(task_id: str, owner: str, deployment: Deployment, *, scan: bool, yes:
 
 
 def _operator(deployment: Deployment) -> "Operator":
-    from aion_tools.operator.services import build_operator
+    from aion_tools.operator.bootstrap import build_operator
 
     return build_operator(deployment.settings(*PLACES))
 

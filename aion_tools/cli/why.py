@@ -28,8 +28,8 @@ from aion_tools.dev.data_folder import SQLITE
 if TYPE_CHECKING:
     from aion_core.engine.records import Head
     from aion_tools.deploy.logs import LogLine
+    from aion_tools.operator.bootstrap import Operator
     from aion_tools.operator.dead_letters import DeadLetter
-    from aion_tools.operator.services import Operator
 
 SCANS = "Reading the whole table, since no owner is given (--owner or --subject). This is slow for a large table."
 
@@ -127,7 +127,7 @@ def why(task_id: str | None, owner: str, deployment: Deployment, *, content: boo
 
     Without an owner, the command reads the whole table. Beside `aion dev` this costs nothing.
     """
-    from aion_tools.operator.services import build_operator
+    from aion_tools.operator.bootstrap import build_operator
 
     operator = build_operator(deployment.settings(*PLACES))
     if task_id is None:
@@ -187,7 +187,8 @@ class _StoryReader:
     def _caller(self, owner: str) -> str:
         """Return a description of the task's client: the principal of the owner's API key, or else the owner id."""
         from aion_core.auth.principal import ANONYMOUS
-        from aion_tools.operator.services import build_keys, owner_of_key
+        from aion_tools.erasure.bootstrap import owner_of_key
+        from aion_tools.operator.bootstrap import build_keys
 
         if owner == ANONYMOUS:
             return "An anonymous client"

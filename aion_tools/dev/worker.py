@@ -322,7 +322,7 @@ def _developer_header(config: Path, failed: Collection[str]) -> str:
     from aion_core.loading.deployment import read_agent_configs
     from aion_core.settings import Settings
     from aion_tools.dev.greeting import example_agent
-    from aion_tools.operator.services import build_keys
+    from aion_tools.operator.bootstrap import build_keys
 
     agents = read_agent_configs(config)
     accepted = [

@@ -13,7 +13,7 @@ from aion_core.loading.aion_yaml.reading import DeploymentConfig
 from aion_core.table.schema import TTL_ATTRIBUTE
 from aion_tools.cli.checks import CheckResult, failed, ok, repairs, warning
 from aion_tools.cli.error_text import error_text, is_forbidden, is_missing
-from aion_tools.environment import template_parameters
+from aion_tools.deploy.agent_rights import template_parameters
 
 if TYPE_CHECKING:
     from aion_core.aws.client import AwsClient

@@ -25,7 +25,7 @@ from aion_core.table.keys import ContextKey
 from aion_core.table.writes import Put
 from aion_tools.cli.data import OWN_ISSUERS, Progress, declared_in, owners_of
 from aion_tools.erasure import owned
-from aion_tools.operator.services import build_keys
+from aion_tools.operator.bootstrap import build_keys
 from aion_tools.stack.stack import LocalStack
 from tests.support import operating
 from tests.support.clock import ManualClock
