@@ -64,7 +64,7 @@ def deploy(environment: str, stack: str | None, given: dict[str, str], *, yes: b
     On a terminal it asks for missing settings and writes the answers into samconfig.toml, never a secret. Without a
     terminal, as in CI, give --yes.
     """
-    from aion_tools.deploy import aws, sam
+    from aion_tools.deploy import aws, sam_install
     from aion_tools.deploy.sam import Sam
     from aion_tools.deploy.samconfig import SamConfig
 
@@ -91,7 +91,7 @@ def deploy(environment: str, stack: str | None, given: dict[str, str], *, yes: b
             if warning := cors_warning(declared, {**before, **target.parameters}):
                 click.echo(warning)
             with step("sam") as running:
-                program = sam.command()
+                program = sam_install.command()
                 running.result = str(program)
             deployed = _deployed(Sam(program, project, saved), target, account, is_interactive=is_interactive)
             _print_summary(deployed, schemes, smokes=not no_smoke)
@@ -165,7 +165,7 @@ def _agent_rights(declared: "DeploymentConfig", region: str, account: str) -> di
 
 def _deployed(sam: "Sam", target: DeployTarget, account: str, *, is_interactive: bool) -> "CloudFormationStack":
     """Build the packages, print the planned changes of the stack, execute the changes, and return the stack."""
-    from aion_tools.deploy import cloudformation
+    from aion_tools.deploy import change_sets, cloudformation
 
     with step("build") as running:
         # Build for the processor of the earlier deployment, unless a parameter changes it.
@@ -174,7 +174,7 @@ def _deployed(sam: "Sam", target: DeployTarget, account: str, *, is_interactive:
         running.result = "the packages are in .aws-sam"
     with step("changes") as running:
         arn = sam.change_set(target.stack, target.region, target.parameters)
-        change_set = cloudformation.read(arn) if arn else None
+        change_set = change_sets.read(arn) if arn else None
         running.result = str(change_set) if change_set else "the stack is up to date"
     for previous in _previous(target):
         click.echo(f"{INDENT}{previous}")
@@ -184,10 +184,10 @@ def _deployed(sam: "Sam", target: DeployTarget, account: str, *, is_interactive:
         if is_interactive and not click.confirm(
             f"Deploy {target.stack} to account {account}, {target.region}?", default=True
         ):
-            cloudformation.discard(arn, target.stack)
+            change_sets.discard(arn, target.stack)
             raise click.exceptions.Exit(1)
         with step("deploy") as running:
-            cloudformation.execute(
+            change_sets.execute(
                 arn,
                 target.stack,
                 lambda event: running.progress(f"{event.path} {event.status}"),

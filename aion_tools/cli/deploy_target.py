@@ -62,7 +62,7 @@ def complete_target(
 ) -> DeployTarget:
     """Ask for missing template parameters, save the answers in samconfig.toml, and return the deployment's target."""
     from aion_tools.deploy import cloudformation
-    from aion_tools.deploy.cloudformation import check_deployable
+    from aion_tools.deploy.change_sets import check_deployable
     from aion_tools.deploy.table_layout import check_layout
 
     with step("stack") as running:

@@ -29,13 +29,13 @@ SECRETS = {"users": "AION_BASIC_USERS_SECRET", "card key": "AION_CARD_KEY_SECRET
 
 async def check_stack(name: str) -> CheckResult:
     """Check that the last operation of the CloudFormation stack has succeeded."""
-    from aion_tools.deploy import cloudformation
+    from aion_tools.deploy import change_sets, cloudformation
     from aion_tools.deploy.errors import DeployError
 
     stack: cloudformation.CloudFormationStack | None = None
     try:
         stack = await asyncio.to_thread(cloudformation.find, name)
-        await asyncio.to_thread(cloudformation.check_deployable, stack)
+        await asyncio.to_thread(change_sets.check_deployable, stack)
     except DeployError as error:
         message = " ".join([error.what, *error.lines])
         if stack is not None and stack.is_changing:
