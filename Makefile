@@ -97,8 +97,8 @@ docs: $(VENV)/.tests ## Build the documentation site in .cache/docs/site; fail a
 	@$(VENV)/bin/python -m scripts.docs_site
 
 openapi: $(VENV)/.tests ## Generate docs/openapi.yaml from the operations table, with examples from a real server
-	@$(VENV)/bin/python -m scripts.openapi_examples
-	@$(VENV)/bin/python -m scripts.openapi
+	@$(VENV)/bin/python -m scripts.openapi.examples
+	@$(VENV)/bin/python -m scripts.openapi.document
 
 schema: $(VENV)/.tests ## Generate the JSON Schema of aion.yaml from its models
 	@$(VENV)/bin/python -m scripts.config_schema

@@ -2,12 +2,12 @@
 
 Generators
     config_schema      the JSON Schema of aion.yaml
-    openapi            the OpenAPI document
-    openapi_examples   the examples in the OpenAPI document, from a server
+    openapi            the OpenAPI document, with examples from a server
     docs_site          the documentation site
-    docs_reference     the site's reference pages
-    cost               docs/cost.md, from the requests counted by `metering` and the prices in prices.toml
-    metering           the count of the emulator's AWS requests and capacity units
+    reference          the site's reference pages
+    cost               docs/cost.md, from the counted requests and the prices in prices.toml
+    cost_scenarios     runs scenarios, and counts their requests
+    metering           counts the emulator's AWS requests and capacity units
     terminal           the README's recorded terminal
     terminal_svg       the drawing of a recorded terminal
 
