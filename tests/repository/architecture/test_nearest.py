@@ -15,7 +15,7 @@ FILES = {
     "tests/runtime/unit/table/test_near.py": "from aion_core.table import items\nfrom tests.support.clock import ManualClock\n",
     "tests/tools/e2e/test_dev.py": "from aion_core.engine.runner import TaskRunner\nfrom aion_core.engine import fences\n",
     "tests/tools/unit/dev/test_worker.py": "",
-    "tests/repository/policies/test_policies.py": "",
+    "tests/repository/policies/test_template_policies.py": "",
     LINT: "",
 }
 
@@ -43,7 +43,7 @@ def tree(tmp_path: Path) -> Path:
         (["aion_core/web/unnamed.py"], ["tests/runtime/unit/web/test_rest.py"]),
         (["aion_core/web/operations/tasks.py"], ["tests/runtime/unit/web/test_rest.py"]),
         (["aion_tools/dev/console/api.py"], ["tests/tools/unit/dev/test_worker.py"]),
-        (["scripts/cost.py"], ["tests/repository/policies/test_policies.py"]),
+        (["scripts/cost.py"], ["tests/repository/policies/test_template_policies.py"]),
         # Support code and tests.
         (["tests/support/clock.py"], ["tests/runtime/unit/table/test_near.py"]),
         (
