@@ -14,7 +14,7 @@ unexport PYTHONDONTWRITEBYTECODE
 SIDE_BY_SIDE := -n 4 --dist loadfile --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
-.PHONY: help dev test quick test-engines test-deep mutants replay check lint lint-code format package-check bench screenshots terminal newcomer bench-chunks bench-cold bench-dev message-path docs openapi schema lock figures cost sam-local smoke clean
+.PHONY: help dev test quick test-engines test-deep mutants replay check lint lint-code format package-check bench screenshots terminal newcomer bench-chunks bench-cold bench-dev message-path docs openapi schema lock lines figures cost sam-local smoke clean
 
 help: ## List the commands
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 16
@@ -97,13 +97,16 @@ docs: $(VENV)/.tests ## Build the documentation site in .cache/docs/site; fail a
 	@$(VENV)/bin/python -m scripts.docs_site
 
 openapi: $(VENV)/.tests ## Generate docs/openapi.yaml from the operations table, with examples from a real server
-	@$(VENV)/bin/python -m scripts.openapi_examples
-	@$(VENV)/bin/python -m scripts.openapi
+	@$(VENV)/bin/python -m scripts.openapi.examples
+	@$(VENV)/bin/python -m scripts.openapi.document
 
 schema: $(VENV)/.tests ## Generate the JSON Schema of aion.yaml from its models
 	@$(VENV)/bin/python -m scripts.config_schema
 
-figures: $(VENV)/.tests ## Print figures of the code base: lines, prose, class names, small files
+lines: $(VENV)/.tests ## Print lines per package, long files and section rulers; fail at a ruler without a reason
+	@$(VENV)/bin/python -m scripts.lines
+
+figures: $(VENV)/.tests ## Print figures of the code base: prose, class names, small files
 	@$(VENV)/bin/python -m scripts.figures
 
 cost: $(VENV)/.tests ## Count the requests of operations on the emulated stack, and write docs/cost.md

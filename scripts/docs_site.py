@@ -14,7 +14,7 @@ from typing import Any
 
 import yaml
 
-from scripts import docs_reference
+from scripts.reference import pages
 
 ROOT = Path(__file__).resolve().parents[1]
 CONFIG = ROOT / "mkdocs.yml"
@@ -35,7 +35,7 @@ def build(site: Path = SITE) -> subprocess.CompletedProcess[str]:
         target = source / name
         target.parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(ROOT / name, target)
-    docs_reference.write(source)
+    pages.write(source)
     config = site.parent / "mkdocs.yml"
     settings = yaml.safe_load(CONFIG.read_text(encoding="utf-8"))
     settings |= {"docs_dir": source.name, "site_dir": site.name, "nav": _expanded(settings["nav"], source)}

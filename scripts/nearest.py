@@ -1,22 +1,36 @@
 """Names of the test files nearest to the changes of the working tree: `make quick` runs them.
 
-The nearest test of `aion_core/tasks/runner.py` is `tests/runtime/unit/engine/runner/test_runner.py`. A module without such a file has
-the tests that import it, and otherwise those of its package.
+The nearest test of `aion_core/engine/runner/worker.py` is its mirror, `tests/runtime/unit/engine/runner/test_worker.py`. A
+module without a mirror has the tests that import it. If no test imports it, its tests are those of the mirror's folder or,
+if the folder has none, of the next folder above.
 """
 
 import re
 import subprocess
 import sys
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
+from functools import cached_property
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
-SLOW = ("tests/e2e", "tests/simulation", "tests/bench")
+MIRRORS = {
+    "aion": "tests/runtime/unit/authoring",
+    "aion_core": "tests/runtime/unit",
+    "aion_tools": "tests/tools/unit",
+    "handlers": "tests/runtime/unit/bootstrap",
+    "scripts": "tests/repository",
+}
+"""Folder with the tests of each source folder. Its subfolders mirror those of the source."""
+SLOW = ("tests/runtime/e2e/", "tests/tools/e2e/", "tests/simulation/", "tests/repository/bench/")
 """Folders left to `make test`: one of their files may take a minute."""
 LINT = "tests/repository/architecture/test_lint.py"
 """`make quick` runs `make lint-code` itself."""
 MOST = 12
 """Maximum number of test files, about half a minute. Changed tests come first, then those that mirror a module."""
+
+_FROM = re.compile(r"^[ \t]*from ([\w.]+) import (?:\(([^)]*)\)|(.*))", re.MULTILINE)
+_COMMENT = re.compile(r"#.*")
+_IMPORT = re.compile(r"^[ \t]*import ([\w., ]+)", re.MULTILINE)
 
 
 def changed() -> list[str]:
@@ -29,50 +43,89 @@ def _git(*arguments: str) -> list[str]:
     return subprocess.run(["git", *arguments], cwd=ROOT, capture_output=True, text=True).stdout.splitlines()  # noqa: S603, S607
 
 
-def nearest(files: Collection[str], root: Path = ROOT) -> tuple[list[str], list[str]]:
-    """Return the test files nearest to these files, and further test files that only `make test` runs."""
-    tests = {
-        str(path.relative_to(root)): path.read_text(encoding="utf-8") for path in (root / "tests").rglob("test_*.py")
-    }
-    distances: dict[str, int] = {}
-    for file in files:
-        for distance, test in _tests_of(file, tests):
-            distances[test] = min(distance, distances.get(test, distance))
-    distances.pop(LINT, None)
-    found = sorted(distances, key=lambda test: (distances[test], test))
-    quick = [test for test in found if not test.startswith(SLOW)][:MOST]
-    return sorted(quick), sorted({*found} - {*quick})
+class QuickTests:
+    """The test files of a checkout, and their imports."""
 
+    def __init__(self, root: Path = ROOT) -> None:
+        self._texts: Mapping[str, str] = {
+            path.relative_to(root).as_posix(): path.read_text(encoding="utf-8")
+            for path in sorted((root / "tests").rglob("test_*.py"))
+        }
 
-def _tests_of(file: str, tests: dict[str, str]) -> Iterator[tuple[int, str]]:
-    """Return test files with their distance: 0 for the file itself, 1 for its mirror, 2 for others."""
-    path = Path(file)
-    if file in tests:
-        yield 0, file
-    elif path.suffix == ".py" and path.parts[0] == "tests":
-        # Choose the tests in the folder of a conftest. For other support code, choose the tests that import the code.
-        beside = [test for test in tests if Path(test).parent == path.parent] if path.name == "conftest.py" else []
-        yield from ((2, test) for test in beside or _importing(path, tests))
-    elif path.suffix == ".py":
-        below = Path("tests", "unit", *path.parts[1:-1])
-        mirrored = str(below / f"test_{path.stem}.py")
-        if mirrored in tests:
-            yield 1, mirrored
+    @cached_property
+    def _quick(self) -> list[str]:
+        return [test for test in self._texts if not test.startswith(SLOW) and test != LINT]
+
+    @cached_property
+    def _imports(self) -> Mapping[str, frozenset[str]]:
+        """Dotted names that each test file imports, except the slow files."""
+        return {test: frozenset(_imported(self._texts[test])) for test in self._quick}
+
+    def nearest(self, files: Collection[str]) -> tuple[list[str], list[str]]:
+        """Return the test files nearest to these files, and further test files that only `make test` runs."""
+        distances: dict[str, int] = {}
+        for file in files:
+            for distance, test in self._tests_of(file):
+                distances[test] = min(distance, distances.get(test, distance))
+        distances.pop(LINT, None)
+        found = sorted(distances, key=lambda test: (distances[test], test))
+        quick = [test for test in found if not test.startswith(SLOW)][:MOST]
+        return sorted(quick), sorted({*found} - {*quick})
+
+    def _tests_of(self, file: str) -> Iterator[tuple[int, str]]:
+        """Yield test files with their distance: 0 for the file itself, 1 for its mirror, more for others."""
+        path = Path(file)
+        if file in self._texts:
+            yield 0, file
+        elif path.suffix != ".py":
+            return
+        elif path.parts[0] == "tests":
+            # Choose the tests in the folder of a conftest. For other support code, choose the tests that import the code.
+            beside = [test for test in self._texts if Path(test).parent == path.parent]
+            found = (beside if path.name == "conftest.py" else []) or self._importing(path)
+            yield from ((2, test) for test in found)
+        elif path.parts[0] in MIRRORS:
+            yield from self._tests_of_source(path)
+
+    def _tests_of_source(self, path: Path) -> Iterator[tuple[int, str]]:
+        folder = Path(MIRRORS[path.parts[0]], *path.parts[1:-1])
+        mirror = (folder / f"test_{path.stem}.py").as_posix()
+        if mirror in self._texts:
+            yield 1, mirror
+        elif importing := self._importing(path):
+            yield from ((2 if Path(test).is_relative_to(folder) else 3, test) for test in importing)
         else:
-            others = _importing(path, tests) or [test for test in tests if Path(test).parent == below]
-            yield from ((2, test) for test in others)
+            # Tests of a folder's operations, for example, are in `test_operations.py`.
+            named = {path.stem, path.parent.name}
+            yield from ((3 - any(each in Path(test).stem for each in named), test) for test in self._of_folder(folder))
+
+    def _importing(self, path: Path) -> list[str]:
+        """Return the tests that import the module, by `import package.name` or `from package import name` too."""
+        module = ".".join(path.parts[:-1] if path.name == "__init__.py" else path.with_suffix("").parts)
+        return [test for test in self._quick if module in self._imports[test]]
+
+    def _of_folder(self, folder: Path) -> list[str]:
+        """Return the tests in the folder or, without any, below it; else those of the next folder above."""
+        for each in (folder, *folder.parents):
+            directly = [test for test in self._quick if Path(test).parent == each]
+            if found := directly or [test for test in self._quick if Path(test).is_relative_to(each)]:
+                return found
+        return []
 
 
-def _importing(path: Path, tests: dict[str, str]) -> list[str]:
-    package, name = ".".join(path.parts[:-1]), path.stem
-    imports = re.compile(
-        rf"^\s*(from {re.escape(package)}\.{name} |from {re.escape(package)} import .*\b{name}\b)", re.M
-    )
-    return [test for test in sorted(tests) if not test.startswith(SLOW) and imports.search(tests[test])]
+def _imported(text: str) -> Iterator[str]:
+    """Yield the dotted names of all modules and members that the text imports."""
+    for module, listed, line in _FROM.findall(text):
+        yield module
+        for name in _COMMENT.sub("", listed or line).split(","):
+            if words := name.split():
+                yield f"{module}.{words[0]}"
+    for line in _IMPORT.findall(text):
+        yield from (words[0] for name in line.split(",") if (words := name.split()))
 
 
 if __name__ == "__main__":
-    quick, left = nearest(changed())
+    quick, left = QuickTests().nearest(changed())
     if left:
         print(f"Left to make test: {', '.join(left)}", file=sys.stderr)
     print(*quick)

@@ -13,13 +13,13 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from aion_tools.deploy import sam as sam_cli
+from aion_tools.deploy import sam_install
 from aion_tools.package.programs import UvMissing
 from aion_tools.stack import EmulatorError
 from aion_tools.stack.stack import SETTINGS, LocalStack
 from aion_tools.template.reader import FUNCTION, TemplateError
 
-ROOT = sam_cli.ROOT
+ROOT = sam_install.ROOT
 # File for `sam local --env-vars`: SAM sets only variables from this file that the template declares.
 ENV_VARS = ROOT / ".env.local.json"
 # Host name of this machine inside Docker Desktop's containers.
@@ -47,7 +47,7 @@ def write_env_vars(stack: LocalStack, reached_at: str | None, base_url: str, fil
 
 def sam_environment() -> dict[str, str]:
     """Return the environment variables for SAM. SAM passes credentials among them to the containers."""
-    environ = {**os.environ, **sam_cli.ENVIRONMENT, **SETTINGS}
+    environ = {**os.environ, **sam_install.ENVIRONMENT, **SETTINGS}
     # Remove the AWS profile, because a profile that does not exist is an error.
     environ.pop("AWS_PROFILE", None)
     return environ
@@ -56,7 +56,7 @@ def sam_environment() -> dict[str, str]:
 def run(port: int, addresses: tuple[str, str] | None, more: list[str]) -> int:
     """Serve the API on a port of this machine until a signal, and return SAM's exit code."""
     _check_docker()
-    sam = str(sam_cli.installed() / "sam")
+    sam = str(sam_install.installed() / "sam")
     architecture = machine_architecture()
     overrides = ["--parameter-overrides", f"Architecture={architecture}"]
     environ = {**sam_environment(), "AION_ARCHITECTURE": architecture}
@@ -127,7 +127,7 @@ def main(arguments: list[str] | None = None) -> int:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     try:
         return run(given.port, addresses, more)
-    except (CannotRun, EmulatorError, TemplateError, sam_cli.SamMissing, UvMissing) as error:
+    except (CannotRun, EmulatorError, TemplateError, sam_install.SamMissing, UvMissing) as error:
         print(f"sam-local: {error}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:

@@ -101,7 +101,7 @@ FIRST = (
     "tests/runtime/unit/agents/langgraph/test_generated_streams.py",
     "tests/tools/e2e/",
     "tests/runtime/e2e/",
-    "tests/repository/policies/test_permissions.py",
+    "tests/repository/policies/test_iam_permissions.py",
     "tests/runtime/protocol/",
     "tests/tools/unit/cli/",
 )

@@ -69,11 +69,11 @@ def build(
     """
     from aion_core.loading.discovery.discover import project_above
     from aion_tools.package.cache import cache
-    from aion_tools.package.files import ZipWriter
     from aion_tools.package.packages import packages
     from aion_tools.package.plan import plan
     from aion_tools.package.programs import BuildError, UvMissing
     from aion_tools.package.requirements import FUNCTION_EXTRAS, wanted
+    from aion_tools.package.zip_writer import ZipWriter
     from aion_tools.template.reader import TemplateError
 
     if target is not None and len(functions) != 1:

@@ -10,9 +10,9 @@ import click
 
 from aion_core.clock import SystemClock
 from aion_core.errors import ConfigurationError
-from aion_tools.cli import options
+from aion_tools.cli import deployment_options, options
+from aion_tools.cli.deployment_options import Deployment
 from aion_tools.cli.hints import HintingGroup
-from aion_tools.cli.options import Deployment
 from aion_tools.cli.steps import result_of
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ Examples:
 @click.option("--days", type=click.IntRange(1, 3650), help="Days until it expires.  [default: never]")
 @options.config
 @options.as_json
-@options.deployment
+@deployment_options.deployment
 def create(
     principal: str,
     agents: tuple[str, ...],
@@ -92,7 +92,7 @@ def create(
 
 @key.command("list", short_help="Print the keys, without their secrets.")
 @options.as_json
-@options.deployment
+@deployment_options.deployment
 def list_keys(deployment: Deployment, *, as_json: bool) -> None:
     """Print the id, principal, last four characters, time of creation, agents and limits of each key, newest first."""
     keys = result_of(_keys(deployment).all(), "Reading the keys")
@@ -114,7 +114,7 @@ def list_keys(deployment: Deployment, *, as_json: bool) -> None:
 
 @key.command(short_help="Revoke a key at once.")
 @click.argument("key_id")
-@options.deployment
+@deployment_options.deployment
 def revoke(key_id: str, deployment: Deployment) -> None:
     """Revoke the API key KEY_ID at once. Tasks created with it still belong to its principal."""
     # Accept the whole key as well as its id, because a refusal would not remove the key from the shell's history.
@@ -139,7 +139,7 @@ def _document(record: "KeyRecord") -> dict[str, Any]:
 
 
 def _keys(deployment: Deployment) -> "ApiKeys":
-    from aion_tools.operator.services import build_keys
+    from aion_tools.operator.bootstrap import build_keys
 
     return build_keys(deployment.settings("AION_TABLE"))
 

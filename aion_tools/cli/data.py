@@ -3,30 +3,25 @@
 import asyncio
 import json
 import sys
-import time
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
 from aion_core.errors import ConfigurationError
 from aion_core.settings import Settings
-from aion_tools.cli import options
+from aion_tools.cli import deployment_options, options
+from aion_tools.cli.data_owners import OWN_ISSUERS, NamedOwner, declared_in, owners_of
+from aion_tools.cli.data_report import DataReport, Progress, count_of, turns_of
+from aion_tools.cli.deployment_options import Deployment
 from aion_tools.cli.hints import HintingGroup
-from aion_tools.cli.options import Deployment
 
 if TYPE_CHECKING:
-    from aion_tools.erasure.erasure import Erasure
-    from aion_tools.erasure.survey import OwnedData
+    from aion_tools.erasure.deletion import Erasure
+    from aion_tools.erasure.found import OwnedData
 
-import re
-from collections.abc import Iterable, Iterator
-
-from aion_core.auth.principal import API_KEY_ISSUER, BASIC_ISSUER, IAM_ISSUER
-from aion_tools.cli.options import owner_of
 
 PASSES = 3
 """Maximum number of rounds of deleting and searching. One is not enough, because a worker may write more data until it
@@ -63,7 +58,7 @@ Examples:
 @options.yes
 @options.as_json
 @options.config
-@options.deployment
+@deployment_options.deployment
 def delete(
     owner: str,
     subject: str,
@@ -100,7 +95,7 @@ def delete(
     work = _Work(owners, frozenset(agents) | declared.agents, keep_keys=keep_keys)
     progress = Progress()
     found = asyncio.run(_find(settings, work, progress))
-    report = _Report(owners, found)
+    report = DataReport(owners, found)
     report.check()
     if not as_json:
         report.print()
@@ -121,31 +116,15 @@ def delete(
         click.echo("Everything was deleted; a second search found nothing.", err=True)
     if yes and found.running:
         click.echo(
-            f"{_turns(found)} running, but can no longer write to the table. Run the command again in a minute to delete "
+            f"{turns_of(found)} running, but can no longer write to the table. Run the command again in a minute to delete "
             "files stored in the meantime.",
             err=True,
         )
     if left is not None and not left.is_empty:
         raise ConfigurationError(
-            f"{_again(_count(left))} there again: the owner still writes. Revoke their access (`aion key revoke`, the "
+            f"{_again(count_of(left))} there again: the owner still writes. Revoke their access (`aion key revoke`, the "
             "issuer) and run the command again."
         )
-
-
-@dataclass(frozen=True, slots=True)
-class NamedOwner:
-    """Owner id as stored in the table. If known, also the subject, issuer and tenant from which it is computed."""
-
-    owner: str
-    subject: str = ""
-    issuer: str = ""
-    tenant: str = ""
-
-    @property
-    def description(self) -> str:
-        """The owner id, followed by its subject, issuer and tenant if they are known."""
-        named = [self.subject, self.issuer, *([f"tenant {self.tenant}"] if self.tenant else [])]
-        return f"{self.owner}  {', '.join(named)}" if self.subject else self.owner
 
 
 @dataclass(frozen=True)
@@ -155,109 +134,19 @@ class _Work:
     keep_keys: bool
 
 
-class _Report:
-    """Report of the data found for the chosen owners: numbers of items for each owner and for each store."""
-
-    def __init__(self, owners: Sequence[NamedOwner], found: "OwnedData") -> None:
-        self._found = found
-        counts = Counter(row.owner for row in found.rows) + Counter(version.owner for version in found.versions)
-        self._owners = [(owner, counts[owner.owner]) for owner in owners]
-
-    def check(self) -> None:
-        """Raise ConfigurationError if the kind of an item is unknown, because the item may belong to the owner."""
-        if self._found.unknown:
-            kinds = ", ".join(f"{count} {prefix}…" for prefix, count in sorted(self._found.unknown.items()))
-            raise ConfigurationError(
-                f"The table holds items unknown to this version of aion ({kinds}), perhaps the owner's. "
-                "Install the deployment's version and run the command again."
-            )
-
-    def print(self) -> None:
-        """Print the report as text. Print the owners to stderr, and a table of the stores to stdout."""
-        click.echo(f"Searched for {len(self._owners)} owners:" if len(self._owners) > 1 else "Searched for:", err=True)
-        for owner, count in self._owners:
-            if count or len(self._owners) <= 10:
-                click.echo(f"  {owner.description}: {count or 'no items'}", err=True)
-        click.echo(f"Searched for user state of: {', '.join(sorted(self._found.agents)) or 'no agent'}.", err=True)
-        if self._found.running:
-            click.echo(f"{_turns(self._found)} running.", err=True)
-        rows = [(line["store"], *(f"{line[name]:,}" for name in ("items", "versions", "bytes"))) for line in self.lines]
-        if not rows:
-            click.echo("No data of this owner.", err=True)
-            return
-        for store, *numbers in (("STORE", "ITEMS", "VERSIONS", "BYTES"), *rows):
-            click.echo(f"{store:<24}" + "".join(f"{number:>16}" for number in numbers))
-
-    def document(self, left: "OwnedData | None") -> dict[str, Any]:
-        """Return the report as a JSON object. `left` is the data that a deletion has left; None without a deletion."""
-        return {
-            "owners": [
-                {"owner": of.owner, "subject": of.subject, "issuer": of.issuer, "tenant": of.tenant, "found": count}
-                for of, count in self._owners
-            ],
-            "agents": sorted(self._found.agents),
-            "running": len(self._found.running),
-            "stores": self.lines,
-            "deleted": left is not None,
-            "left": _count(left if left is not None else self._found),
-        }
-
-    @property
-    def lines(self) -> list[dict[str, Any]]:
-        """Name, number of items, number of object versions and bytes of each store that has data of the owners."""
-        from aion_tools.erasure.owned import STORES
-        from aion_tools.erasure.survey import LEFTOVERS, MENTIONS
-
-        items, versions, size = Counter[str](), Counter[str](), Counter[str]()
-        for row in self._found.rows:
-            items[row.store] += 1
-            size[row.store] += row.size
-        for version in self._found.versions:
-            versions[version.store] += 1
-            size[version.store] += version.size
-        items[MENTIONS] = len(self._found.mentions)
-        return [
-            {"store": store, "items": items[store], "versions": versions[store], "bytes": size[store]}
-            for store in (*STORES, MENTIONS, LEFTOVERS)
-            if items[store] or versions[store]
-        ]
-
-
-class Progress:
-    """Progress messages on stderr, at most one a second."""
-
-    def __init__(self) -> None:
-        self._printed_at = time.monotonic()
-
-    def __call__(self, unit: str, count: int) -> None:
-        """Print the count of the unit, such as items read, unless a message was printed less than a second ago."""
-        now = time.monotonic()
-        if now - self._printed_at >= 1:
-            self._printed_at = now
-            click.echo(f"{count:,} {unit}", err=True)
-
-
 def _again(count: int) -> str:
     return "1 item or version is" if count == 1 else f"{count} items and versions are"
 
 
-def _turns(found: "OwnedData") -> str:
-    return "The turn of a task is" if len(found.running) == 1 else f"The turns of {len(found.running)} tasks are"
-
-
-def _count(found: "OwnedData") -> int:
-    return len(found.rows) + len(found.versions) + len(found.mentions)
-
-
 def _erasure(settings: Settings) -> "Erasure":
-    from aion_tools.operator.services import build_erasure
+    from aion_tools.erasure.bootstrap import build_erasure
 
     return build_erasure(settings)
 
 
 async def _tenants(settings: Settings) -> list[str]:
     """Return the tenants of all API keys, the only tenants whose names are stored. Owner ids contain only hashes."""
-    from aion_tools.operator.services import build_keys
+    from aion_tools.operator.bootstrap import build_keys
 
     return sorted({key.tenant for key in await build_keys(settings).all()})
 
@@ -283,52 +172,3 @@ async def _delete(settings: Settings, work: _Work, found: "OwnedData", progress:
         if found.is_empty:
             break
     return found
-
-
-OWN_ISSUERS = (API_KEY_ISSUER, BASIC_ISSUER, IAM_ISSUER)
-
-_ROLE = re.compile(r"arn:([^:]+):iam::([0-9]+):role/(?:.*/)?([^/]+)")
-
-
-@dataclass(frozen=True, slots=True)
-class DeclaredIssuers:
-    """Agents and token issuers declared in an aion.yaml. They determine the owner ids and agents to search for."""
-
-    agents: frozenset[str] = frozenset()
-    issuers: tuple[str, ...] = ()
-
-
-def declared_in(config: Path) -> DeclaredIssuers:
-    """Read the agents and token issuers from an aion.yaml. Return an empty result if the default file is missing.
-
-    Raises ConfigurationError for an invalid file.
-    """
-    from aion_core.auth.schemes.bearer import JwtScheme
-    from aion_core.loading.deployment import read_agent_configs
-
-    if config == options.DEFAULT_CONFIG and not config.is_file():
-        return DeclaredIssuers()
-    agents = read_agent_configs(config)
-    schemes = [scheme for agent in agents.values() if agent.security for scheme in agent.security.schemes.values()]
-    issuers = [scheme.issuer for scheme in schemes if isinstance(scheme, JwtScheme)]
-    return DeclaredIssuers(frozenset(agents), tuple(dict.fromkeys(issuers)))
-
-
-def owners_of(subject: str, issuers: Iterable[str], tenants: Iterable[str]) -> list[NamedOwner]:
-    """Return a subject's possible owners: one for each pair of issuer and tenant, and one for each issuer alone."""
-    tenants = ("", *dict.fromkeys(tenant for tenant in tenants if tenant))
-    return [
-        NamedOwner(owner_of(name, issuer, tenant), name, issuer, tenant)
-        for issuer in dict.fromkeys(issuers)
-        for name in _names(subject, issuer)
-        for tenant in tenants
-    ]
-
-
-def _names(subject: str, issuer: str) -> Iterator[str]:
-    yield subject
-    role = _ROLE.fullmatch(subject)
-    if issuer == IAM_ISSUER and role:
-        # Yield the ARN of the assumed role too. AWS names the caller of a signed request by this ARN, which lacks the
-        # path of the role's own ARN.
-        yield f"arn:{role[1]}:sts::{role[2]}:assumed-role/{role[3]}"

@@ -2,18 +2,17 @@
 
 import asyncio
 import os
-import re
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from aion_core.errors import AionError, ConfigurationError
-from aion_tools.cli import options
+from aion_tools.cli import aws_options
 from aion_tools.cli.checks import CheckResult, Status
+from aion_tools.cli.deploy_target import NO_TERMINAL, STACK_NAME, DeployTarget, complete_target, place
 from aion_tools.cli.smoke import stack_url
 from aion_tools.cli.steps import INDENT, step
 
@@ -21,10 +20,6 @@ if TYPE_CHECKING:
     from aion_core.loading.aion_yaml.reading import DeploymentConfig
     from aion_tools.deploy.cloudformation import CloudFormationStack
     from aion_tools.deploy.sam import Sam
-    from aion_tools.deploy.samconfig import SamConfig
-
-STACK_NAME = re.compile(r"[a-zA-Z][a-zA-Z0-9-]{0,127}")
-NO_TERMINAL = "There is no terminal"
 
 
 def _parameter(_: click.Context, __: click.Parameter, given: Sequence[str]) -> dict[str, str]:
@@ -62,14 +57,14 @@ Examples:
 )
 @click.option("--yes", "-y", is_flag=True, help="Do not ask, and do not wait for a review of the changes.")
 @click.option("--no-smoke", is_flag=True, help="Skip the first reply.")
-@options.aws
+@aws_options.aws
 def deploy(environment: str, stack: str | None, given: dict[str, str], *, yes: bool, no_smoke: bool) -> None:
     """Check, build and deploy this folder's agents, and request a first streamed reply.
 
     On a terminal it asks for missing settings and writes the answers into samconfig.toml, never a secret. Without a
     terminal, as in CI, give --yes.
     """
-    from aion_tools.deploy import aws, sam
+    from aion_tools.deploy import aws, sam_install
     from aion_tools.deploy.sam import Sam
     from aion_tools.deploy.samconfig import SamConfig
 
@@ -81,28 +76,25 @@ def deploy(environment: str, stack: str | None, given: dict[str, str], *, yes: b
         raise click.UsageError(f"{NO_TERMINAL}: give --yes to deploy without questions.")
     saved = SamConfig.read(project / "samconfig.toml", environment)
     _check_names({**saved.parameters, **given})
-    with options.aws_environment(*options.saved_place(saved), None):
+    with aws_options.aws_environment(*aws_options.saved_place(saved), None):
         declared = _run_doctor(project)
         schemes = _schemes(declared)
-        name, region = _place(saved, stack, is_interactive=is_interactive)
-        with options.aws_environment(None, region, None):
+        name, region = place(saved, stack, is_interactive=is_interactive)
+        with aws_options.aws_environment(None, region, None):
             with step("account") as running:
                 account = aws.account()
                 running.result = f"{account}, {os.environ.get('AWS_PROFILE') or 'your default credentials'}, {region}"
             # Let flags and samconfig.toml override the template parameters derived from aion.yaml.
             given = {**_agent_rights(declared, region, account), **saved.parameters, **given}
-            target = _complete_target(saved, name, region, given, schemes, is_interactive=is_interactive)
+            target = complete_target(saved, name, region, given, schemes, is_interactive=is_interactive)
             before = target.before.parameters if target.before else {}
             if warning := cors_warning(declared, {**before, **target.parameters}):
                 click.echo(warning)
             with step("sam") as running:
-                program = sam.command()
+                program = sam_install.command()
                 running.result = str(program)
             deployed = _deployed(Sam(program, project, saved), target, account, is_interactive=is_interactive)
             _print_summary(deployed, schemes, smokes=not no_smoke)
-
-
-# --- Checks ---
 
 
 def _run_doctor(project: Path) -> "DeploymentConfig":
@@ -148,15 +140,6 @@ def _counted(found: Sequence[CheckResult]) -> str:
     return ", ".join(f"{number} {status}" for status, number in counted.items() if number)
 
 
-def _check_callers(parameters: Mapping[str, str], declared: Sequence[str]) -> None:
-    """Raise ConfigurationError for a deployment without authentication, because its API function would not start."""
-    if "NONE" in (parameters.get("ApiAuthorizer"), parameters.get("FunctionUrlAuth")) and not declared:
-        raise ConfigurationError(
-            "ApiAuthorizer=NONE needs callers in aion.yaml, but there are no callers in it: the function would not start. Declare "
-            "them under `security` in aion.yaml, or deploy with --parameter ApiAuthorizer=AWS_IAM."
-        )
-
-
 def cors_warning(declared: "DeploymentConfig", parameters: Mapping[str, str]) -> str:
     """Return a warning if aion.yaml permits web pages, but each HTTP entry point refuses their preflight requests."""
     agents = [agent_id for agent_id, agent in declared.agents.items() if agent.cors and agent.cors.origins]
@@ -173,112 +156,16 @@ def _agent_rights(declared: "DeploymentConfig", region: str, account: str) -> di
 
     Parameters missing in template.yaml are left out. Secret values are not included.
     """
-    from aion_tools.environment import template_parameters
+    from aion_tools.deploy.agent_rights import template_parameters
 
     known = _defaults(Path("template.yaml"))
     wanted = template_parameters(declared, region, account)
     return {name: value for name, value in wanted.items() if name in known}
 
 
-# --- Questions ---
-
-
-@dataclass(frozen=True)
-class DeployTarget:
-    """Target of a deployment: stack name, region and template parameters."""
-
-    stack: str
-    region: str
-    parameters: dict[str, str]
-    """Template parameters from samconfig.toml, answers and flags. Other parameters keep their values in the stack."""
-    before: "CloudFormationStack | None"
-    """The stack before this deployment, None for a new stack."""
-
-
-def _place(saved: "SamConfig", stack: str | None, *, is_interactive: bool) -> tuple[str, str]:
-    """Return the stack's name and region. Ask for a missing value and save the answer in samconfig.toml."""
-    from aion_tools.deploy import aws
-
-    answers: dict[str, str] = {}
-    name, region = stack or saved.get("stack_name"), aws.region()
-    if not name:
-        name = answers["stack_name"] = _ask(
-            "Stack name", "aion-dev", "--stack", is_interactive=is_interactive, pattern=STACK_NAME
-        )
-    if not region:
-        region = answers["region"] = _ask(
-            "AWS region", "us-east-1", "--region", is_interactive=is_interactive, pattern=_REGION
-        )
-    _remember(saved, answers, {})
-    return name, region
-
-
-def _complete_target(
-    saved: "SamConfig",
-    name: str,
-    region: str,
-    given: Mapping[str, str],
-    declared: Sequence[str],
-    *,
-    is_interactive: bool,
-) -> DeployTarget:
-    """Ask for missing template parameters, save the answers in samconfig.toml, and return the deployment's target."""
-    from aion_tools.deploy import cloudformation
-    from aion_tools.deploy.cloudformation import check_deployable
-    from aion_tools.deploy.table_layout import check_layout
-
-    with step("stack") as running:
-        before = cloudformation.find(name)
-        if before is not None and before.status == "REVIEW_IN_PROGRESS":
-            before = None
-        check_deployable(before, disables_rollback=saved.disables_rollback)
-        check_layout(before)
-        running.result = f"{name}, {f'{before.status} now' if before else 'new'}"
-    known = {**(before.parameters if before else {}), **saved.parameters, **given}
-    chosen: dict[str, str] = {}
-    if is_interactive and declared and "ApiAuthorizer" not in known:
-        click.echo(f"\nWho may call?  1  callers declared in aion.yaml, by {', '.join(declared)}")
-        click.echo("               2  AWS credentials with the permission execute-api:Invoke")
-        answer = click.prompt("Who may call", default="1", type=click.Choice(["1", "2"]))
-        chosen["ApiAuthorizer"] = "NONE" if answer == "1" else "AWS_IAM"
-    if is_interactive and "AlarmEmail" not in known and "AlarmTopic" not in known:
-        chosen["AlarmEmail"] = _ask(
-            "E-mail address for alarms (may be empty)", "", "", is_interactive=is_interactive, pattern=_MAIL
-        )
-    _remember(saved, {}, chosen)
-    _check_callers({**known, **chosen}, declared)
-    return DeployTarget(name, region, {**saved.parameters, **given}, before)
-
-
-def _remember(saved: "SamConfig", answers: Mapping[str, str], chosen: Mapping[str, str]) -> None:
-    if answers or chosen:
-        saved.remember(answers, chosen)
-        names = ", ".join([*answers, *chosen])
-        click.echo(f"{INDENT}{names} written to {saved.path.name}, environment {saved.environment}.")
-
-
-_REGION = re.compile(r"[a-z]{2}(-[a-z]+)+-\d")
-_MAIL = re.compile(r"([^@ ]+@[^@ ]+)?")
-
-
-def _ask(subject: str, default: str, flag: str, *, is_interactive: bool, pattern: re.Pattern[str] | None = None) -> str:
-    if not is_interactive:
-        raise click.UsageError(
-            f"{NO_TERMINAL} to ask for the {subject[0].lower() if subject[1].islower() else subject[0]}{subject[1:]}: give {flag}."
-        )
-    while True:
-        answer = str(click.prompt(subject, default=default, show_default=bool(default))).strip()
-        if pattern is None or pattern.fullmatch(answer):
-            return answer
-        click.echo(f"{answer!r} is invalid.")
-
-
-# --- Build and deploy ---
-
-
 def _deployed(sam: "Sam", target: DeployTarget, account: str, *, is_interactive: bool) -> "CloudFormationStack":
     """Build the packages, print the planned changes of the stack, execute the changes, and return the stack."""
-    from aion_tools.deploy import cloudformation
+    from aion_tools.deploy import change_sets, cloudformation
 
     with step("build") as running:
         # Build for the processor of the earlier deployment, unless a parameter changes it.
@@ -287,7 +174,7 @@ def _deployed(sam: "Sam", target: DeployTarget, account: str, *, is_interactive:
         running.result = "the packages are in .aws-sam"
     with step("changes") as running:
         arn = sam.change_set(target.stack, target.region, target.parameters)
-        change_set = cloudformation.read(arn) if arn else None
+        change_set = change_sets.read(arn) if arn else None
         running.result = str(change_set) if change_set else "the stack is up to date"
     for previous in _previous(target):
         click.echo(f"{INDENT}{previous}")
@@ -297,10 +184,10 @@ def _deployed(sam: "Sam", target: DeployTarget, account: str, *, is_interactive:
         if is_interactive and not click.confirm(
             f"Deploy {target.stack} to account {account}, {target.region}?", default=True
         ):
-            cloudformation.discard(arn, target.stack)
+            change_sets.discard(arn, target.stack)
             raise click.exceptions.Exit(1)
         with step("deploy") as running:
-            cloudformation.execute(
+            change_sets.execute(
                 arn,
                 target.stack,
                 lambda event: running.progress(f"{event.path} {event.status}"),
@@ -337,9 +224,6 @@ def _defaults(template: Path) -> dict[str, str]:
     except TemplateError as error:
         raise ConfigurationError(f"{error}.") from error
     return {name: str(each.get("Default", "")) for name, each in found.items()}
-
-
-# --- Summary and first reply ---
 
 
 def _print_summary(stack: "CloudFormationStack", declared: Sequence[str], *, smokes: bool) -> None:

@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from aion_tools.cli import options
-from aion_tools.cli.options import stack as stack_option
+from aion_tools.cli import aws_options, options
+from aion_tools.cli.aws_options import stack as stack_option
 from aion_tools.cli.steps import INDENT, step
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ Examples:
   aion destroy --stack aion-dev --data       delete table, bucket and key too
   aion destroy --stack aion-dev --yes        do not ask""",
 )
-@options.aws
+@aws_options.aws
 @stack_option
 @click.option("--data", is_flag=True, help="Delete table, bucket, key and logs too: all tasks and messages.")
 @options.yes

@@ -268,7 +268,7 @@ def agents_variables(found: "Discovered", environ: Mapping[str, str]) -> tuple[d
 
     Variables set in `environ` are left out. Raises ConfigurationError for an unreadable .env.
     """
-    from aion_tools.environment import local_environment, read_dotenv
+    from aion_tools.dev.environment import local_environment, read_dotenv
 
     if found.config is not None:
         return local_environment(found.config, environ)

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, TextIO
 import click
 
 from aion_core.errors import AionError
-from aion_tools.cli import options
+from aion_tools.cli import deployment_options, options
 from aion_tools.cli.checks import CheckResult, Status, failed
+from aion_tools.cli.deployment_options import Deployment
 from aion_tools.cli.error_text import error_text
-from aion_tools.cli.options import Deployment
 from aion_tools.cli.steps import waiting
 from aion_tools.shipped import shipped
 
@@ -43,7 +43,7 @@ Examples:
 @click.option("--url", default="", callback=options.web_address, help="The deployment's URL for clients.")
 @click.option("--no-template", is_flag=True, help="Skip the check of template.yaml, which takes some seconds.")
 @options.as_json
-@options.deployment
+@deployment_options.deployment
 def doctor(
     path: Path | None,
     config: Path,

@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from aion_tools.cli import options
-from aion_tools.cli.options import stack as stack_option
+from aion_tools.cli import aws_options
+from aion_tools.cli.aws_options import stack as stack_option
 from aion_tools.cli.steps import waiting
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ Examples:
   aion logs --stack aion-dev --task 0197f3c2-5a0b-7c1e-9d2f-6b8f1f0a3c11
   aion logs --stack aion-dev -f --function task""",
 )
-@options.aws
+@aws_options.aws
 @stack_option
 @click.option("--task", default="", help="Only lines of this task, from all functions.")
 @click.option("--follow", "-f", is_flag=True, help="Print new lines until Ctrl-C.")

@@ -11,7 +11,8 @@ from aion_core import __version__
 from aion_core.errors import AionError, ConfigurationError
 from aion_tools.cli.build import build
 from aion_tools.cli.card import card
-from aion_tools.cli.chat import chat, send
+from aion_tools.cli.chat.chat import chat
+from aion_tools.cli.chat.send import send
 from aion_tools.cli.completion import completion
 from aion_tools.cli.credentials import key, user
 from aion_tools.cli.data import data

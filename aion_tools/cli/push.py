@@ -14,15 +14,15 @@ from aion_core.engine.queues import PushWakeUp
 from aion_core.errors import ConfigurationError
 from aion_core.log import one_line
 from aion_core.table.keys import TaskKey
-from aion_tools.cli import options
+from aion_tools.cli import deployment_options, options
+from aion_tools.cli.deployment_options import Deployment
 from aion_tools.cli.hints import HintingGroup
-from aion_tools.cli.options import Deployment
-from aion_tools.cli.options import owner as named_owner
+from aion_tools.cli.owner_options import owner as named_owner
 from aion_tools.cli.render import delivery_document
 from aion_tools.cli.steps import result_of
 
 if TYPE_CHECKING:
-    from aion_tools.operator.services import PushOperator
+    from aion_tools.operator.bootstrap import PushOperator
 
 READING = "Reading the table"
 
@@ -54,7 +54,7 @@ Examples:
 )
 @click.option("--context", "context_id", default="", help="Only tasks of this context; requires an owner.")
 @options.as_json
-@options.deployment
+@deployment_options.deployment
 def list_pushes(
     owner: str, agent: str, context_id: str, deployment: Deployment, *, everything: bool, as_json: bool
 ) -> None:
@@ -90,7 +90,7 @@ def list_pushes(
 @push.command(short_help="Print a task's deliveries.")
 @click.argument("task_id")
 @named_owner
-@options.deployment
+@deployment_options.deployment
 def show(task_id: str, owner: str, deployment: Deployment) -> None:
     """Print the state of the task TASK_ID's push notifications, without URLs and credentials."""
     for delivery in result_of(_of_task(_operator(deployment), owner, task_id), READING):
@@ -124,7 +124,7 @@ Examples:
     show_envvar=True,
     help="The stack's output PushQueueUrl, if --stack is not given. Without both, the sweep starts the delivery within two minutes.",
 )
-@options.deployment
+@deployment_options.deployment
 def redrive(task_id: str, config_id: str | None, owner: str, queue: str | None, deployment: Deployment) -> None:
     """Deliver the dead push notifications of the task TASK_ID again, and enable disabled webhooks.
 
@@ -150,7 +150,7 @@ Examples:
 @click.argument("config_id", required=False)
 @named_owner
 @options.yes
-@options.deployment
+@deployment_options.deployment
 def delete(task_id: str, config_id: str | None, owner: str, deployment: Deployment, *, yes: bool) -> None:
     """Delete the push configs of the task TASK_ID, or only the one with the id CONFIG_ID.
 
@@ -167,7 +167,7 @@ def delete(task_id: str, config_id: str | None, owner: str, deployment: Deployme
 
 
 def _operator(deployment: Deployment, queue: str | None = None) -> "PushOperator":
-    from aion_tools.operator.services import build_push_operator
+    from aion_tools.operator.bootstrap import build_push_operator
 
     return build_push_operator(deployment.settings("AION_TABLE", push_queue_url=queue or ""))
 

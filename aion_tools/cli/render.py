@@ -21,8 +21,8 @@ from aion_core.table.keys import TaskKey
 from aion_tools.cli.error_text import error_text
 
 if TYPE_CHECKING:
+    from aion_tools.operator.bootstrap import Operator
     from aion_tools.operator.inspection import ContextStatus
-    from aion_tools.operator.services import Operator
 
 
 @dataclass(frozen=True)

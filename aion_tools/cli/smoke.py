@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from aion_core.errors import ConfigurationError
-from aion_tools.cli import options
+from aion_tools.cli import aws_options, options
 
 EPILOG = """\b
 Credentials from the environment:
@@ -85,7 +85,7 @@ def _only(_: click.Context, __: click.Parameter, given: str) -> tuple[str, ...]:
     show_default=True,
     help="Time limit of each check, in seconds.",
 )
-@options.aws
+@aws_options.aws
 def smoke(url: str, stack: str | None, sign: str, text: str | None, **chosen: Any) -> None:
     """Check the agent at URL, or of --stack, as its clients use it: card, reply, stream, cancel, subscribe, webhooks."""
     from aion_tools.smoke.credentials import NoCredentials, SmokeCredentials

@@ -8,17 +8,17 @@ import click
 
 from aion_core.errors import ConfigurationError
 from aion_core.log import one_line
-from aion_tools.cli import options
+from aion_tools.cli import deployment_options, options
+from aion_tools.cli.deployment_options import PLACES, Deployment
 from aion_tools.cli.hints import HintingGroup
-from aion_tools.cli.options import PLACES, Deployment
-from aion_tools.cli.options import owner as named_owner
+from aion_tools.cli.owner_options import owner as named_owner
 from aion_tools.cli.render import TaskReport, list_heads, task_report
 from aion_tools.cli.steps import result_of
 
 if TYPE_CHECKING:
     from aion_core.engine.records import Head
     from aion_core.table.keys import ContextKey
-    from aion_tools.operator.services import Operator
+    from aion_tools.operator.bootstrap import Operator
 
 READING = "Reading the table"
 
@@ -75,7 +75,7 @@ Examples:
 @_scan
 @click.option("--limit", type=click.IntRange(1, MOST), default=50, show_default=True, help="Maximum number of tasks.")
 @options.as_json
-@options.deployment
+@deployment_options.deployment
 def list_tasks(
     owner: str,
     agent: str,
@@ -131,7 +131,7 @@ Examples:
 @_scan
 @click.option("--content", is_flag=True, help="Print the events' contents too: messages of people and agents.")
 @options.as_json
-@options.deployment
+@deployment_options.deployment
 def show(task_id: str, owner: str, deployment: Deployment, *, scan: bool, content: bool, as_json: bool) -> None:
     """Print the state, events, timers and webhooks of the task TASK_ID, and the lease and turns of its context."""
     scan = scan or (not owner and deployment.is_of_development)
@@ -154,7 +154,7 @@ Examples:
 @named_owner
 @_scan
 @options.yes
-@options.deployment
+@deployment_options.deployment
 def cancel(task_id: str, owner: str, deployment: Deployment, *, scan: bool, yes: bool) -> None:
     """Cancel the task TASK_ID, as its client could.
 
@@ -171,7 +171,7 @@ def cancel(task_id: str, owner: str, deployment: Deployment, *, scan: bool, yes:
 
 
 def _operator(deployment: Deployment) -> "Operator":
-    from aion_tools.operator.services import build_operator
+    from aion_tools.operator.bootstrap import build_operator
 
     return build_operator(deployment.settings(*PLACES))
 

@@ -13,14 +13,15 @@ from aion_core.bootstrap import push_wake_up_of, wake_up_of
 from aion_core.engine.task.timestamps import time_of
 from aion_core.errors import AionError, ConfigurationError, UnreadableWakeUp
 from aion_core.log import one_line
-from aion_tools.cli import options
-from aion_tools.cli.dlq import LIMIT, VARIABLES, DeadLetterQueue, QueuedLetter, read_letters
+from aion_tools.cli import deployment_options, options
+from aion_tools.cli.dead_letters import LIMIT, VARIABLES, DeadLetterQueue, QueuedLetter, read_letters
+from aion_tools.cli.deployment_options import PLACES, Deployment
 from aion_tools.cli.error_text import error_text
-from aion_tools.cli.options import PLACES, Deployment
-from aion_tools.cli.options import owner as named_owner
+from aion_tools.cli.owner_options import owner as named_owner
 from aion_tools.cli.render import TaskReport, list_heads, task_report, time_text
 from aion_tools.cli.steps import result_of, waiting
-from aion_tools.cli.story import StoryEvent, story_of
+from aion_tools.cli.story.event import StoryEvent
+from aion_tools.cli.story.story import story_of
 from aion_tools.cli.tasks import find_heads
 from aion_tools.cli.verdict import Verdict, delivery_text, verdict_of
 from aion_tools.dev.data_folder import SQLITE
@@ -28,8 +29,8 @@ from aion_tools.dev.data_folder import SQLITE
 if TYPE_CHECKING:
     from aion_core.engine.records import Head
     from aion_tools.deploy.logs import LogLine
+    from aion_tools.operator.bootstrap import Operator
     from aion_tools.operator.dead_letters import DeadLetter
-    from aion_tools.operator.services import Operator
 
 SCANS = "Reading the whole table, since no owner is given (--owner or --subject). This is slow for a large table."
 
@@ -117,7 +118,7 @@ Examples:
     "--content", is_flag=True, help="Print the texts of people and agents too. The default beside `aion dev`."
 )
 @options.as_json
-@options.deployment
+@deployment_options.deployment
 def why(task_id: str | None, owner: str, deployment: Deployment, *, content: bool, as_json: bool) -> None:
     """Print the story of the task TASK_ID, by default of the newest task of `aion dev`, and its present state.
 
@@ -127,7 +128,7 @@ def why(task_id: str | None, owner: str, deployment: Deployment, *, content: boo
 
     Without an owner, the command reads the whole table. Beside `aion dev` this costs nothing.
     """
-    from aion_tools.operator.services import build_operator
+    from aion_tools.operator.bootstrap import build_operator
 
     operator = build_operator(deployment.settings(*PLACES))
     if task_id is None:
@@ -187,7 +188,8 @@ class _StoryReader:
     def _caller(self, owner: str) -> str:
         """Return a description of the task's client: the principal of the owner's API key, or else the owner id."""
         from aion_core.auth.principal import ANONYMOUS
-        from aion_tools.operator.services import build_keys, owner_of_key
+        from aion_tools.erasure.bootstrap import owner_of_key
+        from aion_tools.operator.bootstrap import build_keys
 
         if owner == ANONYMOUS:
             return "An anonymous client"

@@ -1,9 +1,13 @@
 """Deployment and deletion of a stack, and its functions' logs, for `aion deploy`, `aion destroy` and `aion logs`.
 
-sam             SAM CLI: its installation, and its runs in a project
+sam             runs SAM CLI in a project
+sam_install     installs SAM CLI
 samconfig       reads samconfig.toml, and writes the user's answers into it
 aws             calls AWS
-cloudformation  stacks with their nested stacks, their failures, and change sets
+cloudformation  stacks with their nested stacks, and their failures
+change_sets     planned changes of a stack, and their execution
+agent_rights    template parameters with the agents' rights on AWS
+table_layout    refuses a table with another layout of stored items
 price           price of an idle month
 destroy         deletes a stack and the resources it retains: table, bucket, key, log groups
 logs            reads the functions' log groups

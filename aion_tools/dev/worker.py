@@ -190,7 +190,7 @@ class _Worker:
         header = _developer_header(task.config, failures) if has_keys else ""
         if self._stack is not None:
             names = self._stack.environment("ApiFunction")
-            self._pollers = self._stack.pollers({"TaskFunction": self._task_function}, environ=task.environment)
+            self._pollers = self._stack.poller({"TaskFunction": self._task_function}, environ=task.environment)
         self._connection.send(AgentsLoaded(tuple(agents), failures, per_turn, header, names))
         return app
 
@@ -322,7 +322,7 @@ def _developer_header(config: Path, failed: Collection[str]) -> str:
     from aion_core.loading.deployment import read_agent_configs
     from aion_core.settings import Settings
     from aion_tools.dev.greeting import example_agent
-    from aion_tools.operator.services import build_keys
+    from aion_tools.operator.bootstrap import build_keys
 
     agents = read_agent_configs(config)
     accepted = [

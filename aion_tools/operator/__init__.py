@@ -1,1 +1,11 @@
-"""What an operator's commands read and change in a deployment: its stack, tasks, webhooks and dead letters."""
+"""Reads and changes of a deployment for the operator's commands.
+
+bootstrap             builds the services from the settings of a deployment
+stacks                settings and resources of a CloudFormation stack
+inspection            reads contexts, tasks, their events and deliveries
+health                checks the table, bucket, keys, secrets and triggers
+dead_letters          messages of a queue that could not be handled
+sqs_dead_letters      dead letters of an SQS queue
+sqlite_dead_letters   dead letters of a queue in a SQLite file
+sigv4                 signs requests to the deployment
+"""

@@ -1,6 +1,7 @@
 """Readers of a deployed CloudFormation stack: its outputs and parameters as environment variables, and its resources."""
 
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 
 from msgspec import Struct
 
@@ -57,6 +58,14 @@ async def read_resources(cloudformation: AwsClient, name: str) -> StackResources
     found = (await cloudformation("describe_stack_resources", StackName=name))["StackResources"]
     ids = {each["LogicalResourceId"]: each.get("PhysicalResourceId", "") for each in found}
     return StackResources(found[0]["StackId"], ids)
+
+
+def stack_environment(stack: str) -> dict[str, str]:
+    """Return the functions' environment of the stack with this name.
+
+    Raises ConfigurationError for an unknown stack, StoreError if CloudFormation fails.
+    """
+    return read_stack(AwsClient("cloudformation", ThreadPoolExecutor(1)), stack)
 
 
 def read_stack(cloudformation: AwsClient, name: str) -> dict[str, str]:

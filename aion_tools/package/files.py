@@ -8,11 +8,8 @@ import re
 import shutil
 import stat
 import subprocess
-import zipfile
-import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from pathlib import Path
 
 from aion_tools.package.elf import stripped
@@ -21,10 +18,6 @@ from aion_tools.package.programs import interpreter
 TASK_ROOT = "/var/task"
 # 1980-01-01, the earliest time that a zip file can store.
 EPOCH = 315532800
-_ZIP_EPOCH = (1980, 1, 1, 0, 0, 0)
-# Compression level of zip files. Level 6 makes a zip less than 1 % smaller, but takes a third longer.
-_LEVEL = 5
-
 # Metadata files of a distribution to keep, because libraries read them. Only pip reads the other metadata files.
 _KEPT_OF_DIST_INFO = frozenset({"METADATA", "entry_points.txt", "top_level.txt", "licenses"})
 # Beginnings of the names of files to keep, because licences require them in every copy of a distribution.
@@ -72,8 +65,6 @@ def strip_libraries(target: Path) -> None:
                 library.write_bytes(after)
 
 
-# --- botocore's data ---
-
 _USES_BOTO = re.compile(rb"^\s*(?:import|from)\s+(?:aio)?boto(?:3|core)\b", re.MULTILINE)
 _QUOTED = re.compile(rb"[\"']([a-z0-9-]+)[\"']")
 
@@ -87,9 +78,6 @@ def boto_words(files: Iterable[Path]) -> set[str]:
     if not any(b"boto" in text and _USES_BOTO.search(text) for text in texts):
         return set()
     return {word.decode() for text in texts for word in _QUOTED.findall(text)}
-
-
-# --- .pyc files ---
 
 
 def compile_all(target: Path, python: str, places: Sequence[Path]) -> None:
@@ -156,9 +144,6 @@ def compiled(source: Path, python: str) -> Path:
     return source.parent / "__pycache__" / f"{source.stem}.cpython-{python.replace('.', '')}.pyc"
 
 
-# --- Reproducible bytes ---
-
-
 def fix_times_and_modes(target: Path) -> None:
     """Give every file and folder of the package a fixed time and mode. Folders, libraries and programs are executable."""
     for path in [*_entries(str(target)), str(target)]:
@@ -202,53 +187,3 @@ def size_of(target: Path) -> int:
     """Return the total size of the folder's files in bytes."""
     found = map(os.stat, _entries(str(target)))
     return sum(each.st_size for each in found if stat.S_ISREG(each.st_mode))
-
-
-@dataclass(frozen=True, slots=True)
-class _Deflated:
-    """Compressed content of a file in a zip."""
-
-    content: bytes
-    size: int
-    checksum: int
-
-
-class ZipWriter:
-    """Writer of reproducible zip files. A file with hard links in several packages is compressed only once."""
-
-    def __init__(self) -> None:
-        self._shared: dict[tuple[int, int], _Deflated] = {}
-
-    def write(self, target: Path, archive: Path) -> None:
-        """Write the folder's files into a zip file."""
-        files = list(files_of(target))
-        with ThreadPoolExecutor() as executor, zipfile.ZipFile(archive, "w") as written:
-            for file, deflated in zip(files, executor.map(self._deflated, files), strict=True):
-                info = zipfile.ZipInfo(file.relative_to(target).as_posix(), _ZIP_EPOCH)
-                info.create_system = 3  # Unix, so that unzip reads the attributes as file modes
-                info.external_attr = (0o100000 | (file.stat().st_mode & 0o777)) << 16
-                info.compress_type = zipfile.ZIP_DEFLATED
-                info.CRC, info.compress_size, info.file_size = deflated.checksum, len(deflated.content), deflated.size
-                _append(written, info, deflated.content)
-
-    def _deflated(self, file: Path) -> _Deflated:
-        found = file.stat()
-        key = (found.st_dev, found.st_ino)
-        if (known := self._shared.get(key)) is not None:
-            return known
-        content = file.read_bytes()
-        compressor = zlib.compressobj(_LEVEL, zlib.DEFLATED, -zlib.MAX_WBITS)
-        made = _Deflated(compressor.compress(content) + compressor.flush(), len(content), zlib.crc32(content))
-        if found.st_nlink > 1:
-            self._shared[key] = made
-        return made
-
-
-def _append(archive: zipfile.ZipFile, info: zipfile.ZipInfo, content: bytes) -> None:
-    """Append compressed content, as `ZipFile.writestr` does after compressing it."""
-    assert archive.fp is not None  # noqa: S101  # the archive is open
-    info.header_offset = archive.start_dir
-    archive.fp.write(info.FileHeader() + content)
-    archive.start_dir = archive.fp.tell()
-    archive.filelist.append(info)
-    archive.NameToInfo[info.filename] = info

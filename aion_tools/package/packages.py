@@ -9,12 +9,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from aion_tools.package.cache import cache, delete_expired, file_lock, filled_once
-from aion_tools.package.files import ZipWriter, compile_all, fix_times_and_modes, no_compiler, put, size_of
+from aion_tools.package.files import compile_all, fix_times_and_modes, no_compiler, put, size_of
 from aion_tools.package.imports import missing
 from aion_tools.package.parts import install, link_parts
 from aion_tools.package.plan import PackagePlan, plan
 from aion_tools.package.programs import BuildError, interpreter, standard_modules
 from aion_tools.package.selection import top_module
+from aion_tools.package.zip_writer import ZipWriter
 
 LAMBDA_LIMIT = 250 * 1024 * 1024
 

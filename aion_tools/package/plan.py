@@ -41,7 +41,7 @@ from aion_tools.template.reader import Place, Template
 # Placeholders to resolve references in the template. A package does not depend on the account or the region.
 BUILD_PLACE = Place(account="000000000000", region="us-east-1", endpoint="", stack_name="build")
 # Modules of the build. Their code is part of the package's hash, because a change may alter the package.
-BUILDERS = ("elf.py", "files.py", "packages.py", "parts.py")
+BUILDERS = ("elf.py", "files.py", "packages.py", "parts.py", "zip_writer.py")
 RESERVED = ("aion", "aion_core", "aion_tools", "handlers")
 """Names in the top folder of a Lambda package reserved for aion-lambda's own code."""
 

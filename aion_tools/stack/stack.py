@@ -24,8 +24,10 @@ import botocore.session
 from botocore.config import Config
 
 from aion_tools.stack import RECEIVER_PREFIX, REGION, EmulatorError
-from aion_tools.stack.pollers import Function, Handler, Poller, QueuePoller, QueueSource, SchedulePoller
+from aion_tools.stack.poller import Function, Handler, Poller
+from aion_tools.stack.queue_poller import QueuePoller, QueueSource
 from aion_tools.stack.resources import create_resources
+from aion_tools.stack.schedule_poller import SchedulePoller
 from aion_tools.template.reader import FUNCTION, Place, Template, TemplateError
 
 if TYPE_CHECKING:

@@ -24,7 +24,7 @@ from aion_core.loading.frameworks import FRAMEWORKS
 from aion_core.loading.load_errors.import_remedies import hides_installed_module
 from aion_tools.cli.checks import CheckResult, failed, ok, warning
 from aion_tools.cli.dev import agents_variables
-from aion_tools.environment import read_dotenv
+from aion_tools.dev.environment import read_dotenv
 from aion_tools.package.programs import interpreter
 from aion_tools.project import ProjectError
 from aion_tools.project.upgrade import plan

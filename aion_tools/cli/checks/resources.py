@@ -13,7 +13,7 @@ from aion_core.loading.aion_yaml.reading import DeploymentConfig
 from aion_core.table.schema import TTL_ATTRIBUTE
 from aion_tools.cli.checks import CheckResult, failed, ok, repairs, warning
 from aion_tools.cli.error_text import error_text, is_forbidden, is_missing
-from aion_tools.environment import template_parameters
+from aion_tools.deploy.agent_rights import template_parameters
 
 if TYPE_CHECKING:
     from aion_core.aws.client import AwsClient
@@ -29,13 +29,13 @@ SECRETS = {"users": "AION_BASIC_USERS_SECRET", "card key": "AION_CARD_KEY_SECRET
 
 async def check_stack(name: str) -> CheckResult:
     """Check that the last operation of the CloudFormation stack has succeeded."""
-    from aion_tools.deploy import cloudformation
+    from aion_tools.deploy import change_sets, cloudformation
     from aion_tools.deploy.errors import DeployError
 
     stack: cloudformation.CloudFormationStack | None = None
     try:
         stack = await asyncio.to_thread(cloudformation.find, name)
-        await asyncio.to_thread(cloudformation.check_deployable, stack)
+        await asyncio.to_thread(change_sets.check_deployable, stack)
     except DeployError as error:
         message = " ".join([error.what, *error.lines])
         if stack is not None and stack.is_changing:

@@ -1,17 +1,22 @@
 """`make quick`: selection of the test files that belong to the changed source files."""
 
+import subprocess
 from pathlib import Path
 
 import pytest
 
-from scripts.nearest import MOST, nearest
+from scripts.nearest import LINT, MIRRORS, MOST, ROOT, SLOW, QuickTests
 
 FILES = {
-    "tests/runtime/unit/engine/runner/test_runner.py": "from aion_core.tasks.runner import TaskRunner\n",
-    "tests/unit/tasks/test_other.py": "from aion_core.tasks import fences\nfrom tests.support.clock import ManualClock\n",
-    "tests/runtime/unit/web/test_rest.py": "",
-    "tests/tools/e2e/test_dev.py": "from aion_core.tasks.runner import TaskRunner\nfrom aion_core.tasks import fences\n",
-    "tests/repository/architecture/test_lint.py": "",
+    "tests/runtime/unit/engine/test_runner.py": "from aion_core.engine.runner import TaskRunner\n",
+    "tests/runtime/unit/engine/test_other.py": "from aion_core.engine import fences\nimport aion_core.engine.leases\n",
+    "tests/runtime/unit/web/test_rest.py": "from aion_core.engine import (\n    heads,  # for its keys\n    ids as task_ids,\n)\n",
+    "tests/runtime/contract/test_far.py": "    from aion_core.table.items import item\n",
+    "tests/runtime/unit/table/test_near.py": "from aion_core.table import items\nfrom tests.support.clock import ManualClock\n",
+    "tests/tools/e2e/test_dev.py": "from aion_core.engine.runner import TaskRunner\nfrom aion_core.engine import fences\n",
+    "tests/tools/unit/dev/test_worker.py": "",
+    "tests/repository/policies/test_template_policies.py": "",
+    LINT: "",
 }
 
 
@@ -26,31 +31,51 @@ def tree(tmp_path: Path) -> Path:
 @pytest.mark.parametrize(
     ("changed", "tests"),
     [
-        (["aion_core/tasks/runner.py"], ["tests/runtime/unit/engine/runner/test_runner.py"]),
-        (["aion_core/tasks/fences.py"], ["tests/unit/tasks/test_other.py"]),
+        # The mirror, although other tests import the module too.
+        (["aion_core/engine/runner.py"], ["tests/runtime/unit/engine/test_runner.py"]),
+        (["aion_tools/dev/worker.py"], ["tests/tools/unit/dev/test_worker.py"]),
+        # The tests that import the module.
+        (["aion_core/engine/fences.py"], ["tests/runtime/unit/engine/test_other.py"]),
+        (["aion_core/engine/leases.py"], ["tests/runtime/unit/engine/test_other.py"]),
+        (["aion_core/engine/heads.py", "aion_core/engine/ids.py"], ["tests/runtime/unit/web/test_rest.py"]),
+        (["aion_core/table/items.py"], ["tests/runtime/contract/test_far.py", "tests/runtime/unit/table/test_near.py"]),
+        # The tests of the mirror's folder, and of the folders above.
         (["aion_core/web/unnamed.py"], ["tests/runtime/unit/web/test_rest.py"]),
-        (["tests/support/clock.py"], ["tests/unit/tasks/test_other.py"]),
+        (["aion_core/web/operations/tasks.py"], ["tests/runtime/unit/web/test_rest.py"]),
+        (["aion_tools/dev/console/api.py"], ["tests/tools/unit/dev/test_worker.py"]),
+        (["scripts/cost.py"], ["tests/repository/policies/test_template_policies.py"]),
+        # Support code and tests.
+        (["tests/support/clock.py"], ["tests/runtime/unit/table/test_near.py"]),
         (
-            ["tests/runtime/unit/web/test_rest.py", "tests/unit/web/test_gone.py"],
+            ["tests/runtime/unit/web/test_rest.py", "tests/runtime/unit/web/test_gone.py"],
             ["tests/runtime/unit/web/test_rest.py"],
         ),
-        (["README.md", "tests/repository/architecture/test_lint.py"], []),
+        (["README.md", LINT], []),
     ],
 )
 def test_changed_file_selects_its_nearest_tests(tree: Path, changed: list[str], tests: list[str]) -> None:
-    assert nearest(changed, tree) == (tests, [])
+    assert QuickTests(tree).nearest(changed) == (tests, [])
 
 
-@pytest.mark.parametrize("changed", ["tests/tools/e2e/test_dev.py", "tests/e2e/conftest.py"])
+@pytest.mark.parametrize("changed", ["tests/tools/e2e/test_dev.py", "tests/tools/e2e/conftest.py"])
 def test_make_quick_skips_slow_tests(tree: Path, changed: str) -> None:
-    assert nearest([changed], tree) == ([], ["tests/tools/e2e/test_dev.py"])
+    assert QuickTests(tree).nearest([changed]) == ([], ["tests/tools/e2e/test_dev.py"])
 
 
 def test_limited_test_selection_keeps_tests_named_after_changed_modules(tree: Path) -> None:
-    below = tree / "tests" / "contract"
-    below.mkdir()
     for number in range(2 * MOST):
-        (below / f"test_{number}.py").write_text("from aion_core.tasks import fences\n")
-    chosen, left = nearest(["aion_core/tasks/fences.py", "aion_core/tasks/runner.py"], tree)
-    assert "tests/runtime/unit/engine/runner/test_runner.py" in chosen
+        (tree / "tests/runtime/contract" / f"test_{number}.py").write_text("from aion_core.engine import fences\n")
+    chosen, left = QuickTests(tree).nearest(["aion_core/engine/fences.py", "aion_core/engine/runner.py"])
+    assert {"tests/runtime/unit/engine/test_runner.py", "tests/runtime/unit/engine/test_other.py"} <= {*chosen}
     assert (len(chosen), len(left)) == (MOST, 2 * MOST + 2 - MOST)
+
+
+def test_every_source_file_has_nearest_tests() -> None:
+    tests = QuickTests()
+    listed = subprocess.run(["git", "ls-files", *MIRRORS], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    sources = [name for name in listed.splitlines() if name.endswith(".py") and (ROOT / name).is_file()]
+    assert len(sources) > 300
+    for source in sources:
+        chosen, _ = tests.nearest([source])
+        assert chosen, source
+        assert not any(test.startswith(SLOW) for test in chosen)

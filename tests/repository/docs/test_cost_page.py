@@ -40,14 +40,16 @@ def test_table_item_size_counts_attribute_names_and_values() -> None:
 
 
 def test_cost_page_has_each_scenario_once() -> None:
-    from scripts.cost import PAGE, SCENARIOS, written
+    from scripts.cost import PAGE, written
+    from scripts.cost_scenarios import SCENARIOS
 
     rows = Counter(row.split(" | ")[0] for row in written(Path(PAGE).read_text(encoding="utf-8")).splitlines())
     assert all(rows[f"| {scenario.name}"] == 1 for scenario in SCENARIOS)
 
 
 def test_cost_page_lists_idle_price_of_each_resource() -> None:
-    from scripts.cost import PAGE, PRICES, SCENARIOS, idle_rows
+    from scripts.cost import PAGE, PRICES, idle_rows
+    from scripts.cost_scenarios import SCENARIOS
 
     rows = idle_rows({SCENARIOS[-1].name: Counter()}, tomllib.loads(PRICES.read_text(encoding="utf-8")))
     page = PAGE.read_text(encoding="utf-8")

@@ -16,7 +16,8 @@ from aion_core.loading.aion_yaml.card import Capabilities, Skill
 from aion_core.loading.aion_yaml.security import SecurityConfig
 from aion_tools.cli.main import aion
 from aion_tools.template.file import load
-from scripts.docs_reference import MODULES, PAGES
+from scripts.reference.pages import PAGES
+from scripts.reference.python_api import MODULES
 from tests.support.server import ROOT
 
 

@@ -18,7 +18,7 @@ from aion_core.engine.records import Delta, DeltaBatch
 from aion_core.settings import Settings
 from aion_core.table import keys
 from aion_core.table.keys import ContextKey, thread_id
-from aion_tools.operator.services import build_keys
+from aion_tools.operator.bootstrap import build_keys
 from tests.support import engines
 from tests.support.clock import ManualClock
 from tests.support.conversation import COMPLETED, StoreConversation

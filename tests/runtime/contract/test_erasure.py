@@ -27,10 +27,10 @@ from aion_core.table import keys
 from aion_core.table.schema import VERSION
 from aion_core.table.writes import Put
 from aion_tools.erasure.aws_stores import ErasableDynamoDBTable, S3ObjectVersions
-from aion_tools.erasure.erasure import Erasure
+from aion_tools.erasure.bootstrap import owner_of_key
+from aion_tools.erasure.deletion import Erasure
+from aion_tools.erasure.found import LEFTOVERS
 from aion_tools.erasure.owned import STORES
-from aion_tools.erasure.survey import LEFTOVERS
-from aion_tools.operator.services import owner_of_key
 from tests.runtime.contract.erased import (
     AGENTS,
     AION_YAML,

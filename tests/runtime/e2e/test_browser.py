@@ -17,7 +17,7 @@ from aion_core.auth.schemes.api_key import make_key
 from aion_core.bootstrap import build_app
 from aion_core.clock import SystemClock
 from aion_core.settings import Settings
-from aion_tools.operator.services import build_keys
+from aion_tools.operator.bootstrap import build_keys
 from tests.support.e2e.browser import BrowserMissing, browser_page, pages
 from tests.support.environments import NodeMissing, node_with
 from tests.support.listening import free_port, listening

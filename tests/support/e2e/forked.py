@@ -55,7 +55,7 @@ PRELOADED = (
     "aion_tools.cli.smoke",
     "aion_core.lambda_runtime.loop",
     "aion_tools.stack.emulator",
-    "aion_tools.stack.pollers",
+    "aion_tools.stack.poller",
     "aion_tools.stack.resources",
     "prompt_toolkit.shortcuts",
     "rich.live",

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
-from aion_tools.deploy import sam
+from aion_tools.deploy import sam_install
 from aion_tools.package.cache import file_lock
 from aion_tools.package.programs import find_uv, interpreter
 from scripts.sam_local import machine_architecture
@@ -74,7 +74,7 @@ def emulated(code: Path, handler: str, environ: Mapping[str, str], scratch: Path
     bootstrap.write_text(BOOTSTRAP)
     bootstrap.chmod(0o755)
     binary = "aws-lambda-rie-" + machine_architecture()
-    (emulator,) = sam.installed().parent.glob(f"lib/python*/site-packages/samcli/local/rapid/{binary}")
+    (emulator,) = sam_install.installed().parent.glob(f"lib/python*/site-packages/samcli/local/rapid/{binary}")
     invoke_port, runtime_port = free_port(), free_port()
     command = [str(emulator), "--log-level", "error"]
     command += ["--runtime-interface-emulator-address", f"127.0.0.1:{invoke_port}"]

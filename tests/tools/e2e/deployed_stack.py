@@ -17,7 +17,8 @@ import httpx
 
 from aion_tools.stack import REGION
 from aion_tools.stack.lambda_events import schedule_event
-from aion_tools.stack.pollers import Function, QueuePoller, QueueSource
+from aion_tools.stack.poller import Function
+from aion_tools.stack.queue_poller import QueuePoller, QueueSource
 from aion_tools.stack.stack import SETTINGS
 from aion_tools.template.reader import Place
 from scripts.sam_local import machine_architecture

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 import tomlkit
 
-from aion_tools.deploy import sam
+from aion_tools.deploy import sam_install
 from tests.support import ministack
 from tests.support.server import ROOT
 from tests.tools.e2e.deployed_stack import SERVICES
@@ -265,7 +265,7 @@ def test_destroy_resumes_after_kill(project: SamProject) -> None:
 @pytest.mark.deep
 def test_packaged_template_creates_the_stack(deployed: SamProject) -> None:
     """Create a stack from the output of `sam package`, as Terraform and CDK do."""
-    command: list[str | Path] = [sam.command(), "package", "--resolve-s3", "--region", "us-east-1"]
+    command: list[str | Path] = [sam_install.command(), "package", "--resolve-s3", "--region", "us-east-1"]
     command += ["--template-file", ".aws-sam/build/template.yaml", "--output-template-file", "packaged.yaml"]
     packaged = subprocess.run(command, cwd=deployed.folder, env=deployed.environment(), capture_output=True, text=True)
     assert packaged.returncode == 0, packaged.stdout + packaged.stderr

@@ -14,7 +14,7 @@ from typing import Any
 import httpx
 import pytest
 
-from aion_tools.deploy import sam as sam_cli
+from aion_tools.deploy import sam_install
 from aion_tools.package.cache import cache
 from aion_tools.stack.stack import LocalStack
 from scripts.sam_local import machine_architecture, sam_environment, write_env_vars
@@ -45,7 +45,7 @@ def stack() -> Iterator[LocalStack]:
 @pytest.fixture(scope="module")
 def sam() -> Path:
     """Return the folder of SAM's programs."""
-    return sam_cli.installed()
+    return sam_install.installed()
 
 
 def run(command: list[str], cwd: Path = ROOT, **environ: str) -> str:

@@ -21,8 +21,8 @@ from aion_core.web.rest.v03 import RestV03
 from aion_core.web.rest.v1 import RestV1
 from aion_core.web.v03.conversion import V03Conversion
 from aion_core.web.v03.operations import CONVERSIONS
-from scripts.openapi import DOCUMENT, SERVED, build_document, rendered, rendered_for_server
-from scripts.openapi_examples import RECORDED, recorded
+from scripts.openapi.document import DOCUMENT, SERVED, build_document, rendered, rendered_for_server
+from scripts.openapi.examples import RECORDED, recorded
 from tests.support.agents.counting import talking
 from tests.support.service import http, parts
 
@@ -159,7 +159,7 @@ def test_openapi_document_has_response_example_for_each_operation() -> None:
             (content,) = described["responses"]["200"]["content"].values()
             shown = "example" in content or len(content.get("examples", ())) > 1
             assert shown, (
-                f"{described['operationId']}: add a request to scripts/openapi_examples.py; run `make openapi`."
+                f"{described['operationId']}: add a request to scripts/openapi/examples.py; run `make openapi`."
             )
 
 

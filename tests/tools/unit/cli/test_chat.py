@@ -32,9 +32,11 @@ from google.protobuf.json_format import ParseDict
 from rich.console import Console
 
 from aion_core.protocol.stream_artifacts import STREAM_DELTA_ID
-from aion_tools.cli.chat import PlainPrinter, chat, described, document, markdown_of, parts_of, saved_files, send
-from aion_tools.cli.chat_content import Answer, choices_of, data_part, fields_of, file_part
-from aion_tools.cli.chat_session import ChatSession, printable
+from aion_tools.cli.chat.chat import chat, parts_of
+from aion_tools.cli.chat.content import Answer, choices_of, data_part, fields_of, file_part
+from aion_tools.cli.chat.output import PlainPrinter, described, markdown_of, saved_files
+from aion_tools.cli.chat.send import document, send
+from aion_tools.cli.chat.session import ChatSession, printable
 from tests.support.agents.scripted import AskingAgent, GatedAgent
 from tests.support.service import parts
 
@@ -283,7 +285,7 @@ class LossyTransport(httpx.ASGITransport):
 
 async def test_message_with_lost_response_is_sent_again(monkeypatch: pytest.MonkeyPatch) -> None:
     """Lose the connection before the task's id arrives: the agent runs once, and its answer arrives."""
-    monkeypatch.setattr("aion_tools.cli.chat_session.RECONNECT_SECONDS", 0)
+    monkeypatch.setattr("aion_tools.cli.chat.session.RECONNECT_SECONDS", 0)
     agent = GatedAgent()
     agent.go.set()
     made = parts(agent)

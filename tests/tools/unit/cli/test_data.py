@@ -23,9 +23,10 @@ from aion_core.settings import Settings
 from aion_core.table import keys, schema
 from aion_core.table.keys import ContextKey
 from aion_core.table.writes import Put
-from aion_tools.cli.data import OWN_ISSUERS, Progress, declared_in, owners_of
+from aion_tools.cli.data_owners import OWN_ISSUERS, declared_in, owners_of
+from aion_tools.cli.data_report import Progress
 from aion_tools.erasure import owned
-from aion_tools.operator.services import build_keys
+from aion_tools.operator.bootstrap import build_keys
 from aion_tools.stack.stack import LocalStack
 from tests.support import operating
 from tests.support.clock import ManualClock
@@ -202,7 +203,7 @@ def test_data_delete_progress_is_printed_once_a_second(
 ) -> None:
     times = iter([0.0, 0.5, 1.0, 1.5, 2.5])
     # Replace the clock of this module only, because other threads of the process read the time too.
-    monkeypatch.setattr("aion_tools.cli.data.time", SimpleNamespace(monotonic=lambda: next(times)))
+    monkeypatch.setattr("aion_tools.cli.data_report.time", SimpleNamespace(monotonic=lambda: next(times)))
     progress = Progress()
     for count in (10, 2000, 3000, 4000):
         progress("items read", count)

@@ -8,7 +8,7 @@ from a2a.types import Artifact, Part, TaskStatus
 
 from aion_core.engine.records import Numbered
 from aion_core.protocol.types import Message, Task, TaskArtifactUpdateEvent, TaskState, TaskStatusUpdateEvent
-from aion_tools.cli.story import story_of
+from aion_tools.cli.story.story import story_of
 from aion_tools.deploy.logs import LogLine
 
 BEGAN = datetime(2026, 11, 23, 12, tzinfo=UTC)

@@ -15,7 +15,7 @@ from aion_core.protocol.types import TaskState
 from aion_core.table import keys
 from aion_core.table.keys import ContextKey
 from aion_tools.dev.data_folder import LOG
-from aion_tools.operator.services import owner_of_key
+from aion_tools.erasure.bootstrap import owner_of_key
 from aion_tools.stack.stack import LocalStack
 from tests.support import operating, pushes
 from tests.support.clock import ManualClock

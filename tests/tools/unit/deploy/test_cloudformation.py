@@ -7,7 +7,8 @@ import pytest
 from botocore.stub import Stubber
 
 from aion_tools.deploy.aws import client_of
-from aion_tools.deploy.cloudformation import check_deployable, execute, find
+from aion_tools.deploy.change_sets import check_deployable, execute
+from aion_tools.deploy.cloudformation import find
 from aion_tools.deploy.errors import DeployError
 from aion_tools.deploy.samconfig import SamConfig
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from aion_tools.deploy import sam
+from aion_tools.deploy import sam, sam_install
 from aion_tools.deploy.samconfig import SamConfig
 
 
@@ -22,7 +22,7 @@ def program(folder: Path, says: str, code: int = 0) -> Path:
 def test_recent_sam_on_path_is_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     found = program(tmp_path, "SAM CLI, version 1.160.2")
     monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
-    assert sam.command() == found
+    assert sam_install.command() == found
 
 
 @pytest.mark.parametrize(
@@ -33,7 +33,7 @@ def test_old_or_broken_sam_on_path_is_skipped(
 ) -> None:
     program(tmp_path, says, code)
     monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
-    assert sam.command() == sam.installed() / "sam"
+    assert sam_install.command() == sam_install.installed() / "sam"
 
 
 def test_failed_installation_hides_credentials_in_urls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -41,9 +41,9 @@ def test_failed_installation_hides_credentials_in_urls(tmp_path: Path, monkeypat
     program.write_text("#!/bin/sh\necho 'error: cannot fetch http://me:hunter2@127.0.0.1:9/simple/' >&2\nexit 2\n")
     program.chmod(0o755)
     monkeypatch.setenv("UV", str(program))
-    monkeypatch.setattr(sam, "HOME", tmp_path / "sam")
-    with pytest.raises(sam.SamMissing) as failed:
-        sam.installed()
+    monkeypatch.setattr(sam_install, "HOME", tmp_path / "sam")
+    with pytest.raises(sam_install.SamMissing) as failed:
+        sam_install.installed()
     assert str(failed.value) == ("SAM CLI could not be installed:\nerror: cannot fetch http://****@127.0.0.1:9/simple/")
 
 

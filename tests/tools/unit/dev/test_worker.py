@@ -13,7 +13,7 @@ import pytest
 from aion_core.settings import Settings
 from aion_tools.dev.messages import Serving, Stop, Stopping
 from aion_tools.dev.worker import KEY_DAYS, _developer_header, _load_agent, _Worker
-from aion_tools.operator.services import build_keys
+from aion_tools.operator.bootstrap import build_keys
 
 
 async def app(scope: Any, receive: Any, send: Any) -> None:

@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 
-from aion_tools.package.files import ZipWriter, compile_all, compiled, files_of, fix_times_and_modes, put, tidy
+from aion_tools.package.files import compile_all, compiled, files_of, fix_times_and_modes, put, tidy
+from aion_tools.package.zip_writer import ZipWriter
 
 PYTHON = f"{sys.version_info.major}.{sys.version_info.minor}"
 

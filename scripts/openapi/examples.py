@@ -1,6 +1,6 @@
 """Examples of the OpenAPI document: responses of a server in this process to the example requests.
 
-`make openapi` records them in scripts/openapi_examples.json. Fixed values replace random ids, secrets and times.
+`make openapi` records them in scripts/openapi/examples.json. Fixed values replace random ids, secrets and times.
 """
 
 import asyncio
@@ -21,8 +21,8 @@ from aion_core.bootstrap import build_app
 from aion_core.settings import Settings
 from aion_core.web.operations import OPERATIONS
 
-ROOT = Path(__file__).parents[1]
-RECORDED = ROOT / "scripts" / "openapi_examples.json"
+ROOT = Path(__file__).parents[2]
+RECORDED = ROOT / "scripts" / "openapi" / "examples.json"
 AGENTS = f"""
 aion:
   agents:

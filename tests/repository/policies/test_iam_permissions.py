@@ -30,12 +30,13 @@ from aion_core.loading.deployment import read_deployment_config
 from aion_core.protocol.types import TaskState
 from aion_core.table.item import Key
 from aion_core.table.keys import HEAD, LISTING_API_KEYS, context_key
-from aion_tools.environment import template_parameters
+from aion_tools.deploy.agent_rights import template_parameters
 from aion_tools.package.plan import BUILD_PLACE
 from aion_tools.stack.stack import LocalStack
 from aion_tools.template.reader import FUNCTION, Template
-from tests.repository.policies.iam import Recorder, needs
-from tests.repository.policies.policy import Need, Statement, elements, is_allowed, listed, values_of
+from tests.repository.policies.iam_policies import Need, Statement, elements, is_allowed, listed, values_of
+from tests.repository.policies.iam_recorder import Recorder
+from tests.repository.policies.iam_requests import needs
 from tests.support.e2e.agents.everything import LARGE
 from tests.support.e2e.api_process import api_process
 from tests.support.e2e.function_process import function_process, signed_by
@@ -57,7 +58,7 @@ WITH_AGENTS = ("ApiFunction", "TaskFunction")
 TIMEOUT = 120
 # Allow fifteen minutes, because the fixture `recorded` exercises all functions in the first test.
 pytestmark = pytest.mark.timeout(900)
-# Skip these statements: the Lambda service uses them to write logs and to read the queue. test_policies.py checks them.
+# Skip these statements: the Lambda service uses them to write logs and to read the queue. test_template_policies.py checks them.
 LAMBDAS = ("Logs", "Receive")
 
 

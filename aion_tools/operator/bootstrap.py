@@ -1,13 +1,12 @@
-"""Composition of the operator's commands: tasks, push notifications, dead letters, API keys, deletion."""
+"""Services for the operator's commands, built from the settings of a deployment."""
 
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
-from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
 from aion_core.auth.api_keys import ApiKeys
-from aion_core.bootstrap.stores import BLOBS_FILE, QUEUES_FILE, TABLE_FILE, build_resources, build_stores
+from aion_core.bootstrap.stores import QUEUES_FILE, build_resources, build_stores
 from aion_core.clock import Clock, SystemClock
 from aion_core.engine.agent import Agent
 from aion_core.engine.delivery.push_configs import PushConfigs
@@ -19,12 +18,8 @@ from aion_core.engine.service import TaskService
 from aion_core.engine.task_store import TaskStore
 from aion_core.errors import ConfigurationError
 from aion_core.settings import Settings
-from aion_tools.erasure.stores import ErasableTable, ObjectVersions
 from aion_tools.operator.dead_letters import DeadLetters
 from aion_tools.operator.inspection import Inspection
-
-if TYPE_CHECKING:
-    from aion_tools.erasure.erasure import Erasure
 
 
 class Operator(Struct, frozen=True):
@@ -48,17 +43,6 @@ class PushOperator(Struct, frozen=True):
     """Queue of push deliveries; None if the settings name no queue, so that only the sweep finds due deliveries."""
     task_list: TaskList
     inspection: Inspection
-
-
-def stack_environment(stack: str) -> dict[str, str]:
-    """Return the functions' environment of the stack with this name.
-
-    Raises ConfigurationError for an unknown stack, StoreError if CloudFormation fails.
-    """
-    from aion_core.aws.client import AwsClient
-    from aion_tools.operator.stacks import read_stack
-
-    return read_stack(AwsClient("cloudformation", ThreadPoolExecutor(1)), stack)
 
 
 def build_operator(settings: Settings) -> Operator:
@@ -102,38 +86,6 @@ def build_keys(settings: Settings) -> ApiKeys:
     """Return the store of the deployment's API keys. The table is the only required setting."""
     clock = SystemClock()
     return ApiKeys(build_resources(settings, clock).table, clock)
-
-
-def build_erasure(settings: Settings) -> "Erasure":
-    """Return the service that deletes an owner's data. Table and bucket are the only required settings."""
-    from aion_tools.erasure.erasure import Erasure
-
-    clock, retention = SystemClock(), timedelta(days=settings.retention_days)
-    table: ErasableTable
-    objects: ObjectVersions
-    if settings.store == "sqlite":
-        from aion_core.local.sqlite.blobs import SQLiteBlobs
-        from aion_tools.erasure.sqlite_stores import ErasableSQLiteTable, SQLiteObjectVersions
-
-        table = ErasableSQLiteTable(settings.sqlite_folder / TABLE_FILE, clock)
-        blobs = SQLiteBlobs(settings.sqlite_folder / BLOBS_FILE, clock, retention=retention)
-        objects = SQLiteObjectVersions(blobs.database)
-    else:
-        from aion_core.aws.client import WORKERS, AwsClient
-        from aion_tools.erasure.aws_stores import ErasableDynamoDBTable, S3ObjectVersions
-
-        executor = ThreadPoolExecutor(WORKERS)
-        table = ErasableDynamoDBTable(AwsClient("dynamodb", executor), name=settings.table)
-        objects = S3ObjectVersions(AwsClient("s3", executor), bucket=settings.bucket)
-    return Erasure(table, objects, clock, owner_of_key=owner_of_key, retention=retention)
-
-
-def owner_of_key(principal: str, tenant: str) -> str:
-    """Return the owner id for an API key of this principal and tenant."""
-    from aion_core.auth.principal import API_KEY_ISSUER, Principal
-    from aion_core.auth.tenants import owner_in
-
-    return owner_in(Principal(API_KEY_ISSUER, principal).owner, tenant)
 
 
 def _no_agent(agent_id: str) -> Agent:

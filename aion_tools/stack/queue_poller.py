@@ -1,62 +1,23 @@
-"""Pollers that invoke the template's functions for queue messages and at schedules, as Lambda does."""
+"""Poller that invokes a function with the messages of a queue, as Lambda does."""
 
-import json
 import logging
-import re
-import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from threading import Event, Semaphore, Thread, current_thread
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
-from aion_tools.stack.lambda_events import LambdaContext, schedule_event, sqs_event
+from aion_tools.stack.lambda_events import sqs_event
+from aion_tools.stack.poller import Function, has_ended, seconds_until
 from aion_tools.template.reader import Place, TemplateError
 
 if TYPE_CHECKING:
     from mypy_boto3_sqs import SQSClient
 
-Handler = Callable[[Any, Any], Any]
 
 logger = logging.getLogger(__name__)
-
 # Limit of concurrent invocations for a queue without MaximumConcurrency.
 CONCURRENCY = 10
 LONG_POLL = 20
-_UNITS = {"minute": 60, "hour": 3600, "day": 86400}
-_RATE = re.compile(r"rate\((\d+) (minute|hour|day)s?\)")
-
-
-@dataclass(frozen=True)
-class Function:
-    """A Lambda function of the template, with its properties and its Python handler."""
-
-    name: str
-    arn: str
-    timeout: int
-    memory: int
-    handler: Handler
-
-    def invoke(self, event: Any) -> Any:
-        """Call the handler with the event, and return its result as parsed JSON. Raises the handler's exceptions."""
-        context = LambdaContext(self.name, self.arn, self.memory, self.timeout)
-        return json.loads(json.dumps(self.handler(event, context)))
-
-
-class Poller(Protocol):
-    """Protocol for a poller: a thread that invokes one function of the template."""
-
-    def start(self) -> None:
-        """Start polling."""
-
-    def stop(self) -> None:
-        """Start no further invocation."""
-
-    def join(self, deadline: float, *, polls: bool = True) -> list[str]:
-        """Wait for running invocations until this monotonic time. Return the names of functions still running.
-
-        With `polls=False`, do not wait for the end of a long poll. Messages that it receives become visible again.
-        """
 
 
 @dataclass(frozen=True)
@@ -113,8 +74,8 @@ class QueuePoller:
     def join(self, deadline: float, *, polls: bool = True) -> list[str]:
         """Wait for running batches until this monotonic time. Return the function's name for each unfinished batch."""
         if polls:
-            self._thread.join(_until(deadline))
-        return [self._function.name for thread in list(self._invocations) if not _ended(thread, deadline)]
+            self._thread.join(seconds_until(deadline))
+        return [self._function.name for thread in list(self._invocations) if not has_ended(thread, deadline)]
 
     def _poll(self) -> None:
         while True:
@@ -221,54 +182,3 @@ def reported_failures(response: Any, everything: set[str]) -> set[str]:
             return everything
         named.add(message_id)
     return named
-
-
-class SchedulePoller:
-    """Poller that invokes a function at the rate of its Schedule or ScheduleV2 event."""
-
-    def __init__(self, function: Function, kind: str, name: str, properties: Mapping[str, Any], place: Place) -> None:
-        self.function = function
-        self._event = partial(schedule_event, kind, name, properties, place)
-        self._interval = interval(properties["Schedule" if kind == "Schedule" else "ScheduleExpression"])
-        self._stopping = Event()
-        self._thread = Thread(target=self._run, name=f"schedule-{function.name}", daemon=True)
-
-    def start(self) -> None:
-        """Start the schedule. The first invocation follows after one interval."""
-        self._thread.start()
-
-    def stop(self) -> None:
-        """Start no further invocation."""
-        self._stopping.set()
-
-    def join(self, deadline: float, *, polls: bool = True) -> list[str]:
-        """Wait for a running invocation until this monotonic time. Return the function's name if it still runs."""
-        return [] if _ended(self._thread, deadline) else [self.function.name]
-
-    def call(self) -> Any:
-        """Invoke the function now, in this thread."""
-        return self.function.invoke(self._event())
-
-    def _run(self) -> None:
-        while not self._stopping.wait(self._interval):
-            try:
-                self.call()
-            except (Exception, SystemExit):
-                logger.exception("%s failed", self.function.name)
-
-
-def interval(expression: str) -> int:
-    """Return the number of seconds in a schedule expression such as rate(5 minutes)."""
-    match = _RATE.fullmatch(expression)
-    if match is None:
-        raise TemplateError(f"the local stack supports rate(...) schedules only, not {expression!r}")
-    return int(match[1]) * _UNITS[match[2]]
-
-
-def _ended(thread: Thread, deadline: float) -> bool:
-    thread.join(_until(deadline))
-    return not thread.is_alive()
-
-
-def _until(deadline: float) -> float:
-    return max(0.0, deadline - time.monotonic())

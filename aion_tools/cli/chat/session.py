@@ -9,8 +9,7 @@ from uuid import uuid4
 
 import click
 
-from aion_core.errors import AionError
-from aion_tools.cli.chat_content import Answer
+from aion_tools.cli.chat.content import Answer
 
 if TYPE_CHECKING:
     import httpx
@@ -29,27 +28,6 @@ CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 def printable(text: str) -> str:
     """Return the text of an agent or server without control characters other than line breaks and tabs."""
     return CONTROLS.sub("\N{REPLACEMENT CHARACTER}", text)
-
-
-class TargetMissing(AionError):
-    """Error: the user has named no agent, and no development server runs in this folder."""
-
-
-def endpoint_of(url: str, stack: str | None, sign: str) -> "Endpoint":
-    """Return the agent's URL: the given URL, the URL of the stack, or the URL of this folder's development server.
-
-    Raises TargetMissing if there is no such URL, and ConfigurationError for an unknown stack.
-    """
-    from aion_tools.cli.smoke import Endpoint, stack_endpoint
-    from aion_tools.dev.data_folder import running_server_url
-
-    if url:
-        return Endpoint(url, sign)
-    if stack:
-        return stack_endpoint(stack, sign)
-    if running := running_server_url():
-        return Endpoint(running, "off")
-    raise TargetMissing("No `aion dev` runs in this folder. Start it, or name an agent: its URL or its --stack.")
 
 
 class ChatSession:

@@ -1,4 +1,4 @@
-"""Environment variables of agents: in aion.yaml, on a developer's machine, and as template parameters."""
+"""Environment variables of agents: in aion.yaml, and on a developer's machine."""
 
 import json
 import re
@@ -9,12 +9,8 @@ import pytest
 
 from aion_core.errors import ConfigurationError
 from aion_core.loading.aion_yaml.environment import SecretSource
-from aion_core.loading.aion_yaml.reading import DeploymentConfig
 from aion_core.loading.deployment import read_deployment_config
-from aion_tools.environment import bedrock_models, local_environment, template_parameters
-from aion_tools.package.plan import BUILD_PLACE
-from aion_tools.template.reader import Template
-from tests.support.server import ROOT
+from aion_tools.dev.environment import local_environment
 
 
 def written(folder: Path, **aion: Any) -> Path:
@@ -137,71 +133,3 @@ def test_unreadable_dotenv_is_named_without_content(tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match=r"\.env cannot be read: it is not UTF-8\.") as raised:
         local_environment(tmp_path / "aion.yaml", {})
     assert "hunter2" not in str(raised.getrepr(chain=True, style="short"))
-
-
-def test_template_parameters_contain_arns_of_secrets(tmp_path: Path) -> None:
-    secrets = {
-        "A": "openai-key",
-        "B": "prod/db#user",
-        "C": "prod/db#password",
-        "D": "ssm:/my-agent/tavily:3",
-        "E": "ssm:plain",
-        "F": "arn:aws:secretsmanager:eu-west-1:210987654321:secret:theirs-AbCdEf",
-        "G": "arn:aws:secretsmanager:eu-west-1:210987654321:secret:without",
-        "H": "arn:aws:ssm:eu-west-1:123456789012:parameter/a/b:label#key",
-    }
-    found = template_parameters(read_deployment_config(written(tmp_path, secrets=secrets)), "eu-west-1", "123456789012")
-    assert found["AgentSecrets"].split(",") == [
-        "arn:aws:secretsmanager:eu-west-1:123456789012:secret:openai-key-??????",
-        "arn:aws:secretsmanager:eu-west-1:123456789012:secret:prod/db-??????",
-        "arn:aws:ssm:eu-west-1:123456789012:parameter/my-agent/tavily",
-        "arn:aws:ssm:eu-west-1:123456789012:parameter/plain",
-        "arn:aws:secretsmanager:eu-west-1:210987654321:secret:theirs-AbCdEf",
-        "arn:aws:secretsmanager:eu-west-1:210987654321:secret:without-??????",
-        "arn:aws:ssm:eu-west-1:123456789012:parameter/a/b",
-    ]
-    assert re.fullmatch(pattern_of("AgentSecrets"), found["AgentSecrets"])
-
-
-@pytest.mark.parametrize(
-    ("region", "partition"), [("eu-west-1", "aws"), ("cn-north-1", "aws-cn"), ("us-gov-west-1", "aws-us-gov")]
-)
-def test_secret_arn_contains_aws_partition_of_region(region: str, partition: str, tmp_path: Path) -> None:
-    found = template_parameters(read_deployment_config(written(tmp_path, secrets={"A": "k"})), region, "123456789012")
-    assert found["AgentSecrets"] == f"arn:{partition}:secretsmanager:{region}:123456789012:secret:k-??????"
-    assert re.fullmatch(pattern_of("AgentSecrets"), found["AgentSecrets"])
-
-
-def test_template_parameters_without_secrets_are_empty() -> None:
-    assert template_parameters(DeploymentConfig({}, None, Path.cwd()), "eu-west-1", "123456789012") == {
-        "AgentSecrets": ""
-    }
-    assert re.fullmatch(pattern_of("AgentSecrets"), "")
-
-
-def test_too_many_secrets_are_refused(tmp_path: Path) -> None:
-    file = written(tmp_path, secrets={f"K{n}": f"{n:0100}" for n in range(30)})
-    with pytest.raises(ConfigurationError, match="the template parameter AgentSecrets takes 4096"):
-        template_parameters(read_deployment_config(file), "eu-west-1", "123456789012")
-
-
-def test_bedrock_model_ids_are_converted_to_arns() -> None:
-    models = [
-        "anthropic.claude-3-haiku-20240307-v1:0",
-        "eu.anthropic.claude-sonnet-4-20250514-v1:0",
-        "global.amazon.nova-2-lite-v1:0",
-        "arn:aws:bedrock:eu-west-1:123456789012:application-inference-profile/abc123",
-    ]
-    found = bedrock_models([*models, models[0]], "eu-west-1", "123456789012")
-    assert found.split(",") == [
-        "arn:aws:bedrock:eu-west-1::foundation-model/anthropic.claude-3-haiku-20240307-v1:0",
-        "arn:aws:bedrock:eu-west-1:123456789012:inference-profile/eu.anthropic.claude-sonnet-4-20250514-v1:0",
-        "arn:aws:bedrock:eu-west-1:123456789012:inference-profile/global.amazon.nova-2-lite-v1:0",
-        models[3],
-    ]
-    assert re.fullmatch(pattern_of("BedrockModels"), found)
-
-
-def pattern_of(parameter: str) -> str:
-    pattern: str = Template(ROOT / "template.yaml", BUILD_PLACE).document["Parameters"][parameter]["AllowedPattern"]
-    return pattern

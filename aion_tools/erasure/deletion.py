@@ -26,8 +26,10 @@ from aion_core.table.refusals import WriteRefused
 from aion_core.table.retries import MAX_ATTEMPTS, jitter, write_unless_refused
 from aion_core.table.writes import Change, ConditionCheck, Delete, Update, Write
 from aion_tools.erasure import owned
+from aion_tools.erasure.found import LEFTOVERS, OwnedData
+from aion_tools.erasure.owners import KeyOwner
 from aion_tools.erasure.stores import ErasableTable, ObjectVersions
-from aion_tools.erasure.survey import LEFTOVERS, KeyOwner, OwnedData, Progress, Survey, retry_unavailable
+from aion_tools.erasure.survey import Progress, Survey, retry_unavailable
 
 ITEMS_AT_ONCE = 25
 """Number of items in one batch, DynamoDB's limit."""

@@ -1,0 +1,185 @@
+"""`aion chat`: a conversation with an agent in the terminal."""
+
+import asyncio
+import sys
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from aion_core.log import one_line
+from aion_tools.cli import options
+from aion_tools.cli.chat.content import Answer, choices_of, data_part, fields_of, file_part, name_interrupt
+from aion_tools.cli.chat.output import PlainPrinter, described, markdown_of, saved_files
+from aion_tools.cli.chat.reception import answered
+from aion_tools.cli.chat.session import ChatSession, chat_session, refusal_text
+from aion_tools.cli.chat.target import EPILOG, endpoint_of, target
+
+if TYPE_CHECKING:
+    from a2a.types import Part
+    from rich.console import Console
+
+
+HELP = """/file PATH   add a file to the next message
+/save FOLDER save the files of the last answer
+/cancel      cancel the task with the question
+/new         begin a new conversation
+/quit        leave (also Ctrl-D)
+Ctrl-C cancels the running task."""
+
+
+@click.command(short_help="Talk to an agent in the terminal.", epilog=EPILOG)
+@click.argument("url", default="", callback=options.web_address)
+@target
+def chat(url: str, stack: str | None, agent: str, context_id: str, sign: str) -> None:
+    """Talk to the agent at URL, of --stack, or of the `aion dev` of this folder. Its answers stream as Markdown.
+
+    /help lists the commands within the conversation.
+    """
+    endpoint = endpoint_of(url, stack, sign)
+
+    async def run() -> None:
+        async with chat_session(endpoint, agent, context_id=context_id) as opened:
+            await _converse(opened, is_earlier=bool(context_id))
+
+    asyncio.run(run())
+
+
+def _reader() -> Callable[[str, list[str]], Awaitable[str]]:
+    """Return a function that reads a line after a prompt. Tab completes the given choices."""
+    from prompt_toolkit import PromptSession
+    from prompt_toolkit.completion import WordCompleter
+    from prompt_toolkit.history import InMemoryHistory
+    from prompt_toolkit.shortcuts import CompleteStyle
+
+    session: PromptSession[str] | None = None
+    if sys.stdin.isatty():
+        style = CompleteStyle.READLINE_LIKE
+        session = PromptSession(history=InMemoryHistory(), complete_style=style, complete_while_typing=False)
+
+    async def read(prompt: str, choices: list[str]) -> str:
+        if session is not None:
+            session.completer = WordCompleter(choices) if choices else None
+            line: str = await session.prompt_async(prompt)
+        elif not (line := await asyncio.to_thread(sys.stdin.readline)):
+            raise EOFError
+        return line
+
+    return read
+
+
+async def _converse(opened: ChatSession, *, is_earlier: bool) -> None:
+    """Read lines from the terminal and answer them, until /quit or Ctrl-D.
+
+    `is_earlier` is True for a continued conversation. Then first show its unfinished task, which runs or waits for
+    input.
+    """
+    from a2a.utils.errors import A2AError
+    from rich.console import Console
+
+    console, read = Console(highlight=False), _reader()
+    about = opened.card.description.strip().rstrip(".") or "no description"
+    # Print the card's texts literally, because rich would interpret square brackets in them as markup.
+    console.print(one_line(f"{opened.card.name}: {about}. /help lists the commands."), markup=False)
+    attached: list[Part] = []
+    given: list[list[Part]] = []  # answers to the first of several questions; one message has the answers to all
+    answer = await _resumed(opened, console) if is_earlier else Answer()
+    while True:
+        asked = answer if opened.task_id else Answer()
+        try:
+            line = (await read(*prompt_of(asked, len(given)))).strip()
+        except EOFError:
+            break
+        except KeyboardInterrupt:
+            continue
+        command, _, argument = line.partition(" ")
+        try:
+            if command == "/quit":
+                break
+            if command == "/new":
+                opened.begin_anew()
+                given = []
+                console.print("A new conversation.")
+            elif command == "/cancel" and opened.task_id:
+                await opened.cancel(opened.task_id)
+                opened.task_id, given = "", []
+                console.print("The task is canceled.")
+            elif command == "/file":
+                attached.append(file_part(Path(argument.strip())))
+                console.print(f"{argument.strip()} goes with the next message.")
+            elif command == "/save":
+                for path in saved_files(answer, Path(argument.strip() or ".")):
+                    console.print(f"Saved {path}.")
+            elif command.startswith("/"):
+                console.print(HELP)
+            elif line or attached:
+                given.append(parts_of(line, attached, asked.interrupts[len(given) :]))
+                attached = []
+                if len(given) >= len(asked.interrupts):
+                    said, given = [part for each in given for part in each], []
+                    answer = await _shown(opened, opened.say(said), console)
+        except (click.ClickException, A2AError) as error:
+            text = error.format_message() if isinstance(error, click.ClickException) else refusal_text(error)
+            console.print(text, style="red", markup=False)
+        except click.Abort:
+            console.print("Aborted before the agent had answered; its task may run.", style="yellow")
+    text = f"Continue this conversation: aion chat … --context {opened.context_id}"
+    # Keep the command on one line, so that users can copy it.
+    console.print(text, style="dim", markup=False, soft_wrap=True)
+
+
+def prompt_of(answer: Answer, place: int) -> tuple[str, list[str]]:
+    """Return the prompt, and the choices of the question at this place."""
+    if not answer.question:
+        return "you> ", []
+    number = f" {place + 1} of {len(answer.interrupts)}" if len(answer.interrupts) > 1 else ""
+    return f"answer{number}> ", choices_of(answer, place)
+
+
+def parts_of(line: str, attached: list["Part"], interrupts: Sequence[Mapping[str, Any]] = ()) -> list["Part"]:
+    """Return the parts of a message that answers the first of the interrupts, if there are any.
+
+    A line with a JSON object is data if the answer has fields.
+    """
+    from a2a.types import Part
+
+    from aion_core.protocol.text import utf8
+
+    parts = [*([Part(text=utf8(line))] if line else []), *attached]
+    if interrupts and line.startswith("{") and fields_of(interrupts[0]):
+        parts = [data_part(line), *attached]
+    name_interrupt(parts, interrupts[0]["id"] if interrupts else "")
+    return parts
+
+
+async def _resumed(opened: ChatSession, console: "Console") -> Answer:
+    """Show the conversation's unfinished task, which runs or waits for input, and return the agent's answer in it."""
+    from a2a.utils.errors import A2AError
+
+    try:
+        task_id = await opened.open_task()
+    except A2AError as error:
+        raise click.ClickException(refusal_text(error)) from error
+    return await _shown(opened, opened.resume(task_id), console) if task_id else Answer()
+
+
+async def _shown(opened: ChatSession, answers: AsyncIterator[Answer], console: "Console") -> Answer:
+    """Show the answer as Markdown while it is received, then its files and data."""
+    from rich.live import Live
+
+    if not console.is_terminal:
+        answer = await answered(opened, answers, PlainPrinter())
+    else:
+        with Live(console=console, refresh_per_second=12, vertical_overflow="visible") as live:
+            answer = await answered(opened, answers, lambda each: live.update(markdown_of(each.shown)))
+    for part in answer.parts:
+        console.print(described(part), markup=False)
+    for place, interrupt in enumerate(answer.interrupts or [{}]):
+        if choices := choices_of(answer, place):
+            console.print(one_line(f"Choices: {', '.join(choices)} (Tab completes them)"), markup=False)
+        if fields := fields_of(interrupt):
+            console.print(one_line(f"Answer with a JSON object of the fields: {', '.join(fields)}"), markup=False)
+    if answer.state != "completed":
+        console.print(f"The task is {answer.state}.", style="yellow")
+    return answer

@@ -1,0 +1,91 @@
+"""Output of an agent's answer: its text in the terminal, and its files in a folder."""
+
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from aion_tools.cli.chat.content import Answer
+from aion_tools.cli.chat.session import printable
+
+if TYPE_CHECKING:
+    from a2a.types import Part
+    from rich.markdown import Markdown
+
+
+def saved_files(answer: Answer, folder: Path) -> list[Path]:
+    """Write the files of the answer into the folder, and return their paths. No existing file is overwritten.
+
+    Files without content (URLs only) are left out. Raises click.ClickException if a file cannot be written.
+    """
+    try:
+        return list(_saved_files(answer, folder))
+    except OSError as error:
+        raise click.ClickException(f"{error.filename} cannot be written: {error.strerror}.") from error
+
+
+def _saved_files(answer: Answer, folder: Path) -> Iterator[Path]:
+    folder.mkdir(parents=True, exist_ok=True)
+    for part in answer.parts:
+        if part.WhichOneof("content") not in ("raw", "text"):
+            continue
+        # Use only the last part of the agent's file name, so that no file is written outside of the folder. Replace
+        # control characters, because the name is printed, and a file name cannot contain NUL.
+        filename = "".join(each if each.isprintable() else "_" for each in part.filename)
+        name = Path(Path(filename.replace("\\", "/")).name.strip(". ") or "file")
+        # Shorten the name, because a file system limits it to 255 bytes, and a number may be added.
+        stem, suffix = (
+            text.encode()[:most].decode(errors="ignore") for text, most in ((name.stem, 200), (name.suffix, 40))
+        )
+        path, number = folder / f"{stem}{suffix}", 1
+        while path.exists():
+            path, number = folder / f"{stem}-{number}{suffix}", number + 1
+        path.write_bytes(part.raw or part.text.encode())
+        yield path
+
+
+def markdown_of(text: str) -> "Markdown":
+    """Return an agent's text as Markdown for the terminal. HTML in the text is not interpreted."""
+    from markdown_it import MarkdownIt
+    from rich.markdown import Markdown
+
+    shown = Markdown("")
+    parser = MarkdownIt().enable(["strikethrough", "table"]).disable(["html_block", "html_inline"])
+    shown.markup, shown.parsed = text, parser.parse(printable(text))
+    return shown
+
+
+class PlainPrinter:
+    """Printer of an answer while it is received. A text that does not continue the printed text is printed below it."""
+
+    def __init__(self) -> None:
+        self._printed = ""
+
+    def __call__(self, answer: Answer) -> None:
+        """Print the text that the answer has got since the last call."""
+        shown = printable(answer.shown) if sys.stdout.isatty() else answer.shown
+        if shown.startswith(self._printed):
+            click.echo(shown[len(self._printed) :], nl=False)
+        elif shown.strip() != self._printed.strip():
+            click.echo(f"\n{shown}", nl=False)
+        self._printed = shown or self._printed
+        if answer.is_over and self._printed:
+            click.echo()
+            self._printed = ""
+
+
+def described(part: "Part", hint: str = "/save FOLDER") -> str:
+    """Return a line that describes a file part, or the JSON of a data part. `hint` is the command that saves a file."""
+    from aion_core.protocol.message_json import to_json
+
+    name = ", ".join(filter(None, (part.filename or "file", part.media_type)))
+    match part.WhichOneof("content"):
+        case "data":
+            return printable(json.dumps(to_json(part)["data"], indent=2, ensure_ascii=False))
+        case "url":
+            return printable(f"[{name}: {part.url}]")
+        case _:
+            return printable(f"[{name}, {len(part.raw or part.text.encode())} bytes; {hint}]")

@@ -1,0 +1,116 @@
+"""Target of a deployment: stack, region and template parameters. It asks for what is missing."""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import click
+
+from aion_core.errors import ConfigurationError
+from aion_tools.cli.steps import INDENT, step
+
+if TYPE_CHECKING:
+    from aion_tools.deploy.cloudformation import CloudFormationStack
+    from aion_tools.deploy.samconfig import SamConfig
+
+
+STACK_NAME = re.compile(r"[a-zA-Z][a-zA-Z0-9-]{0,127}")
+NO_TERMINAL = "There is no terminal"
+_REGION = re.compile(r"[a-z]{2}(-[a-z]+)+-\d")
+_MAIL = re.compile(r"([^@ ]+@[^@ ]+)?")
+
+
+@dataclass(frozen=True)
+class DeployTarget:
+    """Target of a deployment: stack name, region and template parameters."""
+
+    stack: str
+    region: str
+    parameters: dict[str, str]
+    """Template parameters from samconfig.toml, answers and flags. Other parameters keep their values in the stack."""
+    before: "CloudFormationStack | None"
+    """The stack before this deployment, None for a new stack."""
+
+
+def place(saved: "SamConfig", stack: str | None, *, is_interactive: bool) -> tuple[str, str]:
+    """Return the stack's name and region. Ask for a missing value and save the answer in samconfig.toml."""
+    from aion_tools.deploy import aws
+
+    answers: dict[str, str] = {}
+    name, region = stack or saved.get("stack_name"), aws.region()
+    if not name:
+        name = answers["stack_name"] = _ask(
+            "Stack name", "aion-dev", "--stack", is_interactive=is_interactive, pattern=STACK_NAME
+        )
+    if not region:
+        region = answers["region"] = _ask(
+            "AWS region", "us-east-1", "--region", is_interactive=is_interactive, pattern=_REGION
+        )
+    _remember(saved, answers, {})
+    return name, region
+
+
+def complete_target(
+    saved: "SamConfig",
+    name: str,
+    region: str,
+    given: Mapping[str, str],
+    declared: Sequence[str],
+    *,
+    is_interactive: bool,
+) -> DeployTarget:
+    """Ask for missing template parameters, save the answers in samconfig.toml, and return the deployment's target."""
+    from aion_tools.deploy import cloudformation
+    from aion_tools.deploy.change_sets import check_deployable
+    from aion_tools.deploy.table_layout import check_layout
+
+    with step("stack") as running:
+        before = cloudformation.find(name)
+        if before is not None and before.status == "REVIEW_IN_PROGRESS":
+            before = None
+        check_deployable(before, disables_rollback=saved.disables_rollback)
+        check_layout(before)
+        running.result = f"{name}, {f'{before.status} now' if before else 'new'}"
+    known = {**(before.parameters if before else {}), **saved.parameters, **given}
+    chosen: dict[str, str] = {}
+    if is_interactive and declared and "ApiAuthorizer" not in known:
+        click.echo(f"\nWho may call?  1  callers declared in aion.yaml, by {', '.join(declared)}")
+        click.echo("               2  AWS credentials with the permission execute-api:Invoke")
+        answer = click.prompt("Who may call", default="1", type=click.Choice(["1", "2"]))
+        chosen["ApiAuthorizer"] = "NONE" if answer == "1" else "AWS_IAM"
+    if is_interactive and "AlarmEmail" not in known and "AlarmTopic" not in known:
+        chosen["AlarmEmail"] = _ask(
+            "E-mail address for alarms (may be empty)", "", "", is_interactive=is_interactive, pattern=_MAIL
+        )
+    _remember(saved, {}, chosen)
+    _check_callers({**known, **chosen}, declared)
+    return DeployTarget(name, region, {**saved.parameters, **given}, before)
+
+
+def _remember(saved: "SamConfig", answers: Mapping[str, str], chosen: Mapping[str, str]) -> None:
+    if answers or chosen:
+        saved.remember(answers, chosen)
+        names = ", ".join([*answers, *chosen])
+        click.echo(f"{INDENT}{names} written to {saved.path.name}, environment {saved.environment}.")
+
+
+def _check_callers(parameters: Mapping[str, str], declared: Sequence[str]) -> None:
+    """Raise ConfigurationError for a deployment without authentication, because its API function would not start."""
+    if "NONE" in (parameters.get("ApiAuthorizer"), parameters.get("FunctionUrlAuth")) and not declared:
+        raise ConfigurationError(
+            "ApiAuthorizer=NONE needs callers in aion.yaml, but there are no callers in it: the function would not start. Declare "
+            "them under `security` in aion.yaml, or deploy with --parameter ApiAuthorizer=AWS_IAM."
+        )
+
+
+def _ask(subject: str, default: str, flag: str, *, is_interactive: bool, pattern: re.Pattern[str] | None = None) -> str:
+    if not is_interactive:
+        raise click.UsageError(
+            f"{NO_TERMINAL} to ask for the {subject[0].lower() if subject[1].islower() else subject[0]}{subject[1:]}: give {flag}."
+        )
+    while True:
+        answer = str(click.prompt(subject, default=default, show_default=bool(default))).strip()
+        if pattern is None or pattern.fullmatch(answer):
+            return answer
+        click.echo(f"{answer!r} is invalid.")

@@ -1,0 +1,1 @@
+"""Story of a task in sentences, for `aion why`."""

@@ -1,0 +1,145 @@
+"""Change sets of CloudFormation: planned changes of a stack, and their execution."""
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from aion_tools.deploy.aws import call, client_of, listed
+from aion_tools.deploy.cloudformation import (
+    PAUSE_SECONDS,
+    CloudFormationStack,
+    StackEvent,
+    failures,
+    find,
+    last_event,
+    wait_until_settled,
+)
+from aion_tools.deploy.errors import DeployError, remedy
+
+WORDS = {
+    "Add": "to create",
+    "Modify": "to change",
+    "Remove": "to delete",
+    "Import": "to import",
+    "Dynamic": "to change or not",
+}
+
+MOST_FAILURES = 4
+NEVER_CREATED = ("ROLLBACK_COMPLETE", "ROLLBACK_FAILED", "CREATE_FAILED")
+"""Statuses of a stack after its first creation has failed. Such a stack can only be deleted."""
+_SUCCEEDED = ("CREATE_COMPLETE", "UPDATE_COMPLETE")
+
+
+@dataclass(frozen=True)
+class ChangeSet:
+    """Planned changes of a CloudFormation stack, not executed yet."""
+
+    arn: str
+    counts: Counter[str]
+    """Number of resources for each action of CloudFormation, such as Add, Modify and Remove."""
+    lost: list[str]
+    """Lines of text: one for each resource that would be deleted or replaced, so that its data would be lost."""
+
+    def __str__(self) -> str:
+        return ", ".join(f"{self.counts[action]} {words}" for action, words in WORDS.items() if self.counts[action])
+
+
+def read(arn: str) -> ChangeSet:
+    """Read the change set with this ARN from CloudFormation."""
+    counts: Counter[str] = Counter()
+    lost = []
+    for each in listed(client_of("cloudformation"), "describe_change_set", "Changes", ChangeSetName=arn):
+        change = each["ResourceChange"]
+        counts[change["Action"]] += 1
+        name = f"{change['LogicalResourceId']} ({change['ResourceType']})"
+        if change["Action"] == "Remove":
+            lost.append(f"{name} is deleted")
+        elif change.get("Replacement") == "True":
+            lost.append(f"{name} is replaced")
+    return ChangeSet(arn, counts, lost)
+
+
+def discard(arn: str, name: str) -> None:
+    """Delete the change set. Delete its stack too if the change set would have created it."""
+    cloudformation = client_of("cloudformation")
+    call(cloudformation.delete_change_set, ChangeSetName=arn)
+    stack = find(name)
+    if stack is not None and stack.status == "REVIEW_IN_PROGRESS":
+        call(cloudformation.delete_stack, StackName=stack.id)
+
+
+def execute(
+    arn: str,
+    name: str,
+    report: Callable[[StackEvent], None],
+    *,
+    disables_rollback: bool = False,
+    pause: float = PAUSE_SECONDS,
+) -> CloudFormationStack:
+    """Execute the change set, wait for its end, and return the stack. Raises DeployError with the first failures.
+
+    With `disables_rollback`, CloudFormation keeps the resources that it has created or changed before a failure.
+    """
+    before = find(name)
+    if before is None:
+        raise DeployError(f"The stack {name} is gone.", next_step="Run `aion deploy` again.")
+    since = last_event(before.id)
+    # Let a rollback also delete new resources with the policy Retain, such as tables and keys, because they are still
+    # empty.
+    more = {"DisableRollback": True} if disables_rollback else {}
+    call(client_of("cloudformation").execute_change_set, ChangeSetName=arn, RetainExceptOnCreate=True, **more)
+    stack = wait_until_settled(before.id, since, report, pause=pause)
+    if stack.status in _SUCCEEDED:
+        return stack
+    failed = [str(event) for event in failures(stack.id, since)]
+    is_new = stack.status.startswith(("ROLLBACK", "CREATE", "DELETE"))
+    what = f"The stack {name} could not be {'created' if is_new else 'updated'}; it is {stack.status} now."
+    raise DeployError(
+        what, lines=failed[:MOST_FAILURES], next_step=remedy(" ".join(failed), _next(stack, disables_rollback))
+    )
+
+
+def _next(stack: CloudFormationStack, disables_rollback: bool) -> str:
+    """Return the next step for the operator after a failed creation or update of the stack."""
+    if stack.status == "UPDATE_FAILED" or (stack.status == "CREATE_FAILED" and disables_rollback):
+        return (
+            "Fix the cause and run `aion deploy` again with `disable_rollback = true` in samconfig.toml, or run `aws "
+            f"cloudformation rollback-stack --stack-name {stack.name}`."
+        )
+    if stack.status == "UPDATE_ROLLBACK_FAILED":
+        return f"Fix the cause, then run `aws cloudformation continue-update-rollback --stack-name {stack.name}`."
+    if stack.status in NEVER_CREATED:
+        return f"Fix the cause, remove the remaining resources with `aion destroy --stack {stack.name} --data`, and run `aion deploy` again."
+    return "Fix the cause and run `aion deploy` again."
+
+
+def check_deployable(stack: CloudFormationStack | None, *, disables_rollback: bool = False) -> None:
+    """Raise DeployError, with the next step, if CloudFormation would refuse a deployment to the existing stack."""
+    # Only a deployment without rollback can update a stack whose last deployment was not rolled back.
+    if stack is None or (disables_rollback and stack.status in ("CREATE_FAILED", "UPDATE_FAILED")):
+        return
+    if stack.is_changing:
+        raise DeployError(
+            f"The stack {stack.name} is {stack.status}: an operation is in progress.",
+            next_step="Wait for its end, then run `aion deploy` again.",
+        )
+    if stack.status == "DELETE_FAILED":
+        raise DeployError(
+            f"The stack {stack.name} is {stack.status}: its deletion failed.",
+            lines=[str(event) for event in failures(stack.id)][:MOST_FAILURES],
+            next_step=f"Run `aion destroy --stack {stack.name}` to finish it, then `aion deploy` again.",
+        )
+    if stack.status in NEVER_CREATED:
+        failed = [str(event) for event in failures(stack.id)]
+        raise DeployError(
+            f"The stack {stack.name} is {stack.status}: its creation failed, so it cannot be updated.",
+            lines=failed[:MOST_FAILURES],
+            next_step=f"Run `aion destroy --stack {stack.name} --data`, then `aion deploy` again.",
+        )
+    if stack.status in ("UPDATE_FAILED", "UPDATE_ROLLBACK_FAILED"):
+        what = "an update and its rollback" if "ROLLBACK" in stack.status else "an update without rollback"
+        raise DeployError(
+            f"The stack {stack.name} is {stack.status}: {what} failed.",
+            lines=[str(event) for event in failures(stack.id)][:MOST_FAILURES],
+            next_step=_next(stack, disables_rollback),
+        )
