@@ -2,7 +2,8 @@
 
 configs.py             PushRegistry: the A2A operations on push configs
 registration.py        checks of clients' configs, and their stored form
-delivery.py            PushDelivery handles wake-up messages: which config posts which events, and when
+delivery.py            PushDelivery handles wake-up messages: which configs of a task are to post now
+poster.py              EventPoster posts the events of one config in order, under a claim
 attempts.py            DeliveryAttempts posts one event once
 request.py             the HTTP request of a notification
 headers.py             its headers

@@ -8,7 +8,8 @@ from typing import Any
 
 from aion_core.errors import ConfigurationError
 from aion_core.push.client import POST_SECONDS
-from aion_core.push.delivery import EXIT_SECONDS, SHARE_SECONDS
+from aion_core.push.delivery import SHARE_SECONDS
+from aion_core.push.poster import EXIT_SECONDS
 from aion_core.settings import Settings
 from aion_core.table import schema
 from aion_core.table.item import Index

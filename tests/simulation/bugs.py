@@ -8,6 +8,7 @@ from aion_core.engine.context import changes, record
 from aion_core.engine.delivery import rows, schedule, transitions
 from aion_core.engine.delivery.push_configs import PushConfigs
 from aion_core.engine.fenced_writes import FencedWrites
+from aion_core.engine.runner import failures
 from aion_core.engine.runner.execution import TurnExecution
 from aion_core.engine.runner.runner import TaskRunner
 from aion_core.engine.runner.worker import Worker
@@ -23,6 +24,7 @@ from aion_core.push import attempts, retry_delay
 from aion_core.push.attempts import DeliveryAttempts
 from aion_core.push.circuit_breaker import CircuitBreaker
 from aion_core.push.delivery import PushDelivery
+from aion_core.push.poster import EventPoster
 from tests.simulation.faults import Aim, Fault
 from tests.simulation.planting import Bug, Edit
 
@@ -316,7 +318,7 @@ BUGS = [
     bug(
         "tells what its own agent said of its failure",
         "I15",
-        Edit(TaskRunner, "_reason", "if not self._reveal_errors:", "if False:"),
+        Edit(failures, "reason_of", "if not reveal:", "if False:"),
         scenarios=("agents that misbehave", "double texting: enqueue"),
     ),
     bug(
@@ -355,10 +357,10 @@ BUGS = [
         "passes an event before it is posted",
         "I8",
         Edit(
-            PushDelivery,
+            EventPoster,
             "_post",
             "outcome = await self._attempts.make(claim, entry, may_be_skipped=not is_last)",
-            "claim = await self._store.advance(claim, cursor=entry.generation, until=self._claimed_until()); "
+            "claim = await self._store.advance(claim, cursor=entry.generation, until=self.claimed_until()); "
             "outcome = await self._attempts.make(claim, entry, may_be_skipped=not is_last)",
         ),
         scenarios=TOLD,
@@ -393,13 +395,13 @@ BUGS = [
     bug(
         "posts the newest first",
         "I8",
-        Edit(PushDelivery, "_post_all", "for entry in log.events:", "for entry in reversed(log.events):"),
+        Edit(EventPoster, "_post_all", "for entry in log.events:", "for entry in reversed(log.events):"),
         scenarios=TOLD,
     ),
     bug(
         "gives up after the first try",
         "I8",
-        Edit(PushDelivery, "_fail", "if wait is None:", "if True:"),
+        Edit(EventPoster, "_fail", "if wait is None:", "if True:"),
         scenarios=TOLD,
     ),
     bug(

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 from aion_core.engine.agent_options import WhenBusy
 from aion_core.engine.records import StoppedBy
-from aion_core.engine.runner.runner import LAST_STOP
+from aion_core.engine.runner.failures import LAST_STOP
 from aion_core.errors import (
     ClientError,
     ContextBusy,

@@ -5,6 +5,8 @@ from datetime import datetime
 
 from msgspec import Struct, field
 
+from aion_core.clock import Clock
+
 DRAIN_SECONDS, CUT_SECONDS = 30.0, 12.0
 """Seconds before the deadline: first a turn is asked to stop at its next step boundary, then it is cancelled."""
 
@@ -23,6 +25,29 @@ class Deadline(Struct, frozen=True):
     """Seconds after `now` for a turn to reach a step boundary; None for the time computed by `margins`."""
     leave: asyncio.Future[None] | None = None
     """Future, completed before the process stops: streams then end, and blocking sends return the current task."""
+
+
+async def wait_for_deadline(deadline: Deadline, clock: Clock, drain: asyncio.Event) -> None:
+    """Set `drain` shortly before the deadline, and return when the turn must be cancelled."""
+    drain_before, cut_before = margins(deadline, clock.now())
+    if deadline.until is None:
+        await deadline.now.wait()
+    else:
+        left = (deadline.until - clock.now()).total_seconds()
+        ends = [asyncio.ensure_future(each) for each in (deadline.now.wait(), clock.sleep(left - drain_before))]
+        try:
+            await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for each in ends:
+                each.cancel()
+    drain.set()
+    grace = drain_before - cut_before
+    if deadline.grace is not None and deadline.now.is_set():
+        grace = deadline.grace
+    if deadline.until is not None:
+        left = (deadline.until - clock.now()).total_seconds()
+        grace = min(grace, max(0.0, left - cut_before))
+    await clock.sleep(grace)
 
 
 def margins(deadline: Deadline, now: datetime) -> tuple[float, float]:

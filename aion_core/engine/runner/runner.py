@@ -22,45 +22,29 @@ from aion_core.engine.agent import (
 from aion_core.engine.agent_options import AnswerAs, ReplyAs
 from aion_core.engine.listing.conversations import Conversations
 from aion_core.engine.outcomes import TurnStarted
-from aion_core.engine.process.deadline import DRAIN_SECONDS, Deadline, margins
+from aion_core.engine.process.deadline import DRAIN_SECONDS, Deadline, wait_for_deadline
 from aion_core.engine.process.exception_groups import ungrouped
 from aion_core.engine.process.exits import exit_guard
 from aion_core.engine.queues import WorkQueue
 from aion_core.engine.records import StoppedBy
+from aion_core.engine.runner import failures
 from aion_core.engine.runner.execution import TurnExecution
 from aion_core.engine.runner.heartbeat import Heartbeat, LeaseKeeper
 from aion_core.engine.runner.metrics import TurnMetrics
 from aion_core.engine.stream.broadcast import EventBroadcast
 from aion_core.engine.turn.store import TurnStore
 from aion_core.engine.wake_ups import wake
-from aion_core.errors import CANCELED_ITSELF, AgentFailed, LeaseLost, StoreCorrupt, StoreError, StoreUnavailable
+from aion_core.errors import AgentFailed, LeaseLost, StoreCorrupt, StoreError, StoreUnavailable
 from aion_core.protocol.types import TaskState
 from aion_core.telemetry import Metrics, NoopTraces, NullMetrics, SpanKind, Traces
 
 logger = logging.getLogger(__name__)
-
-MAX_TRIES = 3
-"""Maximum number of tries of a turn. Then its task fails, because the turn itself may crash its processes."""
-
-MAX_HANDOFFS = 200
-"""Maximum number of handoffs of a turn between processes, about two days of work. Then its task fails."""
 
 STOP_SECONDS = 2.0
 """Longest wait for a cancelled agent to stop. The store refuses its later writes, because the fence has grown."""
 
 AFTER_END_SECONDS = 5.0
 """Time limit for an agent's code after its turn has ended, because another turn may have the lease by then."""
-
-LAST_STOP: Mapping[StoppedBy | None, str] = {
-    StoppedBy.DEADLINE: "The last try used up the time of its process: the agent may run without an end. ",
-    StoppedBy.STORE: "In the last try a read or write of the store failed. ",
-    StoppedBy.WORKER: "In the last try the process ended or froze: the agent may crash it, use up its memory, or block it "
-    "until the end of its time. ",
-}
-"""Sentence of the error text for a turn without progress, by the cause of its last stop."""
-
-UNREADABLE = "A record of this task can no longer be read. Send the message again, in a new task."
-"""Error text for a task with a lost or unreadable log or message."""
 
 RENEWALS = 3
 """Renewals per lease term, so that one or two failed renewals do not lose the lease."""
@@ -77,7 +61,7 @@ class TaskRunner:
         work_queue: WorkQueue,
         *,
         lease_seconds: float = 30.0,
-        max_tries: int = MAX_TRIES,
+        max_tries: int = failures.MAX_TRIES,
         reveal_errors: bool = False,
         conversations: Conversations | None = None,
         keep_lease: LeaseKeeper = Heartbeat,
@@ -158,7 +142,7 @@ class TaskRunner:
                 wake_up_seconds=self.lease_seconds,
             ) as lost:
                 work = asyncio.create_task(self._work(turn, metrics, broadcast, deadline))
-                end = asyncio.create_task(self._wait_for_deadline(turn, deadline))
+                end = asyncio.create_task(wait_for_deadline(deadline, self._clock, turn.drain))
                 try:
                     await asyncio.wait({work, lost, end}, return_when=asyncio.FIRST_COMPLETED)
                     if turn.releasing or turn.over:
@@ -198,7 +182,7 @@ class TaskRunner:
                     await self._suspend(turn)
             except StoreCorrupt:
                 logger.exception("A record of the task cannot be read.")
-                await turn.fail(UNREADABLE, run_next=self._has_time(deadline))
+                await turn.fail(failures.UNREADABLE, run_next=self._has_time(deadline))
             except (LeaseLost, StoreError, GeneratorExit):
                 raise
             except BaseException as error:  # an agent may raise any exception, as the panic of a library in Rust
@@ -209,7 +193,9 @@ class TaskRunner:
                 # scope does.
                 logger.exception("The agent failed.")
                 if turn.ended is None and not turn.stopped:
-                    await turn.fail(self._reason(error), run_next=self._has_time(deadline))
+                    await turn.fail(
+                        failures.reason_of(error, reveal=self._reveal_errors), run_next=self._has_time(deadline)
+                    )
         except LeaseLost:
             self._lose(turn)
         except StoreError as error:
@@ -220,30 +206,6 @@ class TaskRunner:
             if not await self._suspend(turn, delay=self.lease_seconds / 2):
                 # Fail the stream: the disk may be full for hours, and the client must not wait for the next holder.
                 broadcast.fail(StoreUnavailable("The turn could neither be recorded nor suspended."))
-
-    async def _wait_for_deadline(self, turn: TurnExecution, deadline: Deadline) -> None:
-        """Set `turn.drain` shortly before the deadline, and return when the turn must be cancelled."""
-        drain_before, cut_before = margins(deadline, self._clock.now())
-        if deadline.until is None:
-            await deadline.now.wait()
-        else:
-            left = (deadline.until - self._clock.now()).total_seconds()
-            ends = [
-                asyncio.ensure_future(each) for each in (deadline.now.wait(), self._clock.sleep(left - drain_before))
-            ]
-            try:
-                await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
-            finally:
-                for each in ends:
-                    each.cancel()
-        turn.drain.set()
-        grace = drain_before - cut_before
-        if deadline.grace is not None and deadline.now.is_set():
-            grace = deadline.grace
-        if deadline.until is not None:
-            left = (deadline.until - self._clock.now()).total_seconds()
-            grace = min(grace, max(0.0, left - cut_before))
-        await self._clock.sleep(grace)
 
     def _has_time(self, deadline: Deadline) -> bool:
         """Return True if this process has time for another turn."""
@@ -274,14 +236,7 @@ class TaskRunner:
 
     def _agent(self, turn: TurnExecution) -> Agent:
         """Return the agent of the turn. Raises AgentFailed for too many tries or handoffs, and for an unknown agent."""
-        record = turn.lease.turn
-        if record.tries > self._max_tries:
-            raise AgentFailed(
-                f"The turn was begun {self._max_tries} times without progress. {LAST_STOP.get(record.stopped_by, '')}"
-                "Read the server's log before you send the message again with a new id."
-            )
-        if record.handoffs > MAX_HANDOFFS:
-            raise AgentFailed("The turn took too long: it was suspended too often and did not end.")
+        failures.check_tries(turn.lease.turn, self._max_tries)
         agent_id = turn.lease.context.agent
         try:
             return self._agents(agent_id)
@@ -329,22 +284,3 @@ class TaskRunner:
             logger.warning("The agent did not return after its end; it is canceled.")
         except Exception:  # an agent may raise any exception
             logger.exception("The agent failed after its end.")
-
-    def _reason(self, error: BaseException) -> str:
-        """Return the error text for the client after an agent's failure: the error's class and a fixed sentence.
-
-        The notes of an AgentFailed contain a text of the agent's code or model, so they are revealed only in development.
-        """
-        while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
-            error = error.exceptions[0]  # name the agent's own exception instead of the group of an asyncio.TaskGroup
-        if isinstance(error, asyncio.CancelledError):
-            return CANCELED_ITSELF
-        if isinstance(error, AgentFailed):
-            return " ".join([str(error), *(getattr(error, "__notes__", ()) if self._reveal_errors else ())])
-        reason = f"{type(error).__name__}: the agent could not finish this turn."
-        if not self._reveal_errors:
-            return reason
-        try:
-            return f"{reason} {error}".rstrip()
-        except Exception:  # the author's `__str__` may raise any exception
-            return reason

@@ -12,7 +12,8 @@ from google.adk.tools.tool_context import ToolContext
 from aion.shared.types import A2AOutbox
 from aion_core.agents.adk.agent import AdkAgent
 from aion_core.engine.outcomes import TurnStarted
-from aion_core.engine.runner.runner import MAX_TRIES, TaskRunner
+from aion_core.engine.runner.failures import MAX_TRIES
+from aion_core.engine.runner.runner import TaskRunner
 from aion_core.engine.runner.worker import Worker
 from aion_core.engine.stream.broadcast import EventBroadcast
 from aion_core.local.memory.queues import MemoryWorkQueue

@@ -19,7 +19,8 @@ from aion_core.agents.langgraph.agent import LangGraphAgent
 from aion_core.engine.call import CallContext
 from aion_core.engine.outcomes import TurnStarted
 from aion_core.engine.queues import WakeUp
-from aion_core.engine.runner.runner import MAX_TRIES, TaskRunner
+from aion_core.engine.runner.failures import MAX_TRIES
+from aion_core.engine.runner.runner import TaskRunner
 from aion_core.engine.runner.worker import Worker
 from aion_core.engine.service import TaskService
 from aion_core.engine.stream.broadcast import EventBroadcast

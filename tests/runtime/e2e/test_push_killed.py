@@ -12,8 +12,9 @@ from aion_core.engine.delivery.push_configs import PushConfigs
 from aion_core.engine.outcomes import TurnStarted
 from aion_core.engine.queues import PushWakeUp
 from aion_core.local.memory.queues import MemoryPushQueue
-from aion_core.push.delivery import CLAIM_SECONDS, PushDelivery
+from aion_core.push.delivery import PushDelivery
 from aion_core.push.pinned_client import PinnedWebhookClient
+from aion_core.push.poster import CLAIM_SECONDS
 from aion_core.push.request import render
 from aion_tools.stack.stack import LocalStack
 from tests.runtime.e2e.test_push import PUSH_HERE

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from aion_core.bootstrap import background, build_app
-from aion_core.push import delivery
+from aion_core.push import poster
 from aion_core.push.delivery import PushDelivery
 from aion_core.settings import Settings
 from tests.runtime.unit.push.pushing import ids
@@ -34,7 +34,7 @@ async def test_sweep_retries_turn_without_wake_up_message(
 ) -> None:
     """A retry beyond the queue's longest delay has no wake-up message: only the sweep can start it."""
     monkeypatch.setattr(background, "SWEEP_SECONDS", 0.05)
-    monkeypatch.setattr(delivery, "LONGEST_DELAY", 0.0)
+    monkeypatch.setattr(poster, "LONGEST_DELAY", 0.0)
     defaults = PushDelivery.__init__.__kwdefaults__
     assert defaults is not None
     monkeypatch.setitem(defaults, "retry_seconds", (0.1, 0.1, 0.1))

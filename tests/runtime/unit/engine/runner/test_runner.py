@@ -14,7 +14,7 @@ from aion_core.engine.call import CallContext
 from aion_core.engine.outcomes import TurnStarted
 from aion_core.engine.process.deadline import Deadline, margins
 from aion_core.engine.queues import WakeUp
-from aion_core.engine.runner import runner
+from aion_core.engine.runner import failures
 from aion_core.engine.stream import subscription
 from aion_core.engine.stream.broadcast import StreamItem
 from aion_core.engine.stream.shared_reads import SharedReads
@@ -267,7 +267,7 @@ async def test_error_of_canceled_agent_does_not_fail_task() -> None:
 
 async def test_turn_fails_after_maximum_handoffs(monkeypatch: pytest.MonkeyPatch) -> None:
     """Hand the turn off at each step without progress: after the maximum the task fails."""
-    monkeypatch.setattr(runner, "MAX_HANDOFFS", 5)
+    monkeypatch.setattr(failures, "MAX_HANDOFFS", 5)
     clock = ManualClock()
     agent = Stepping(1000, 600.0, clock)
     made = parts(agent, MemoryTaskStore(clock, lease_seconds=10_000), clock, lease_seconds=10_000)

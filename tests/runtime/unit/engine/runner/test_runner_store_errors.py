@@ -24,7 +24,7 @@ from aion_core.engine.push_config import PushConfig
 from aion_core.engine.queues import PushWakeUp, WakeUp
 from aion_core.engine.records import StoppedBy
 from aion_core.engine.runner import renewal
-from aion_core.engine.runner.runner import LAST_STOP, MAX_TRIES, UNREADABLE
+from aion_core.engine.runner.failures import LAST_STOP, MAX_TRIES, UNREADABLE
 from aion_core.engine.sweep import Sweep
 from aion_core.errors import StoreCorrupt, StoreError, StoreUnavailable
 from aion_core.local.memory.queues import MemoryPushQueue, MemoryWorkQueue
