@@ -1,4 +1,4 @@
-"""Table port over DynamoDB."""
+"""`Table` over DynamoDB."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -17,7 +17,7 @@ _RETURN_VALUES = {"Update": "ALL_NEW", "Delete": "ALL_OLD"}
 
 
 class DynamoDBTable:
-    """Table port implemented by one DynamoDB table (`Table`)."""
+    """`Table` in one DynamoDB table."""
 
     def __init__(self, calls: AwsClient, *, name: str) -> None:
         self._calls, self._name = calls, name

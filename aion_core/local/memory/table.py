@@ -1,4 +1,4 @@
-"""Table port in this process's memory, with DynamoDB's documented refusals and token expiry."""
+"""`Table` in this process's memory, with DynamoDB's documented refusals and token expiry."""
 
 import threading
 from bisect import bisect_left, bisect_right, insort
@@ -131,11 +131,8 @@ class MemoryTable:
     ) -> tuple[list[Any], Any]:
         """Return the positions of one page of results, and the last position if another page follows."""
         if after is not None:
-            positions = (
-                positions[: bisect_left(positions, after)]
-                if newest_first
-                else positions[bisect_right(positions, after) :]
-            )
+            before, behind = bisect_left(positions, after), bisect_right(positions, after)
+            positions = positions[:before] if newest_first else positions[behind:]
         ordered = positions[::-1] if newest_first else positions
         page, more = first_page(map(item, ordered), limit)
         return list(ordered[: len(page)]), ordered[len(page) - 1] if more else None

@@ -1,4 +1,4 @@
-"""Table port over a SQLite file."""
+"""`Table` over a SQLite file."""
 
 import sqlite3
 from collections.abc import Sequence
