@@ -28,7 +28,7 @@ def imported(module: str) -> set[str]:
     ("table", "vendors"),
     [
         ("aion_core.aws.dynamodb_table", {"boto3", "botocore"}),
-        ("aion_core.local.memory.table", {"msgspec"}),
+        ("aion_core.local.memory.table", set()),
         ("aion_core.local.sqlite.table", {"sqlite3"}),
         ("aion_core.table.semantics.writes", {"msgspec"}),
     ],
