@@ -19,11 +19,11 @@ PROOFS: dict[str, tuple[str, ...]] = {
     # GetTask and ListTasks, 3.1.3 and 3.1.4
     "CORE-GET-001": ("row GetTask: one that ended", "row GetTask: one that works", "row GetTask: one that asks"),
     "CORE-GET-002": ("row GetTask: unknown", "runtime/unit/auth/test_foreign_ids.py::test_every_request_treats_another_owners_task_id_as_unknown"),
-    "CORE-LIST-001": ("runtime/unit/engine/listing/test_listing.py::test_foreign_tasks_are_never_listed", "runtime/unit/auth/test_foreign_ids.py::test_lists_contain_no_tasks_or_contexts_of_other_owners"),
-    "CORE-LIST-002": ("runtime/unit/engine/listing/test_listing.py::test_hundred_tasks_are_listed_in_pages", "runtime/unit/engine/listing/test_listing.py::test_modified_page_token_is_refused"),
-    "CORE-LIST-003": ("runtime/unit/engine/listing/test_listing.py::test_tasks_are_listed_by_their_last_status", "runtime/contract/test_task_list.py::test_tasks_are_sorted_by_status_time_and_id"),
-    "CORE-LIST-004": ("runtime/unit/engine/listing/test_listing.py::test_full_last_page_of_task_list_has_no_token", "runtime/unit/engine/listing/test_listing.py::test_owner_without_tasks_gets_empty_list"),
-    "CORE-LIST-005": ("runtime/unit/engine/listing/test_listing.py::test_task_list_has_artifacts_on_request_only",),
+    "CORE-LIST-001": ("runtime/unit/engine/listing/test_list_tasks.py::test_foreign_tasks_are_never_listed", "runtime/unit/auth/test_foreign_ids.py::test_lists_contain_no_tasks_or_contexts_of_other_owners"),
+    "CORE-LIST-002": ("runtime/unit/engine/listing/test_list_tasks.py::test_hundred_tasks_are_listed_in_pages", "runtime/unit/engine/listing/test_list_tasks.py::test_modified_page_token_is_refused"),
+    "CORE-LIST-003": ("runtime/unit/engine/listing/test_list_tasks.py::test_tasks_are_listed_by_their_last_status", "runtime/contract/test_task_list.py::test_tasks_are_sorted_by_status_time_and_id"),
+    "CORE-LIST-004": ("runtime/unit/engine/listing/test_list_tasks.py::test_full_last_page_of_task_list_has_no_token", "runtime/unit/engine/listing/test_list_tasks.py::test_owner_without_tasks_gets_empty_list"),
+    "CORE-LIST-005": ("runtime/unit/engine/listing/test_list_tasks.py::test_task_list_has_artifacts_on_request_only",),
     # CancelTask, 3.1.5
     "CORE-CANCEL-001": ("row CancelTask: one that works", "row CancelTask: one that asks"),
     "CORE-CANCEL-002": ("row CancelTask: one that ended", "row CancelTask: one that is canceled"),

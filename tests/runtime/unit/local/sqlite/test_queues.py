@@ -122,43 +122,6 @@ async def test_message_that_always_fails_becomes_dead_letter(
     assert one.handled == [WAKE_UP], "it has all its receives again"
 
 
-async def turn_until_dead(one: QueueProcess, clock: ManualClock) -> None:
-    for _ in range(MAX_RECEIVES + 1):
-        await one.turn()
-        clock.move(60)
-
-
-async def test_dropped_dead_letter_is_not_redriven(one: QueueProcess, clock: ManualClock) -> None:
-    one.failures = 100
-    await one.work_queue.enqueue(WAKE_UP)
-    await turn_until_dead(one, clock)
-    (letter,) = await one.letters.read(10)
-    await one.letters.drop(letter)
-    await one.letters.redrive()
-    assert (await one.letters.read(10), await one.turn()) == ([], 0)
-
-
-async def test_dead_letter_expires_after_two_weeks(one: QueueProcess, clock: ManualClock) -> None:
-    one.failures = 100
-    await one.work_queue.enqueue(WAKE_UP)
-    await turn_until_dead(one, clock)
-    clock.move(14 * 24 * 3600 - 3600)
-    assert len(await one.letters.read(10)) == 1
-    clock.move(3600)
-    await one.letters.redrive()
-    assert (await one.letters.read(10), await one.turn()) == ([], 0)
-
-
-async def test_redriven_message_counts_as_sent_anew(one: QueueProcess, clock: ManualClock) -> None:
-    one.failures = 100
-    await one.work_queue.enqueue(WAKE_UP)
-    for _ in range(2):
-        await turn_until_dead(one, clock)
-        clock.move(10 * 24 * 3600)
-        assert len(await one.letters.read(10)) == 1
-        await one.letters.redrive()
-
-
 async def test_failing_message_does_not_delay_other_messages(one: QueueProcess) -> None:
     one.failures = 1
     await one.work_queue.enqueue(WAKE_UP)
