@@ -243,7 +243,7 @@ BUGS = [
             TurnExecution,
             "_record",
             "await self._deltas.flush()",
-            "self._close_delta(COMPLETE); await self._deltas.flush()",
+            "self.text.close(COMPLETE); await self._deltas.flush()",
         ),
         scenarios=("stream",),
     ),

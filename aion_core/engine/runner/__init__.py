@@ -3,6 +3,9 @@
 worker.py       Worker takes the turns of wake-up messages
 runner.py       TaskRunner runs one turn until its end or the deadline
 execution.py    TurnExecution records and publishes what the agent emits
+turn_text.py    its streamed text
+labels.py       its labels in log records and traces
+failures.py     too many tries, and error texts
 heartbeat.py    threads that renew a turn's lease
 renewal.py      the steps of a renewal
 metrics.py      metrics of a turn

@@ -9,17 +9,17 @@ from uuid_utils import uuid7
 
 from aion_core.clock import Clock
 from aion_core.engine import answer as replies
-from aion_core.engine.agent import AgentArtifact, AgentMessage, AgentMetadata, Chunk, InputRequired, Reply, TurnRequest
+from aion_core.engine.agent import AgentArtifact, AgentMessage, AgentMetadata, InputRequired, Reply, TurnRequest
 from aion_core.engine.agent_options import AnswerAs, ReplyAs
 from aion_core.engine.listing.conversations import Conversations
 from aion_core.engine.outcomes import TurnFinished, TurnStarted
-from aion_core.engine.records import Delta, Numbered, StoppedBy
+from aion_core.engine.records import Numbered, StoppedBy
+from aion_core.engine.runner.turn_text import COMPLETE, CUT, TurnText
 from aion_core.engine.stream.broadcast import EventBroadcast
-from aion_core.engine.stream.delta_writer import PAGE_CHARACTERS, DeltaWriter
+from aion_core.engine.stream.delta_writer import DeltaWriter
 from aion_core.engine.task import projection, timestamps
 from aion_core.engine.turn.store import TurnStore
 from aion_core.errors import PendingInput
-from aion_core.protocol.aion.trace_context import traceparent_of, tracestate_of
 from aion_core.protocol.message_json import prepare_event
 from aion_core.protocol.stream_artifacts import typing_event
 from aion_core.protocol.text import utf8
@@ -34,9 +34,6 @@ from aion_core.protocol.types import (
     TaskStatus,
     TaskStatusUpdateEvent,
 )
-
-COMPLETE, CUT = "complete_message", "interrupted"
-"""Reasons for closing a stream delta, as Aion's clients know them: the model call ended, or it was interrupted."""
 
 SNAPSHOT_EVERY = 100
 """At the end of a turn, a task's log with this many events gets a snapshot, and later reads begin there."""
@@ -61,8 +58,7 @@ class TurnExecution:
         self._head, self._broadcast, self._store, self._clock = begun.head, broadcast, store, clock
         self._deltas = DeltaWriter(store, self.key, clock, fence=begun.lease.fence)
         self._deltas.follow(begun.head.generation)
-        self._open_call: str | None = None
-        """Message id of the open stream delta; None without an open one."""
+        self.text = TurnText(self._deltas, broadcast)
         self.releasing = False
         """True while the turn records its last event and releases its lease."""
         self.stopped = False
@@ -82,44 +78,10 @@ class TurnExecution:
         self._keys = {entry.key for entry in broadcast.log if entry.key}
 
     @property
-    def labels(self) -> dict[str, str]:
-        """Labels of the turn's log records: task, context, agent and, if the request has one, the trace."""
-        traceparent = traceparent_of(self._metadata)
-        context = self.lease.context
-        labels = {"task_id": self.key.task_id, "context_id": context.context_id, "agent": context.agent}
-        trace = {"traceparent": traceparent, "tracestate": tracestate_of(self._metadata)} if traceparent else {}
-        return labels | trace
-
-    @property
-    def _metadata(self) -> Mapping[str, Any]:
+    def request_metadata(self) -> Mapping[str, Any]:
+        """Metadata of the request with the client's message."""
         entry = self._broadcast.entry(self.lease.turn.message_generation)
         return entry.request if entry is not None else {}
-
-    @property
-    def attributes(self) -> dict[str, str | int]:
-        """Attributes of the turn's trace span: ids, and the numbers of tries and handoffs."""
-        turn, context = self.lease.turn, self.lease.context
-        return {
-            "aion.task_id": self.key.task_id,
-            "aion.context_id": context.context_id,
-            "aion.agent": context.agent,
-            "aion.turn_id": turn.id,
-            "aion.tries": turn.tries,
-            "aion.handoffs": turn.handoffs,
-        }
-
-    @property
-    def start(self) -> dict[str, str | int]:
-        """Fields of the log record for the start of the turn: turn, lease, tries, handoffs and the last stop."""
-        turn, lease = self.lease.turn, self.lease
-        return {
-            "turn_id": turn.id,
-            "tries": turn.tries,
-            "handoffs": turn.handoffs,
-            "stopped_by": turn.stopped_by or "",
-            "fence": lease.fence,
-            "holder": lease.holder,
-        }
 
     def request(self) -> TurnRequest:
         """Return the input of the agent for this turn, with the client's message and the events of earlier tries."""
@@ -131,7 +93,7 @@ class TurnExecution:
             self.lease.fence,
             self._broadcast.task(),
             message,
-            self._metadata,
+            self.request_metadata,
             [entry for entry in self._broadcast.log if entry.generation > turn.message_generation],
             self.drain,
             self._history,
@@ -141,26 +103,6 @@ class TurnExecution:
     def _before(self) -> Task | None:
         earlier = [entry for entry in self._broadcast.log if entry.generation < self.lease.turn.message_generation]
         return projection.fold(earlier) if earlier else None
-
-    def add_chunk(self, chunk: Chunk) -> None:
-        """Stream a text chunk of the agent at once. The chunks of one model call form a stream delta.
-
-        A stream delta stays open until its last chunk, an abort, its whole message, the next text or the end of the
-        turn. Other emissions may be recorded while it is open.
-        """
-        if chunk.breaks_off and self._open_call == chunk.message_id:
-            self._close_delta(CUT)
-        if self._open_call not in (None, chunk.message_id) and chunk.text:
-            # Close the earlier text, because readers receive one text at a time.
-            self._close_delta(COMPLETE)
-        # Split a long chunk into pages, because the size of an item is limited.
-        for start in range(0, len(chunk.text), PAGE_CHARACTERS):
-            opens = self._open_call is None
-            page = chunk.text[start : start + PAGE_CHARACTERS]
-            self._stream(Delta(page, append=not opens, speaker=chunk.speaker if opens else None))
-            self._open_call = chunk.message_id
-        if chunk.ends and self._open_call == chunk.message_id:
-            self._close_delta(COMPLETE)
 
     def type(self) -> None:
         """Stream a typing indicator to the client. It is not stored."""
@@ -177,8 +119,7 @@ class TurnExecution:
             return
         match emission:
             case AgentMessage():
-                if emission.message.message_id == self._open_call:
-                    self._close_delta(COMPLETE)
+                self.text.close_with(emission.message.message_id)
                 status = self._status(TaskState.TASK_STATE_WORKING)
                 status.message.CopyFrom(emission.message)
                 self._set_server_fields(status.message)
@@ -204,7 +145,7 @@ class TurnExecution:
         With `run_next`, the same holder gets the lease of the next turn. If a further message to this task is queued,
         the task does not end: the answer becomes a message of the working task.
         """
-        self._close_delta(
+        self.text.close(
             COMPLETE if isinstance(ending, Reply) and ending.state == TaskState.TASK_STATE_COMPLETED else CUT
         )
         form = self._form_of(ending)
@@ -251,21 +192,13 @@ class TurnExecution:
 
     async def pause(self) -> None:
         """Suspend the turn: write its chunks and release its lease. Another process can then resume it."""
-        self._close_delta(CUT)
+        self.text.close(CUT)
         await self._deltas.flush()
         await self._store.pause(self.lease, made_progress=self.made_progress, stopped_by=self.stopped_by)
 
     async def close(self) -> None:
         """Stop the writer of the turn's chunks."""
         await self._deltas.stop()
-
-    def _close_delta(self, reason: str) -> None:
-        if self._open_call is not None:
-            self._stream(Delta("", append=True, last=True, reason=reason))
-            self._open_call = None
-
-    def _stream(self, delta: Delta) -> None:
-        self._broadcast.publish(self._deltas.add(delta), delta)
 
     async def _record(self, event: Event, *, key: str = "") -> None:
         # Refuse a value without a JSON form, because no client could read the log.

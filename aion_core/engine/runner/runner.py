@@ -27,7 +27,7 @@ from aion_core.engine.process.exception_groups import ungrouped
 from aion_core.engine.process.exits import exit_guard
 from aion_core.engine.queues import WorkQueue
 from aion_core.engine.records import StoppedBy
-from aion_core.engine.runner import failures
+from aion_core.engine.runner import failures, labels
 from aion_core.engine.runner.execution import TurnExecution
 from aion_core.engine.runner.heartbeat import Heartbeat, LeaseKeeper
 from aion_core.engine.runner.metrics import TurnMetrics
@@ -100,15 +100,15 @@ class TaskRunner:
             reply=self._replies.get(agent_id, ReplyAs.TASK),
             answer=self._answers.get(agent_id, AnswerAs.MESSAGE),
         )
-        labels = turn.labels
+        turn_labels = labels.labels_of(begun.lease, turn.request_metadata)
         with (
-            log.about(**labels),
+            log.about(**turn_labels),
             self._traces.span(
                 "turn",
                 SpanKind.CONSUMER,
-                traceparent=labels.get("traceparent", ""),
-                tracestate=labels.get("tracestate", ""),
-                attributes=turn.attributes,
+                traceparent=turn_labels.get("traceparent", ""),
+                tracestate=turn_labels.get("tracestate", ""),
+                attributes=labels.attributes_of(begun.lease),
             ) as span,
         ):
             metrics = TurnMetrics(
@@ -170,7 +170,7 @@ class TaskRunner:
     ) -> None:
         try:
             try:
-                logger.info("A turn begins.", extra=turn.start)
+                logger.info("A turn begins.", extra=labels.start_of(turn.lease))
                 with ungrouped(LeaseLost, StoreError), exit_guard(), log.kept_handlers() as keep_handlers:
                     async with aclosing(self._agent(turn).run(turn.request())) as emissions:
                         ending = await self._record(turn, metrics, emissions, keep_handlers)
@@ -259,7 +259,7 @@ class TaskRunner:
             keep_handlers()
             match emission:
                 case Chunk():
-                    turn.add_chunk(emission)
+                    turn.text.add(emission)
                     if emission.text:
                         metrics.count_chunk()
                 case AgentTyping():

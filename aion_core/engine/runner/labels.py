@@ -1,0 +1,44 @@
+"""Labels of a turn in log records and traces. Pure."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from aion_core.engine.records import Lease
+from aion_core.protocol.aion.trace_context import traceparent_of, tracestate_of
+
+
+def labels_of(lease: Lease, request: Mapping[str, Any]) -> dict[str, str]:
+    """Return the labels of the turn's log records: task, context, agent and, if the request has one, the trace.
+
+    `request` is the metadata of the request with the client's message.
+    """
+    traceparent, context = traceparent_of(request), lease.context
+    labels = {"task_id": lease.turn.task_id, "context_id": context.context_id, "agent": context.agent}
+    trace = {"traceparent": traceparent, "tracestate": tracestate_of(request)} if traceparent else {}
+    return labels | trace
+
+
+def attributes_of(lease: Lease) -> dict[str, str | int]:
+    """Return the attributes of the turn's trace span: ids, and the numbers of tries and handoffs."""
+    turn, context = lease.turn, lease.context
+    return {
+        "aion.task_id": turn.task_id,
+        "aion.context_id": context.context_id,
+        "aion.agent": context.agent,
+        "aion.turn_id": turn.id,
+        "aion.tries": turn.tries,
+        "aion.handoffs": turn.handoffs,
+    }
+
+
+def start_of(lease: Lease) -> dict[str, str | int]:
+    """Return the fields of the log record for the start of the turn: turn, lease, tries, handoffs and last stop."""
+    turn = lease.turn
+    return {
+        "turn_id": turn.id,
+        "tries": turn.tries,
+        "handoffs": turn.handoffs,
+        "stopped_by": turn.stopped_by or "",
+        "fence": lease.fence,
+        "holder": lease.holder,
+    }
