@@ -2,6 +2,7 @@
 
 worker.py       Worker takes the turns of wake-up messages
 runner.py       TaskRunner runs one turn until its end or the deadline
+emissions.py    the loop over what the agent emits
 execution.py    TurnExecution records and publishes what the agent emits
 turn_text.py    its streamed text
 labels.py       its labels in log records and traces

@@ -2,23 +2,12 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, Callable, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import aclosing
 
 from aion_core import log
 from aion_core.clock import Clock
-from aion_core.engine.agent import (
-    Agent,
-    AgentTyping,
-    Chunk,
-    Emission,
-    Ending,
-    InputRequired,
-    Paused,
-    Reply,
-    StepCompleted,
-    TaskUsed,
-)
+from aion_core.engine.agent import Agent, Paused
 from aion_core.engine.agent_options import AnswerAs, ReplyAs
 from aion_core.engine.listing.conversations import Conversations
 from aion_core.engine.outcomes import TurnStarted
@@ -27,7 +16,7 @@ from aion_core.engine.process.exception_groups import ungrouped
 from aion_core.engine.process.exits import exit_guard
 from aion_core.engine.queues import WorkQueue
 from aion_core.engine.records import StoppedBy
-from aion_core.engine.runner import failures, labels
+from aion_core.engine.runner import emissions, failures, labels
 from aion_core.engine.runner.execution import TurnExecution
 from aion_core.engine.runner.heartbeat import Heartbeat, LeaseKeeper
 from aion_core.engine.runner.metrics import TurnMetrics
@@ -42,9 +31,6 @@ logger = logging.getLogger(__name__)
 
 STOP_SECONDS = 2.0
 """Longest wait for a cancelled agent to stop. The store refuses its later writes, because the fence has grown."""
-
-AFTER_END_SECONDS = 5.0
-"""Time limit for an agent's code after its turn has ended, because another turn may have the lease by then."""
 
 RENEWALS = 3
 """Renewals per lease term, so that one or two failed renewals do not lose the lease."""
@@ -172,11 +158,11 @@ class TaskRunner:
             try:
                 logger.info("A turn begins.", extra=labels.start_of(turn.lease))
                 with ungrouped(LeaseLost, StoreError), exit_guard(), log.kept_handlers() as keep_handlers:
-                    async with aclosing(self._agent(turn).run(turn.request())) as emissions:
-                        ending = await self._record(turn, metrics, emissions, keep_handlers)
+                    async with aclosing(self._agent(turn).run(turn.request())) as emitted:
+                        ending = await emissions.record(turn, metrics, emitted, keep_handlers)
                         if not isinstance(ending, Paused):
                             await turn.end(ending, run_next=self._has_time(deadline))
-                            await self._run_out(turn, emissions)
+                            await emissions.run_out(emitted)
                 if isinstance(ending, Paused):
                     turn.made_progress = True
                     await self._suspend(turn)
@@ -244,43 +230,3 @@ class TaskRunner:
             raise AgentFailed(
                 f"The agent {agent_id!r} is no longer in aion.yaml: it was removed or renamed after this message."
             ) from None
-
-    async def _record(
-        self,
-        turn: TurnExecution,
-        metrics: TurnMetrics,
-        emissions: AsyncGenerator[Emission, None],
-        keep_handlers: Callable[[], None],
-    ) -> Ending:
-        """Record or stream each emission of the agent, and return the turn's ending."""
-        async for emission in emissions:
-            turn.agent_ran = True
-            # Restore the log handlers, because the agent's code may set up logging at any time.
-            keep_handlers()
-            match emission:
-                case Chunk():
-                    turn.text.add(emission)
-                    if emission.text:
-                        metrics.count_chunk()
-                case AgentTyping():
-                    turn.type()
-                case StepCompleted():
-                    turn.made_progress = True
-                case TaskUsed():
-                    turn.use_task()
-                case Reply() | InputRequired() | Paused():
-                    return emission
-                case _:
-                    await turn.emit(emission)
-        return Reply(None)
-
-    async def _run_out(self, turn: TurnExecution, emissions: AsyncGenerator[Emission, None]) -> None:
-        """Give the agent's code a short time to finish after its turn has ended, and ignore its emissions."""
-        try:
-            async with asyncio.timeout(AFTER_END_SECONDS):
-                async for _ in emissions:
-                    logger.warning("The agent emitted after its end; ignored.")
-        except TimeoutError:
-            logger.warning("The agent did not return after its end; it is canceled.")
-        except Exception:  # an agent may raise any exception
-            logger.exception("The agent failed after its end.")
