@@ -13,13 +13,13 @@ from aion_core.engine.context.record import ContextRecord, record_of, task_of, t
 from aion_core.engine.outcomes import LeaseHeld
 from aion_core.engine.records import StoppedBy
 from aion_core.errors import StoreCorrupt
-from aion_core.table import times
+from aion_core.table import keys, times
 from aion_core.table.conditions import Equals
 from aion_core.table.item import Item
 from aion_core.table.keys import TaskKey
 from aion_core.table.schema import VERSION
 from aion_core.table.times import Times
-from aion_core.table.writes import Change
+from aion_core.table.writes import Change, Update
 from tests.runtime.unit.engine.given import (
     AT,
     CONTEXT,
@@ -392,3 +392,20 @@ def test_timer_of_expired_context_item_is_removed() -> None:
 @pytest.mark.parametrize("is_alive", [True, False])
 def test_unexpired_context_timer_is_not_claimed(item: Item | None, is_alive: bool) -> None:
     assert timers.claimed_timer(item, TIMES, is_alive=is_alive) is None
+
+
+SHARD = {"due_shard": keys.timer_shard(CONTEXT)}
+
+
+@pytest.mark.parametrize(
+    ("change", "stored"),
+    [
+        (Change({"due_at": 1}), Change({"due_at": 1, **SHARD})),
+        (Change(defaults={"due_at": 1, "fence": 0}), Change(defaults={"due_at": 1, "fence": 0, **SHARD})),
+        (Change(remove=("holder", "due_at")), Change(remove=("holder", "due_at", "due_shard"))),
+        (Change({"fence": 1}, remove=("holder",)), Change({"fence": 1}, remove=("holder",))),
+    ],
+    ids=["sets", "sets if absent", "removes", "leaves"],
+)
+def test_context_update_moves_timer_with_its_index_partition(change: Change, stored: Change) -> None:
+    assert changes.context_update(CONTEXT, change) == Update(keys.context_key(CONTEXT), stored)

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from aion_core.engine.delivery import rows, transitions
 from aion_core.engine.delivery.records import Delivery
-from aion_core.errors import ClaimLost
+from aion_core.errors import ClaimLost, StoreCorrupt
 from aion_core.table.item import Item
 from tests.runtime.unit.engine.given import AT, TASK, accepted_in, made
 
@@ -29,7 +29,7 @@ DELIVERY = Delivery(
     due_at=LATER,
     revision="r",
 )
-KEY = {"pk": "TASK#…", "sk": "PUSH#p"}
+KEY: Item = {"pk": "TASK#…", "sk": "PUSH#p"}
 ITEM = {
     "after": 2,
     "cursor": 5,
@@ -141,6 +141,11 @@ def test_delivery_update_requires_unchanged_revision() -> None:
     assert accepted_in(change, {"as read": ITEM, "changed": ITEM | {"revision": "x"}, "gone": None}) == {"as read"}
     assert made(change, ITEM) == PLAIN_ITEM | {"revision": "new", "expires": 7}
     assert made(rows.change(PLAIN, DELIVERY, "s"), PLAIN_ITEM) == ITEM
+
+
+def test_push_config_item_without_delivery_is_corrupt() -> None:
+    with pytest.raises(StoreCorrupt, match=r"^The delivery of a push config cannot be read\.$"):
+        rows.delivery_of(TASK, KEY)
 
 
 def test_delivery_times_are_in_utc() -> None:

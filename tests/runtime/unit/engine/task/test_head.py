@@ -10,13 +10,15 @@ from aion_core.engine.agent_options import PushEvents
 from aion_core.engine.push_config import PushConfig
 from aion_core.engine.records import Head
 from aion_core.engine.task import subscribers
-from aion_core.engine.task.head import fenced, head_of, moved
+from aion_core.engine.task.head import fenced, head_item, head_of, moved
 from aion_core.engine.task.states import state_in
 from aion_core.errors import StoreCorrupt, TooManyPushConfigs
 from aion_core.protocol.types import Event, Message, Task, TaskArtifactUpdateEvent, TaskState, TaskStatusUpdateEvent
+from aion_core.table import keys
 from aion_core.table.conditions import OneOf
 from aion_core.table.item import Item
 from aion_core.table.keys import ContextKey, TaskKey
+from aion_core.table.times import milliseconds
 from aion_core.table.writes import Change
 from tests.runtime.unit.engine.given import AT, TASK, Items, accepted_in, head, made, needless
 
@@ -192,3 +194,8 @@ def test_task_accepts_at_most_ten_push_configs() -> None:
         TooManyPushConfigs, match=r"^The task has 10 push notification configs already\. Delete or replace one"
     ):
         subscribers.check_room([*nine, "p-9"], PUSH)
+
+
+def test_head_is_listed_by_its_time_and_task_id() -> None:
+    item = head_item(head())
+    assert item["listing_at"] == keys.listing_at(milliseconds(AT), TASK.task_id)
