@@ -36,7 +36,10 @@ def may_follow(before: TaskState, after: TaskState) -> bool:
 
 
 def state_name(state: TaskState) -> str:
-    """Return the state's short name: `input-required` for TASK_STATE_INPUT_REQUIRED."""
+    """Return the state's short name for error texts and log records: `input-required` for TASK_STATE_INPUT_REQUIRED.
+
+    A task's status never contains it. The state names of v0.3 look the same, but the SDK makes them (aion_core/web/v03).
+    """
     return _STATE_NAMES[state]
 
 
