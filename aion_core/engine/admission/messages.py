@@ -66,7 +66,11 @@ def new_task(
     idempotency_key: str = "",
     push: PushConfig | None = None,
 ) -> NewTask:
-    """Return a new task for a message. Its first two events set the task to submitted and to working."""
+    """Return a new task for a message. Its first two events set the task to submitted and to working.
+
+    The task is working even while its turn waits in the queue: in the seed documents, the answer to a non-blocking send
+    says `working`.
+    """
     stored = _with_ids(message, task_id, context)
     submitted = Task(
         id=task_id,
