@@ -18,6 +18,7 @@ from aion_core.engine.records import Cursor
 from aion_core.engine.runner.worker import Worker
 from aion_core.engine.stream import subscription
 from aion_core.engine.stream.broadcast import StreamItem, StreamStart
+from aion_core.engine.stream.event_ids import event_id
 from aion_core.engine.stream.shared_reads import SharedReads
 from aion_core.engine.task import projection, states
 from aion_core.engine.task_store import TaskStore
@@ -110,7 +111,7 @@ class TaskService:
             # Continue from the log, because the turn was suspended or taken over by another process.
             after = admitted.broadcast.cursor()
         elif admitted.task is not None and after.generation:
-            yield [StreamItem(str(after.generation), admitted.task)]
+            yield [StreamItem(event_id(Cursor(after.generation)), admitted.task)]
         elif repeats:
             log = await log_of(self._store, admitted.key.task_id, call)
             recorded_at = repeated_at(request.message, log)

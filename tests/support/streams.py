@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Iterator
 
 from aion_core.engine.records import Delta
-from aion_core.engine.stream.broadcast import cursor_of
+from aion_core.engine.stream.event_ids import cursor_of
 
 Chunk = tuple[str, object]
 """SSE id, and its Delta or event."""

@@ -9,6 +9,7 @@ from msgspec import Struct
 
 from aion_core.engine import answer
 from aion_core.engine.records import Cursor, Delta, Numbered
+from aion_core.engine.stream.event_ids import cursor_of, event_id
 from aion_core.engine.task import projection, states
 from aion_core.errors import StoreUnavailable
 from aion_core.protocol.types import Event, Task, TaskStatusUpdateEvent
@@ -51,10 +52,10 @@ class EventBroadcast:
         """The task's durable events that this process knows."""
         self._unsent: deque[StreamItem] | None = None
         if start is StreamStart.FIRST_EVENT:
-            self._unsent = deque(StreamItem(str(entry.generation), entry.event) for entry in self.log)
+            self._unsent = deque(StreamItem(event_id(Cursor(entry.generation)), entry.event) for entry in self.log)
         elif start is StreamStart.CURRENT_TASK:
-            self._unsent = deque([StreamItem(str(self.log[-1].generation), self.task())])
-        self._last_id = str(self.log[-1].generation) if self.log else ""
+            self._unsent = deque([StreamItem(event_id(Cursor(self.log[-1].generation)), self.task())])
+        self._last_id = event_id(Cursor(self.log[-1].generation)) if self.log else ""
         self._changed = asyncio.Event()
         self._ended = asyncio.Event()
         self._replies_with_task = asyncio.Event()
@@ -65,7 +66,7 @@ class EventBroadcast:
     def record(self, entry: Numbered) -> None:
         """Publish a new event of the task. The caller has stored the event in the log."""
         self.log.append(entry)
-        self.publish(str(entry.generation), entry.event)
+        self.publish(event_id(Cursor(entry.generation)), entry.event)
         if not self.replies_with_task and not answer.may_be_message(self.log):
             self.reply_with_task()
 
@@ -162,14 +163,3 @@ class EventBroadcast:
     def task(self) -> Task:
         """Return the task as of the newest event in the broadcast's log."""
         return projection.fold(self.log)
-
-
-def cursor_of(sse_id: str) -> Cursor | None:
-    """Return the cursor after the stream item with this SSE id; None if it is not an SSE id of aion."""
-    steps = sse_id.split(".")
-    if len(steps) not in (1, 3) or not all(step.isascii() and step.isdecimal() and len(step) < 12 for step in steps):
-        return None
-    if len(steps) == 1:
-        return Cursor(int(steps[0]))
-    generation, fence, number = (int(step) for step in steps)
-    return Cursor(generation, fence, number + 1)

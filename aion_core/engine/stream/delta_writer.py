@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 from aion_core.clock import Clock
 from aion_core.engine.records import Cursor, Delta, DeltaBatch, OpenText
 from aion_core.engine.stored_tasks import StoredTasks
+from aion_core.engine.stream.event_ids import event_id
 from aion_core.errors import StoreError, StoreUnavailable
 from aion_core.table.keys import TaskKey
 
@@ -65,7 +66,7 @@ class DeltaWriter:
         self._generation, self._number = generation, 0
 
     def add(self, delta: Delta) -> str:
-        """Add a chunk to the next batch and return its SSE id, `generation.fence.n`."""
+        """Add a chunk to the next batch and return its SSE id."""
         number = self._number
         if not delta.append:
             self._open, self._speaker = [], delta.speaker
@@ -80,7 +81,7 @@ class DeltaWriter:
             self._stop_timer()
         if self._timer is None:
             self._timer = asyncio.create_task(self._write_in_time())
-        return f"{self._generation}.{self._fence}.{number}"
+        return event_id(Cursor(self._generation, self._fence, number + 1))
 
     async def flush(self) -> None:
         """Write all pending chunks now. Drop the chunks that cannot be written."""

@@ -26,7 +26,8 @@ from msgspec.structs import replace
 
 from aion_core.clock import Clock
 from aion_core.engine.records import Cursor, Delta, DeltaBatch, Head, Log, Numbered, OpenText
-from aion_core.engine.stream.broadcast import Resumed, StreamItem, cursor_of
+from aion_core.engine.stream.broadcast import Resumed, StreamItem
+from aion_core.engine.stream.event_ids import cursor_of, event_id
 from aion_core.engine.stream.shared_reads import SharedReads
 from aion_core.engine.task import projection, states
 from aion_core.errors import StoreUnavailable, TaskNotFound
@@ -109,7 +110,7 @@ def beginning(log: Log, last_event_id: str, generation: int) -> tuple[Cursor, li
     if not generation:
         return Cursor(), []
     task = projection.fold(each for each in log.events if each.generation <= generation)
-    return Cursor(generation), [StreamItem(str(generation), task)]
+    return Cursor(generation), [StreamItem(event_id(Cursor(generation)), task)]
 
 
 def merge(
@@ -132,7 +133,7 @@ def merge(
     items: list[StreamItem] = []
     after, shown = _add_chunks(following.get(after.generation, ()), after, shown, items)
     for entry in events:
-        items.append(StreamItem(str(entry.generation), entry.event))
+        items.append(StreamItem(event_id(Cursor(entry.generation)), entry.event))
         after, shown = _add_chunks(following.get(entry.generation, ()), Cursor(entry.generation), shown, items)
     return items, after, shown
 
@@ -160,8 +161,8 @@ def _add_chunks(
             if received is None:
                 continue
             if number == after.n or (number > after.n and not chunk.append):
-                items.append(StreamItem(f"{batch.generation}.{batch.fence}.{number}", received))
-                after = shown = Cursor(after.generation, batch.fence, number + 1)
+                after = shown = Cursor(batch.generation, batch.fence, number + 1)
+                items.append(StreamItem(event_id(after), received))
     return after, shown
 
 
