@@ -18,7 +18,7 @@ from aion_core.state.long_term_memory import LongTermMemory
 SaverFactory = Callable[..., BaseCheckpointSaver[Any]]
 """Factory of checkpointers with the keyword arguments of `TableSaver`. Each turn calls it.
 
-The checkpointer checks the turn's `fence` and awaits `before_put` before each write. Without a fence, it is for reads.
+The checkpointer checks the turn's `fence` and awaits `log_first` before each write. Without a fence, it is for reads.
 `types` has the author's classes whose instances checkpoints may contain. With `skips_input`, the checkpointer does not
 store the turn's first checkpoint (the bare input), because the next one, before the graph's first node, contains the
 input too.

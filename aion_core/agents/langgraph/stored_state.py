@@ -17,7 +17,7 @@ async def stored_thread(graph: Graph, setup: GraphSetup, context: ContextKey, *,
     if not isinstance(graph.checkpointer, BaseCheckpointSaver):
         if setup.savers is None:
             return None
-        saver = setup.savers(fence=None, before_put=_never, types=setup.types)
+        saver = setup.savers(fence=None, log_first=_never, types=setup.types)
         graph = graph.copy(update={"checkpointer": saver})
     thread = thread_id(context)
     config: RunnableConfig = {"configurable": {"thread_id": thread}}

@@ -83,12 +83,12 @@ class GraphTurn:
         if own_saver is None and setup.savers is not None:
             # Store streamed text by a separate checkpointer that does not wait until emissions are recorded, because
             # the text does not depend on them.
-            saver = partial(setup.savers, fence=fence, before_put=_no_wait, types=setup.types)
+            saver = partial(setup.savers, fence=fence, log_first=_no_wait, types=setup.types)
         self.streamed = UnreturnedOutput(saver, config, returns=MESSAGES in graph.channels)
         if own_saver is None and setup.savers is not None:
             graph.checkpointer = setup.savers(
                 fence=fence,
-                before_put=partial(_record_emissions, self._pending, self.streamed),
+                log_first=partial(_record_emissions, self._pending, self.streamed),
                 types=setup.types,
                 skips_input=setup.skips_input,
             )

@@ -9,7 +9,7 @@ A reader must never see only some writes of a LangGraph task: LangGraph regards 
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import aclosing
 from datetime import timedelta
 from functools import partial
@@ -30,7 +30,6 @@ from langgraph.checkpoint.base import (
 
 from aion_core.clock import Clock
 from aion_core.engine.fenced_writes import Fence, FencedWrites
-from aion_core.state.langgraph.before_write import BeforePut, BeforeWrite
 from aion_core.state.langgraph.checkpoint_items import (
     CheckpointItems,
     PackedWrites,
@@ -42,6 +41,7 @@ from aion_core.state.langgraph.checkpoint_items import (
 from aion_core.state.langgraph.checkpoint_ttls import CheckpointTtls
 from aion_core.state.langgraph.delta_history import read_history
 from aion_core.state.langgraph.event_loops import finished
+from aion_core.state.langgraph.log_first import LogFirst
 from aion_core.state.langgraph.serializer import StoredType, serializer
 from aion_core.state.langgraph.thread_items import StoredCheckpoint, ThreadItems, by_age
 from aion_core.table import keys
@@ -74,14 +74,14 @@ class TableSaver(BaseCheckpointSaver[int]):
         clock: Clock,
         *,
         fence: Fence | None = None,
-        before_put: BeforePut | None = None,
+        log_first: Callable[[], Awaitable[None]] | None = None,
         retention: timedelta = timedelta(days=30),
         types: Iterable[StoredType] = (),
         skips_input: bool = False,
     ) -> None:
         """Check the fence with each write, if a fence is given. A checkpoint expires some time after its task.
 
-        `before_put` is awaited before each write. `types` lists the agent author's own classes in checkpoints. With
+        `log_first` is awaited before each write. `types` lists the agent author's own classes in checkpoints. With
         `skips_input`, the checkpoint of a graph's input is not stored, because the next checkpoint contains the input
         and no node runs before.
         """
@@ -96,7 +96,7 @@ class TableSaver(BaseCheckpointSaver[int]):
         self._newest: tuple[str, str, StoredCheckpoint | None] | None = None
         """Thread, namespace and newest checkpoint of the last read. Under the fence, only this turn can change it."""
         self._thread_items, self._items = ThreadItems(Reads(table, clock)), CheckpointItems(blobs)
-        self._log_first = BeforeWrite(before_put)
+        self._log_first = LogFirst(log_first)
         self._writes = FencedWrites(table, fence)
         self._commit = self._writes.commit
         ttl = Ttl(clock, retention)

@@ -367,10 +367,10 @@ async def test_events_emitted_by_graph_are_recorded_before_its_checkpoint(savers
     reader = savers.saver()
     seen: list[Any] = []
 
-    async def before_put() -> None:
+    async def log_first() -> None:
         seen.append(await reader.aget_tuple(config))
 
-    saver = savers.saver(before_put=before_put)
+    saver = savers.saver(log_first=log_first)
     stored = await put(saver, config)
     await saver.aput_writes(stored, [("x", 1)], "task-1")
     await asyncio.to_thread(saver.put_writes, stored, [("x", 2)], "task-2")
@@ -381,12 +381,12 @@ async def test_events_emitted_by_graph_are_recorded_before_its_checkpoint(savers
 
 
 async def test_checkpoint_is_not_written_if_recording_emitted_events_fails(savers: Savers, config: Any) -> None:
-    async def before_put() -> None:
+    async def log_first() -> None:
         raise LeaseLost("Another holder runs this context now.")
 
     reader = savers.saver()
     stored = await put(reader, config, x=1)
-    saver = savers.saver(before_put=before_put)
+    saver = savers.saver(log_first=log_first)
     with pytest.raises(LeaseLost):
         await put(saver, config, x=2)
     with pytest.raises(LeaseLost):
@@ -398,13 +398,13 @@ async def test_checkpoint_is_not_written_if_recording_emitted_events_fails(saver
 async def test_parallel_branches_record_emitted_events_one_after_another(savers: Savers, config: Any) -> None:
     under_way: list[int] = []
 
-    async def before_put() -> None:
+    async def log_first() -> None:
         under_way.append(1)
         assert len(under_way) == 1
         await asyncio.sleep(0)
         under_way.pop()
 
-    saver = savers.saver(before_put=before_put)
+    saver = savers.saver(log_first=log_first)
     stored = await put(saver, config)
     await asyncio.gather(*(saver.aput_writes(stored, [("x", n)], f"task-{n}") for n in range(5)))
     assert len(await pending(saver, config)) == 5
@@ -414,7 +414,7 @@ async def test_subgraph_called_by_node_records_events_before_its_checkpoint(save
     emitted: list[str] = []
     recorded: list[str] = []
 
-    async def before_put() -> None:
+    async def log_first() -> None:
         recorded[:] = emitted
 
     def emits(_: Any) -> Any:
@@ -425,19 +425,19 @@ async def test_subgraph_called_by_node_records_events_before_its_checkpoint(save
         return {"trail": [f"recorded {recorded}"]}
 
     inner = chain(emits=emits, reads=asks_for_what_is_recorded).compile(checkpointer=True)
-    graph = chain(outer=lambda state: inner.invoke({"trail": []})).compile(savers.saver(before_put=before_put))
+    graph = chain(outer=lambda state: inner.invoke({"trail": []})).compile(savers.saver(log_first=log_first))
     assert await graph.ainvoke({"trail": []}, config, durability="sync") == {"trail": ["inner", "recorded ['inner']"]}
 
 
 async def test_blocking_subgraph_call_in_event_loop_thread_raises_error(savers: Savers, config: Any) -> None:
-    async def before_put() -> None: ...
+    async def log_first() -> None: ...
 
     inner = chain(a=leaves("a")).compile(checkpointer=True)
 
     async def blocks(_: Any) -> Any:
         return inner.invoke({"trail": []})
 
-    graph = chain(outer=blocks).compile(savers.saver(before_put=before_put))
+    graph = chain(outer=blocks).compile(savers.saver(log_first=log_first))
     with pytest.raises(AgentFailed, match="ainvoke"):
         await graph.ainvoke({"trail": []}, config)
 

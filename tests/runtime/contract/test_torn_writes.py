@@ -165,7 +165,7 @@ async def cut_off(
     first, second = TornWork(), TornWork()
     recorded: list[str] = []
 
-    async def before_put() -> None:
+    async def log_first() -> None:
         news = [*first.done]
         if news != recorded:
             # Send an extra request before the emissions are recorded, so that the test can also cut the turn there.
@@ -173,7 +173,7 @@ async def cut_off(
             recorded[:] = news
 
     with suppress(StoreUnavailable):
-        await run(first.graph(savers.saver(fence=fence_of(begun), before_put=before_put)), config)
+        await run(first.graph(savers.saver(fence=fence_of(begun), log_first=log_first)), config)
     taken = await taken_over(others, clock, begun)
     ended = await run(second.graph(others.saver(fence=fence_of(taken))), config)
 
