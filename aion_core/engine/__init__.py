@@ -27,6 +27,7 @@ Rules are pure functions and stand beside the store that applies them. Read it i
     push_config.py      a client's webhook
     delivery/           progress of the deliveries to webhooks; aion_core/push posts them
     listing/            lists of tasks, contexts and messages
-    limits/             limits per caller: requests, streams, open tasks
+    limits/             counts per caller: requests, streams, open tasks; refused in aion_core/web/middleware/rate_limit.py,
+                        aion_core/web/stream_limits.py and admission/quotas.py
     fenced_writes.py    writes of an agent's state (aion_core/state), refused to a holder that lost its lease
 """

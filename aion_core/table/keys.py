@@ -222,19 +222,19 @@ def api_key_of(key: Key) -> str:
     return key.partition.partition("#")[2]
 
 
-def requests_key(owner: str) -> Key:
-    """Return the key of the item with an owner's request counter."""
-    return Key(f"LIMIT#{quoted(owner)}", "REQUESTS")
+def requests_key(caller: str) -> Key:
+    """Return the key of the item with a caller's request counter."""
+    return Key(f"LIMIT#{quoted(caller)}", "REQUESTS")
 
 
-def streams_key(owner: str) -> Key:
-    """Return the key of the item with an owner's open streams."""
-    return Key(f"LIMIT#{quoted(owner)}", "STREAMS")
+def streams_key(caller: str) -> Key:
+    """Return the key of the item with a caller's open streams."""
+    return Key(f"LIMIT#{quoted(caller)}", "STREAMS")
 
 
-def tasks_key(owner: str) -> Key:
-    """Return the key of the item with an owner's open tasks."""
-    return Key(f"LIMIT#{quoted(owner)}", "TASKS")
+def tasks_key(caller: str) -> Key:
+    """Return the key of the item with a caller's open tasks."""
+    return Key(f"LIMIT#{quoted(caller)}", "TASKS")
 
 
 def thread_id(context: ContextKey) -> str:

@@ -1,4 +1,4 @@
-"""Limits of each owner: requests per minute, open streams and open tasks."""
+"""Limits of each caller (`CallContext.caller`): requests per minute, open streams and open tasks."""
 
 from datetime import datetime
 from typing import Self
@@ -15,7 +15,10 @@ STREAMS_PER_OWNER = 50
 
 
 class Limits(Struct, frozen=True):
-    """Limits of a deployment for each caller. None means no limit."""
+    """Limits of a deployment for each caller. None means no limit.
+
+    The fields have the names of the settings in aion.yaml, which call the caller `owner`.
+    """
 
     requests_per_minute: int | None = None
     streams_per_owner: int | None = None
@@ -29,12 +32,12 @@ class Limits(Struct, frozen=True):
 
     @property
     def of_streams(self) -> bool:
-        """True if a limit on open streams, per owner or per task, is configured."""
+        """True if a limit on open streams, per caller or per task, is configured."""
         return self.streams_per_owner is not None or self.streams_per_task is not None
 
 
 class OpenStream(Struct, frozen=True):
-    """An open stream or blocking send of an owner, counted because it occupies a Lambda execution environment."""
+    """An open stream or blocking send of a caller, counted because it occupies a Lambda execution environment."""
 
     id: str
     task_id: str
@@ -44,7 +47,7 @@ class OpenStream(Struct, frozen=True):
 
 
 class OpenTask(Struct, frozen=True):
-    """A task in the count of its owner's open tasks (`RateLimits.count_task`)."""
+    """A task in the count of its caller's open tasks (`RateLimits.count_task`)."""
 
     key: TaskKey
     since: datetime

@@ -1,4 +1,4 @@
-"""Count of an owner's open tasks, in one item. Pure."""
+"""Count of a caller's open tasks, in one item. Pure."""
 
 import json
 from collections.abc import Iterable
@@ -18,23 +18,23 @@ BEING_CREATED = timedelta(minutes=1)
 """Longest time between counting a task and creating it. Afterwards, a task that does not exist is no longer counted."""
 
 
-def counted(owner: str, task: OpenTask, *, most: int, expires: int) -> Change:
-    """Return the change to count an open task of the owner. It fails if `most` tasks are counted already."""
+def counted(caller: str, task: OpenTask, *, most: int, expires: int) -> Change:
+    """Return the change to count an open task of the caller. It fails if `most` tasks are counted already."""
     return Change(
         values={"v": VERSION, "expires": expires},
-        add_members={"tasks": _members(owner, [task])},
+        add_members={"tasks": _members(caller, [task])},
         only_if=ShorterThan("tasks", most),
     )
 
 
-def forgotten(owner: str, tasks: Iterable[OpenTask]) -> Change:
-    """Return the change to remove these tasks from the owner's count."""
-    return Change(remove_members={"tasks": _members(owner, tasks)}, only_if=Exists())
+def forgotten(caller: str, tasks: Iterable[OpenTask]) -> Change:
+    """Return the change to remove these tasks from the caller's count."""
+    return Change(remove_members={"tasks": _members(caller, tasks)}, only_if=Exists())
 
 
-def open_tasks(owner: str, item: Item | None) -> list[OpenTask]:
-    """Return the open tasks counted in the owner's item; empty if the item does not exist."""
-    members = ((*json.loads(member), owner)[:3] for member in (item or {}).get("tasks", ()))
+def open_tasks(caller: str, item: Item | None) -> list[OpenTask]:
+    """Return the open tasks counted in the caller's item; empty if the item does not exist."""
+    members = ((*json.loads(member), caller)[:3] for member in (item or {}).get("tasks", ()))
     return [OpenTask(TaskKey(task_owner, task_id), moment(since)) for since, task_id, task_owner in members]
 
 
@@ -46,14 +46,14 @@ def has_ended(task: OpenTask, head: Head | None, now: datetime) -> bool:
 
 
 def owner_named_in(member: str) -> str:
-    """Return the owner in a member of `tasks`; "" if the task belongs to the owner of the item."""
+    """Return the owner in a member of `tasks`; "" if it is the caller, whose item this is."""
     return str((*json.loads(member), "")[2])
 
 
-def _members(owner: str, tasks: Iterable[OpenTask]) -> frozenset[str]:
-    """Return the tasks as JSON arrays of time, task id and, if it is not the item's owner, the task's owner."""
+def _members(caller: str, tasks: Iterable[OpenTask]) -> frozenset[str]:
+    """Return the tasks as JSON arrays of time, task id and, if it is not the caller, the task's owner."""
     fields = (
-        [milliseconds(task.since), task.key.task_id, *([task.key.owner] if task.key.owner != owner else [])]
+        [milliseconds(task.since), task.key.task_id, *([task.key.owner] if task.key.owner != caller else [])]
         for task in tasks
     )
     return frozenset(json.dumps(each, separators=(",", ":")) for each in fields)

@@ -1,4 +1,4 @@
-"""Count of an owner's requests per minute: a bucket of tokens in one item. Pure."""
+"""Count of a caller's requests per minute: a bucket of tokens in one item. Pure."""
 
 import math
 from datetime import datetime

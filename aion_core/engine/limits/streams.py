@@ -1,4 +1,4 @@
-"""Count of an owner's open streams, in one item. Pure."""
+"""Count of a caller's open streams, in one item. Pure."""
 
 import json
 from collections.abc import Iterable
@@ -12,11 +12,11 @@ from aion_core.table.times import milliseconds, moment
 from aion_core.table.writes import Change
 
 STREAM_COUNT_LIFE = timedelta(hours=1)
-"""Lifetime of an owner's item with open streams after its last change, longer than any Lambda invocation."""
+"""Lifetime of a caller's item with open streams after its last change, longer than any Lambda invocation."""
 
 
 def opened(stream: OpenStream, *, most: int, now: datetime) -> Change:
-    """Return the change to count an open stream of an owner. It fails if `most` streams are counted already."""
+    """Return the change to count an open stream of a caller. It fails if `most` streams are counted already."""
     return Change(
         values={"v": VERSION, "expires": int((now + STREAM_COUNT_LIFE).timestamp())},
         add_members={"streams": frozenset({_stream_member(stream)})},
@@ -25,12 +25,12 @@ def opened(stream: OpenStream, *, most: int, now: datetime) -> Change:
 
 
 def closed(streams: Iterable[OpenStream]) -> Change:
-    """Return the change to remove these streams from the owner's count."""
+    """Return the change to remove these streams from the caller's count."""
     return Change(remove_members={"streams": frozenset(map(_stream_member, streams))}, only_if=Exists())
 
 
 def open_streams(item: Item | None) -> list[OpenStream]:
-    """Return the streams counted in the owner's item. If a process dies, its streams count until their `until`."""
+    """Return the streams counted in the caller's item. If a process dies, its streams count until their `until`."""
     members = (json.loads(member) for member in (item or {}).get("streams", ()))
     return [OpenStream(id_, task_id, moment(until)) for until, id_, task_id in members]
 

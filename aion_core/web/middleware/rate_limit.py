@@ -42,8 +42,8 @@ class RateLimitMiddleware:
             return
         await self._app(scope, receive, send)
 
-    async def _count(self, owner: str) -> None:
-        wait = await self._counters.take(owner, per_minute=self._per_minute)
+    async def _count(self, caller: str) -> None:
+        wait = await self._counters.take(caller, per_minute=self._per_minute)
         if wait > 0:
             seconds = math.ceil(wait)
             raise TooManyRequests(
