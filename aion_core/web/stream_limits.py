@@ -17,7 +17,7 @@ logger = logging.getLogger(__name__)
 MAX_STREAM = timedelta(minutes=15)
 """Time after which a stream without a deadline no longer counts as open, equal to Lambda's maximum duration."""
 
-RETRY_SECONDS = 10
+STREAM_RETRY_AFTER_SECONDS = 10
 """Value of `Retry-After` for a refused stream. The server does not know the end of the other streams."""
 
 
@@ -39,7 +39,7 @@ class StreamLimits:
             raise TooManyRequests(
                 "You have the maximum number of open streams and waiting sends, in total or for this task. Close one, get the "
                 "task instead, or send with returnImmediately.",
-                seconds=RETRY_SECONDS,
+                seconds=STREAM_RETRY_AFTER_SECONDS,
             )
         try:
             yield

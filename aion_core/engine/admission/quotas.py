@@ -20,7 +20,7 @@ from aion_core.errors import StoreError, TooManyRequests
 
 logger = logging.getLogger(__name__)
 
-RETRY_SECONDS = 10
+TASK_RETRY_AFTER_SECONDS = 10
 """Retry-After of a refused message, a fixed time: the end of a running task cannot be predicted."""
 
 
@@ -58,7 +58,7 @@ class OpenTasks:
             raise TooManyRequests(
                 f"You have {self._most} open tasks, the maximum. Wait until one ends, send its required input with its "
                 "taskId, or cancel it.",
-                seconds=RETRY_SECONDS,
+                seconds=TASK_RETRY_AFTER_SECONDS,
             )
         return task
 

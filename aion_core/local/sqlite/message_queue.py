@@ -30,7 +30,7 @@ higher."""
 VISIBILITY_SECONDS = 60.0
 """Visibility timeout of a received message. The consumer prolongs it while the message's handler runs."""
 
-RETRY_SECONDS = 1.0
+FIRST_DELAY_SECONDS = 1.0
 """Seconds before a failed message is visible again. Each further receive doubles the delay."""
 
 
@@ -145,7 +145,7 @@ class SQLiteQueue:
 
     async def retry(self, message: QueueMessage) -> None:
         """Make a failed message visible again after a delay."""
-        await self._hide([message], self._now() + round(RETRY_SECONDS * 2 ** (message.receives - 1) * 1000))
+        await self._hide([message], self._now() + round(FIRST_DELAY_SECONDS * 2 ** (message.receives - 1) * 1000))
 
     async def _hide(self, messages: Sequence[QueueMessage], until: int) -> None:
         values = [(until, message.id, message.receives) for message in messages]
