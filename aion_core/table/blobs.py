@@ -1,4 +1,9 @@
-"""Blobs port: payloads too large for an item, by name."""
+"""Blobs port: payloads too large for an item, by name.
+
+A blob is stored before the item that names it, so a failed write can leave a blob without an item. It is deleted once it
+is older than any item of its folder: on AWS by the lifecycle rules of the bucket (infra/state.yaml), in `aion dev` by
+the puts of `SQLiteBlobs` (aion_core/local/sqlite/blobs.py). Blobs in the folder permanent/ are never deleted by age.
+"""
 
 from collections.abc import Mapping, Sequence
 from typing import Protocol

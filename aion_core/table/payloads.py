@@ -64,8 +64,8 @@ class Payloads:
         self._last = "", b""
         if sum([len(payload.body) for payload in payloads.values()]) <= LARGE_BYTES:
             return {name: _described(payload, body=payload.body) for name, payload in payloads.items()}
-        # Store the blob before the item, because an item must not refer to a missing blob. Unused blobs expire with
-        # their folder.
+        # Store the blob before the item, because an item must not refer to a missing blob. blobs.py says what
+        # deletes unused blobs.
         blob, at = f"{folder}/{uuid4()}", 0
         await self._blobs.put(blob, b"".join(payload.body for payload in payloads.values()))
         attributes: Item = {}

@@ -83,8 +83,8 @@ class LogRows:
         """Return the attribute with a payload's bytes, or with the name of a new blob if the payload is large."""
         if len(packed) <= LARGE_BYTES:
             return {name: packed}
-        # Store the blob before the item, because an item must not refer to a missing blob. The bucket's lifecycle rule
-        # deletes unused blobs. The name contains a hash of the content, so a second attempt writes the same blob.
+        # Store the blob before the item, because an item must not refer to a missing blob. aion_core/table/blobs.py
+        # says what deletes unused blobs. The name contains a hash of the content, so a second attempt writes the same blob.
         blob = f"{TASKS}/{task.owner}/{task.task_id}/{file}-{hashlib.sha256(packed).hexdigest()[:32]}"
         await self._blobs.put(blob, packed)
         return {f"{name}_blob": blob}
