@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
 
 from aion_core.clock import Clock
-from aion_core.engine.delivery import schedule
+from aion_core.engine.delivery import readiness
 from aion_core.engine.delivery.records import Delivery
 from aion_core.engine.delivery.store import DeliveryStore
 from aion_core.engine.queues import PushQueue, PushWakeUp
@@ -93,7 +93,7 @@ class PushDelivery:
                 return
             note(context_id=head.context.context_id, agent=head.context.agent)
             now = self._clock.now()
-            ready = [delivery for delivery in deliveries if schedule.is_ready(delivery, head.generation, now)]
+            ready = [delivery for delivery in deliveries if readiness.is_ready(delivery, head.generation, now)]
             if not ready:
                 await self._clear_timers(task, deliveries, timed)
                 if not deliveries and head.push_events is not None:
@@ -120,13 +120,13 @@ class PushDelivery:
         the log later.
         """
         for generation in sorted(timed):
-            if all(schedule.covers(delivery, generation) for delivery in deliveries):
+            if all(readiness.covers(delivery, generation) for delivery in deliveries):
                 await self._store.clear(task, generation)
 
     async def _clear_expired(self, task: TaskKey, deliveries: Sequence[Delivery], timed: set[int]) -> None:
         """Remove all push timers of an expired task: a timer of a failed config or an event may outlive the task."""
         for delivery in deliveries:
-            if delivery.due_at is None or schedule.is_claimed(delivery, self._clock.now()):
+            if delivery.due_at is None or readiness.is_claimed(delivery, self._clock.now()):
                 continue
             logger.error("The task of a push config has expired before its delivery.", extra=labels_of(delivery))
             claim = await self._store.claim(delivery, until=self._poster.claimed_until())

@@ -184,7 +184,7 @@ async def _turn_meaning(wake_up: WakeUp, ids: dict[str, object], operator: "Oper
 
 
 async def _push_meaning(wake_up: PushWakeUp, ids: dict[str, object], operator: "Operator") -> WakeUpMeaning:
-    from aion_core.engine.delivery.schedule import is_ready
+    from aion_core.engine.delivery.readiness import is_ready
 
     task = wake_up.task
     head = await operator.tasks.head(task)

@@ -5,7 +5,7 @@ from aion_core.engine.admission import repeats
 from aion_core.engine.admission.admission import MessageAdmission
 from aion_core.engine.cancellation import Cancellation
 from aion_core.engine.context import changes, record
-from aion_core.engine.delivery import rows, schedule, transitions
+from aion_core.engine.delivery import readiness, rows, transitions
 from aion_core.engine.delivery.push_configs import PushConfigs
 from aion_core.engine.fenced_writes import FencedWrites
 from aion_core.engine.runner import failures
@@ -389,7 +389,7 @@ BUGS = [
         "does not look whether another has the claim",
         "I8",
         Edit(rows, "change", 'Equals("revision", before.revision)', "None"),
-        Edit(schedule, "is_claimed", "delivery.claimed_until > now", "False"),
+        Edit(readiness, "is_claimed", "delivery.claimed_until > now", "False"),
         scenarios=(*TOLD, *LISTENS_LATE),
     ),
     bug(

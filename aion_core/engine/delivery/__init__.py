@@ -2,7 +2,7 @@
 
 records.py         a delivery, a claim of it, an expired timer
 transitions.py     transitions of a delivery
-schedule.py        which delivery is ready, and whose turn it is
+readiness.py       which delivery is ready, and whose turn it is
 rows.py            a delivery as attributes of its config's item
 items.py           push configs as encrypted items
 store.py           DeliveryStore claims deliveries and moves them on

@@ -7,7 +7,7 @@ from functools import partial
 
 from aion_core.clock import Clock
 from aion_core.engine import timers
-from aion_core.engine.delivery import schedule, transitions
+from aion_core.engine.delivery import readiness, transitions
 from aion_core.engine.delivery.items import PushItems, revised
 from aion_core.engine.delivery.records import Claim, Delivery, ExpiredPushTimer
 from aion_core.engine.records import Head
@@ -168,7 +168,7 @@ class DeliveryStore:
         the others. A shard that cannot be read is logged and left out. Raises StoreError if no shard can be read.
         """
         found = [_timer_of(key, at) for at, key in await self._timers.expired(limit)]
-        return schedule.by_turns(found, limit)
+        return readiness.by_turns(found, limit)
 
     async def claim_expired(self, timer: ExpiredPushTimer) -> bool:
         """Claim the expired push timer. Return False if it is no longer expired or another process has claimed it.

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from aion_core.engine import sweep
 from aion_core.engine.admission import messages
-from aion_core.engine.delivery import schedule
+from aion_core.engine.delivery import readiness
 from aion_core.engine.delivery.records import ExpiredPushTimer
 from aion_core.engine.push_config import PushConfig
 from aion_core.engine.queues import PushWakeUp
@@ -148,4 +148,4 @@ def test_expired_push_timers_alternate_between_owners(limit: int, found: list[st
     expired_timers = [
         ExpiredPushTimer(TaskKey(name[0], name), now - timedelta(seconds=age)) for name, age in ages.items()
     ]
-    assert [each.task.task_id for each in schedule.by_turns(expired_timers, limit)] == found
+    assert [each.task.task_id for each in readiness.by_turns(expired_timers, limit)] == found

@@ -1,4 +1,4 @@
-"""Schedule of deliveries: readiness, and a fair order of owners. Pure."""
+"""Readiness of deliveries: which a process should claim now, in a fair order of owners. Pure."""
 
 from collections import Counter
 from collections.abc import Iterable
