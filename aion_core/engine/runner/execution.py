@@ -8,9 +8,9 @@ from typing import Any
 from uuid_utils import uuid7
 
 from aion_core.clock import Clock
-from aion_core.engine import answer as replies
 from aion_core.engine.agent import AgentArtifact, AgentMessage, AgentMetadata, InputRequired, Reply, TurnRequest
 from aion_core.engine.agent_options import AnswerAs, ReplyAs
+from aion_core.engine.answer import REPLY, AnswerForm, form_of, inbound_message, is_message
 from aion_core.engine.listing.conversations import Conversations
 from aion_core.engine.outcomes import TurnFinished, TurnStarted
 from aion_core.engine.records import Numbered, StoppedBy
@@ -86,7 +86,7 @@ class TurnExecution:
     def request(self) -> TurnRequest:
         """Return the input of the agent for this turn, with the client's message and the events of earlier tries."""
         turn = self.lease.turn
-        message = replies.inbound_message(self._broadcast.log, turn)
+        message = inbound_message(self._broadcast.log, turn)
         return TurnRequest(
             self.lease.context,
             turn,
@@ -158,31 +158,31 @@ class TurnExecution:
         if ending.metadata:
             event.metadata.update(ending.metadata)
         log, with_task = self._broadcast.log, self._broadcast.replies_with_task
-        if replies.is_message(self._reply_as, self.lease.turn, ending, event, log, replies_with_task=with_task):
+        if is_message(self._reply_as, self.lease.turn, ending, event, log, replies_with_task=with_task):
             # Set `replies_with_message` before recording the event, so that the stream does not deliver the completed
             # task in place of the Message.
             self._broadcast.replies_with_message = True
-            event.metadata.update({replies.REPLY: ReplyAs.MESSAGE})
+            event.metadata.update({REPLY: ReplyAs.MESSAGE})
         try:
             await self._finish(event, run_next=run_next)
         except PendingInput:
             event.status.state = TaskState.TASK_STATE_WORKING
             if self._broadcast.replies_with_message:
                 self._broadcast.replies_with_message = False
-                del event.metadata[replies.REPLY]
+                del event.metadata[REPLY]
                 if not event.metadata:
                     event.ClearField("metadata")
             await self._finish(event, run_next=run_next)
         # End the broadcast now: the agent's code may run on after its answer, and clients should not wait for it.
         self._broadcast.end()
 
-    def _form_of(self, ending: Reply | InputRequired) -> replies.AnswerForm:
+    def _form_of(self, ending: Reply | InputRequired) -> AnswerForm:
         if ending.message is None:
-            return replies.AnswerForm()
+            return AnswerForm()
         message = Message()
         message.CopyFrom(ending.message)
         self._set_server_fields(message)
-        return replies.form_of(message, ending, self._answer_as, self.lease.turn, self._broadcast.log)
+        return form_of(message, ending, self._answer_as, self.lease.turn, self._broadcast.log)
 
     async def fail(self, reason: str, *, run_next: bool) -> None:
         """End the task as failed, with the reason as its message, and release the lease."""

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from aion_core.engine import answer as replies
 from aion_core.engine.agent import Emission, Reply, TurnRequest
 from aion_core.engine.agent_options import AnswerAs, ReplyAs
+from aion_core.engine.answer import messages_in
 from aion_core.engine.call import CallContext
 from aion_core.engine.listing.conversations import Conversations
 from aion_core.engine.records import Lease
@@ -111,7 +111,7 @@ async def test_thread_reply_is_in_history_once() -> None:
         made = parts(Teller(), answer=answer)
         task = await made.service.send(CallContext("owner", "test"), request("replied"))
         assert isinstance(task, Task)
-        assert [message.message_id for message in replies.messages_in(task)] == ["m-1", "a-replied"]
+        assert [message.message_id for message in messages_in(task)] == ["m-1", "a-replied"]
         said = [*task.history, *([task.status.message] if task.status.HasField("message") else [])]
         assert [message.message_id for message in said] == ["m-1", "a-replied"]
 
@@ -183,7 +183,7 @@ async def test_continued_task_has_answer_for_each_message(answer: AnswerAs) -> N
     task = second.result()
     assert isinstance(task, Task)
     assert [artifact.artifact_id for artifact in task.artifacts] == ["a-slow", "a-more"]
-    assert [message.message_id for message in replies.messages_in(task)] == ["m-1", "a-slow", "m-2", "a-more"]
+    assert [message.message_id for message in messages_in(task)] == ["m-1", "a-slow", "m-2", "a-more"]
 
 
 # ── Interrupted turns ─────────────────────────────────────────────────────────────────────────────────────────────────
@@ -237,7 +237,7 @@ async def test_answer_of_interrupted_turn_is_recorded_once(
     assert task.status.state == COMPLETED
     (artifact,) = task.artifacts
     assert artifact.parts[0].text == "answer 1"
-    assert [message.parts[0].text for message in replies.messages_in(task)] == ["hi", "answer 1"]
+    assert [message.parts[0].text for message in messages_in(task)] == ["hi", "answer 1"]
     assert task.status.HasField("message") == (answer is AnswerAs.BOTH)
     log = await whole.log(TaskKey(owner, task.id))
     assert log is not None

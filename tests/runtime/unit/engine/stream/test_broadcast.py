@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from aion_core.engine.outcomes import TurnStarted
 from aion_core.engine.records import Cursor, Delta, DeltaBatch, Head, Lease, Log
-from aion_core.engine.stream.event_ids import cursor_of
 from aion_core.engine.stream.delta_writer import OPEN_CHARACTERS, PAGE_CHARACTERS, DeltaWriter
+from aion_core.engine.stream.event_ids import cursor_of
 from aion_core.engine.stream.shared_reads import FRESH_SECONDS, SharedReads
 from aion_core.engine.stream.subscription import MOST_FAILURES, tail
 from aion_core.errors import StoreError, StoreUnavailable
