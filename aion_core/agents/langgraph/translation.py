@@ -13,9 +13,9 @@ from aion_core.agents.emitted_messages import EmittedMessages
 from aion_core.agents.final_answer import TurnOutput, final_emissions
 from aion_core.agents.helper_calls import DurableReply, Reaction, ReplyChunk, StreamAborted, TypingSignal
 from aion_core.agents.langgraph.added_messages import AddedMessages
-from aion_core.agents.langgraph.answers import NO_ANSWER, GraphAnswer
 from aion_core.agents.langgraph.callbacks import is_internal
 from aion_core.agents.langgraph.graph import OUTBOX, Graph
+from aion_core.agents.langgraph.graph_answer import NO_ANSWER, GraphAnswer
 from aion_core.agents.langgraph.model_streams import ModelStreams, last_name
 from aion_core.agents.langgraph.parts import has_content, message_of
 from aion_core.agents.langgraph.returned_together import ReturnedMessages

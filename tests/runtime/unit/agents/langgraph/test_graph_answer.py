@@ -23,7 +23,7 @@ from aion.langgraph.stream import emit_message
 from aion.shared.types import A2AOutbox
 from aion_core.agents.langgraph.added_messages import AddedMessages
 from aion_core.agents.langgraph.agent import LangGraphAgent
-from aion_core.agents.langgraph.answers import NO_ANSWER
+from aion_core.agents.langgraph.graph_answer import NO_ANSWER
 from aion_core.clock import SystemClock
 from aion_core.protocol.types import Artifact, Message, Part, Role, Task
 from tests.runtime.golden.graphs import ScriptedModel, asks_for, in_a_row, side_by_side
