@@ -22,7 +22,7 @@ help: ## List the commands
 dev: $(VENV)/.runs ## Serve the agents of aion.yaml on http://127.0.0.1:8000 (PORT=…, AION_CONFIG=…, AUTH=on)
 	@exec $(VENV)/bin/aion dev
 
-test: $(VENV)/.tests ## Run the tests, without lint and without the long tests of `test-deep`
+test: $(VENV)/.tests ## Run the tests, with the import contracts but no other lint, and without the long tests of `test-deep`
 	$(VENV)/bin/python -m pytest $(SIDE_BY_SIDE) $(PYTEST)
 
 quick: lint-code ## Run the tests nearest to the changes since main, and lint
