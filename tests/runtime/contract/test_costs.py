@@ -1,4 +1,7 @@
-"""Number of DynamoDB requests of operations, counted by a botocore hook."""
+"""Number of DynamoDB requests of operations, counted by a botocore hook.
+
+SubscribeToTask is absent, because its number grows with the time of the subscription: it reads the log again and again.
+"""
 
 import asyncio
 import time
@@ -14,15 +17,17 @@ from aion_core.aws.client import AwsClient
 from aion_core.aws.dynamodb_table import DynamoDBTable
 from aion_core.clock import SystemClock
 from aion_core.engine.call import CallContext
+from aion_core.engine.listing.list_tasks import TaskLister
+from aion_core.engine.listing.task_list import TaskList
 from aion_core.engine.queues import WakeUp
 from aion_core.engine.records import Delta
 from aion_core.engine.task_store import TaskStore
-from aion_core.protocol.types import Message, Part, Role, SendMessageRequest, Task, TaskState
+from aion_core.protocol.types import ListTasksRequest, Message, Part, Role, SendMessageRequest, Task, TaskState
 from aion_core.table.keys import ContextKey
 from tests.support.agents.counting import talking
 from tests.support.agents.scripted import AskingAgent, GatedAgent
 from tests.support.engines import Stack
-from tests.support.service import parts
+from tests.support.service import parts, send_task
 from tests.support.stores import new_owner, stack_blobs
 
 READS = {"GetItem", "Query"}
@@ -37,6 +42,7 @@ class CountedStore:
         client.meta.events.register("before-send.dynamodb.*", self._count)
         calls = AwsClient("dynamodb", ThreadPoolExecutor(16), client=client)
         table = DynamoDBTable(calls, name=stack.environment("ApiFunction")["AION_TABLE"])
+        self.table = table
         self.store = TaskStore(table, stack_blobs(stack), SystemClock())
 
     def _count(self, event_name: str, **_: object) -> None:
@@ -146,6 +152,54 @@ async def test_nonblocking_send_costs_one_request(stack: Stack) -> None:
 
 async def _nobody(wake_up: WakeUp) -> None:
     """Do nothing."""
+
+
+async def test_get_task_costs_one_query(stack: Stack) -> None:
+    counted = CountedStore(stack)
+    made, call = parts(talking(1), counted.store), CallContext(new_owner(), "test")
+    task = await send_task(made.service, call, request())
+    counted.requests.clear()
+    await made.service.get(call, task.id)
+    assert counted.requests == {"Query": 1}
+
+
+@pytest.mark.parametrize(("page_size", "listed"), [(50, 3), (2, 2)])
+async def test_page_of_tasks_costs_one_query_per_task_and_two(stack: Stack, page_size: int, listed: int) -> None:
+    """Read the index, count the tasks, and load each task of the page. A process reads the tokens' secret only once."""
+    counted = CountedStore(stack)
+    made, call = parts(talking(1), counted.store), CallContext(new_owner(), "test")
+    for _ in range(3):
+        await send_task(made.service, call, request())
+    task_list = TaskList(counted.table, SystemClock())
+    await task_list.secret()
+    counted.requests.clear()
+    page = await TaskLister(counted.store, task_list).list_tasks(call, ListTasksRequest(page_size=page_size))
+    assert len(page.tasks) == listed
+    assert counted.requests == {"Query": 2 + listed}
+
+
+async def test_cancellation_costs_one_transaction_and_three_reads(stack: Stack) -> None:
+    """Cancel a task that waits for its client: read its head and its context, cancel it, and read it for the answer."""
+    counted = CountedStore(stack)
+    made, call = parts(AskingAgent(), counted.store), CallContext(new_owner(), "test")
+    task = await send_task(made.service, call, request())
+    counted.requests.clear()
+    await made.service.cancel(call, task.id)
+    assert counted.requests == {"GetItem": 2, "TransactWriteItems": 1, "Query": 1}
+
+
+async def test_cancellation_of_running_task_costs_the_same(stack: Stack) -> None:
+    counted, agent, call = CountedStore(stack), GatedAgent(), CallContext(new_owner(), "test")
+    # Use a separate counter for the running turn, because this turn checks its lease each second.
+    running = parts(agent, CountedStore(stack).store).service.stream(call, request())
+    task = (await anext(running))[0].payload
+    await agent.spoke.wait()
+    canceled = await parts(agent, counted.store).service.cancel(call, task.id)  # type: ignore[union-attr]
+    assert canceled.status.state == TaskState.TASK_STATE_CANCELED
+    assert counted.requests == {"GetItem": 2, "TransactWriteItems": 1, "Query": 1}
+    agent.go.set()
+    async for _ in running:
+        pass
 
 
 async def test_event_cost_is_independent_of_task_length(stack: Stack) -> None:
