@@ -23,10 +23,8 @@ from aion_core.table.writes import Change, Delete, Update
 MAX_MEMORY_BYTES = 350_000
 """Longest value of a memory item, in bytes."""
 
-
 MAX_MEMORY_NAME_BYTES = 800
 """Longest namespace and key of an item together in bytes, counting one byte more for each label."""
-
 
 Namespace = tuple[str, ...]
 """A path of labels. A label is not empty and holds no "."."""

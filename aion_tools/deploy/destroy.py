@@ -17,7 +17,6 @@ OWN = {"ApiFunction", "TaskFunction", "SweepFunction", "State"}
 EARLIER = 5
 """Number of earlier stacks of the same name searched for retained resources."""
 
-
 TABLE, BUCKET, KEY = "AWS::DynamoDB::Table", "AWS::S3::Bucket", "AWS::KMS::Key"
 LOG_GROUP = "AWS::Logs::LogGroup"
 KINDS = {TABLE: "table", BUCKET: "bucket", KEY: "key", LOG_GROUP: "log group"}

@@ -189,7 +189,6 @@ def _filled(text: str, values: Mapping[str, str]) -> str:
 OBJECTS = {name: framework.example for name, framework in FRAMEWORKS.items() if framework.example}
 """Name of the agent object in agent.py, by framework. The first framework is the default."""
 
-
 _FIRST, _LAST = "# >>> aion", "# <<< aion"
 _BLOCK = re.compile(rf"^{re.escape(_FIRST)}.*?^{re.escape(_LAST)}[^\n]*\n?", re.MULTILINE | re.DOTALL)
 _OWN_RULE = re.compile(r"^build-(%|[A-Za-z]+Function)\s*:", re.MULTILINE)

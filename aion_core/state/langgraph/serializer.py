@@ -15,12 +15,10 @@ from aion_core.protocol.types import Message, Task
 StoredType = tuple[str, str] | type
 """Class of objects in a checkpoint: the class itself, or its module and name."""
 
-
 OUR_TYPES: tuple[StoredType, ...] = (
     ("aion_core.authoring.types", "A2AInbox"),
     ("aion_core.authoring.types", "A2AOutbox"),
 )
-
 
 SECRET_TYPES: tuple[StoredType, ...] = (("pydantic.types", "SecretStr"), ("pydantic.types", "SecretBytes"))
 """Types restored as objects of their class, because plain text would show a secret in answers, questions and logs."""
