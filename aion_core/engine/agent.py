@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Protocol
 
 from msgspec import Struct, field
 
@@ -135,41 +135,4 @@ class Agent(Protocol):
 
     def input_modes(self) -> tuple[str, ...]:
         """Return the media types that reach the agent's code; empty if it receives every type, or is not loaded yet."""
-        ...
-
-
-class StateEntry(Struct, frozen=True):
-    """One entry of an agent's stored state: a checkpoint of a LangGraph thread, or an event of an ADK session."""
-
-    id: str
-    label: str
-    """Description in a few words, such as the step and the next nodes."""
-    at: str
-    """Time of the entry in ISO 8601; "" if unknown."""
-    content: Any
-    """The whole entry as plain JSON."""
-
-
-class StoredState(Struct, frozen=True):
-    """Stored state of a context as plain JSON, with the names that its framework uses."""
-
-    kind: str
-    """Name of the store in the framework, such as "ADK session"."""
-    id: str
-    """Id in the framework, such as the thread's id."""
-    values: Any
-    """The current state."""
-    entries: Sequence[StateEntry]
-    """The newest entries, newest first."""
-
-
-@runtime_checkable
-class InspectableAgent(Protocol):
-    """Agent whose stored state the console of `aion dev` can read."""
-
-    async def stored_state(self, context: ContextKey, *, limit: int) -> StoredState | None:
-        """Return the context's stored state with at most `limit` entries; None without stored state.
-
-        Raises ConfigurationError if the agent's code cannot be loaded, and StoreError.
-        """
         ...

@@ -10,15 +10,7 @@ from contextlib import aclosing
 from pathlib import Path
 
 from aion_core import log
-from aion_core.engine.agent import (
-    Agent,
-    Emission,
-    InputRequired,
-    InspectableAgent,
-    StoredState,
-    TaskUsed,
-    TurnRequest,
-)
+from aion_core.engine.agent import Agent, Emission, InputRequired, TaskUsed, TurnRequest
 from aion_core.engine.agent_options import ReplyAs
 from aion_core.engine.task import states
 from aion_core.errors import AgentLoadError, ConfigurationError
@@ -29,7 +21,6 @@ from aion_core.loading.frameworks import FRAMEWORKS, AgentDependencies
 from aion_core.loading.objects.load import load_object
 from aion_core.loading.objects.per_turn import PerTurnFactory
 from aion_core.protocol.types import Message, Part, Task
-from aion_core.table.keys import ContextKey
 
 logger = logging.getLogger(__name__)
 
@@ -107,10 +98,16 @@ class LazyAgent:
             return ()
         return self._agent.input_modes()
 
+    async def loaded(self) -> Agent:
+        """Return the adapter of the agent's framework, and load the agent first. Raises AgentLoadError."""
+        await self._load_in_thread()
+        assert self._agent is not None  # noqa: S101  # load sets it or raises
+        return self._agent
+
     async def _load_and_run(self, request: TurnRequest) -> AsyncGenerator[Emission, None]:
         # Import in a thread, so that the event loop can serve other requests.
         try:
-            await self._load_in_thread()
+            agent = await self.loaded()
         except ConfigurationError:
             # The question of a task may have waited for days, and its stored state is intact. The next deployment
             # corrects the code, and can then use an answer.
@@ -122,10 +119,9 @@ class LazyAgent:
             return
         if not FRAMEWORKS[self.framework].sends_messages:
             yield TaskUsed()
-        assert self._agent is not None  # noqa: S101  # load sets it or raises
         # Close the agent's generator together with this generator. Otherwise its resources are released only by garbage
         # collection.
-        async with aclosing(self._agent.run(request)) as emissions:
+        async with aclosing(agent.run(request)) as emissions:
             async for emission in emissions:
                 yield emission
 
@@ -152,13 +148,6 @@ class LazyAgent:
             loading.set_exception(error)
         else:
             loading.set_result(None)
-
-    async def stored_state(self, context: ContextKey, *, limit: int) -> StoredState | None:
-        """Return the context's stored state; None if the framework has none. See `InspectableAgent`."""
-        await self._load_in_thread()
-        if not isinstance(self._agent, InspectableAgent):
-            return None
-        return await self._agent.stored_state(context, limit=limit)
 
 
 class AgentReplies(Mapping[str, ReplyAs]):

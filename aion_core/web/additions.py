@@ -1,6 +1,7 @@
-"""Routes and middleware that a server adds to the app of the agents."""
+"""Parts that a server adds to the app of the agents: routes, middleware and views of the console."""
 
 from collections.abc import Callable, Mapping, Sequence
+from importlib.resources.abc import Traversable
 from typing import Any
 
 from a2a.server.context import ServerCallContext
@@ -35,3 +36,5 @@ class AppAdditions(Struct, frozen=True):
     """Middleware that runs before CORS and authentication. The last one runs first."""
     console_features: Mapping[str, Any] = {}
     """Values for the console's page (`features.json`). The page shows the views for which there are features."""
+    console_files: Sequence[Traversable] = ()
+    """Further static files of the console's page, such as the scripts of these views."""

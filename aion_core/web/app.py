@@ -81,7 +81,8 @@ def build_app(
         )
     app.add_middleware(CorsByPathMiddleware, policies=access.cors, agent_ids=agents, at_root=at_root, public=public)
     if console:
-        app.add_middleware(ConsoleMiddleware, features=additions.console_features, agent_id=at_root)
+        features, further = additions.console_features, additions.console_files
+        app.add_middleware(ConsoleMiddleware, features=features, further=further, agent_id=at_root)
     for added in additions.middleware:
         app.add_middleware(added.cls, *added.args, **added.kwargs)
     if access.loopback_only:

@@ -1,7 +1,7 @@
 """Console in the browser: static files of the chat page and of the API page, with their headers."""
 
 import gzip
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from importlib.resources import files
 from importlib.resources.abc import Traversable
@@ -39,12 +39,22 @@ class ConsoleMiddleware:
     The page has no credentials and no special access: its requests to the agents are authenticated like all others.
     """
 
-    def __init__(self, app: ASGIApp, features: Mapping[str, Any] | None = None, *, agent_id: str = "") -> None:
-        """`agent_id` is the agent that the page selects first. `features` are of the server's further routes."""
+    def __init__(
+        self,
+        app: ASGIApp,
+        features: Mapping[str, Any] | None = None,
+        *,
+        further: Sequence[Traversable] = (),
+        agent_id: str = "",
+    ) -> None:
+        """Read the static files. `agent_id` is the agent that the page selects first.
+
+        `features` are of the server's further routes. `further` are the static files of the page's views for them.
+        """
         self._app = app
         since = datetime.now(UTC)
         static = files("aion_core.web").joinpath("static")
-        self._documents = dict(_document(file, since) for file in static.iterdir())
+        self._documents = dict(_document(file, since) for file in [*static.iterdir(), *further])
         known = {"agent": agent_id, "development": False, "receiver": "", **(features or {})}
         self._documents["features.json"] = CacheableDocument(known, since, headers=SECURITY_HEADERS)
 

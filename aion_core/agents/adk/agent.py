@@ -31,11 +31,10 @@ from aion_core.agents.adk.resumption import (
     is_resumable,
 )
 from aion_core.agents.adk.setup import AdkSetup, ArtifactFactory, SessionFactory
-from aion_core.agents.adk.stored_state import stored_session
 from aion_core.agents.adk.translation import AdkTranslator
 from aion_core.agents.adk.turn import AdkTurn, Drained, RunnerInput
 from aion_core.agents.client_answers import QUESTION_EXPIRED, InvalidResumeInput, answered_question
-from aion_core.engine.agent import Agent, Emission, Paused, StoredState, TurnRequest
+from aion_core.engine.agent import Agent, Emission, Paused, TurnRequest
 from aion_core.engine.agent_options import AfterCrash
 from aion_core.errors import AgentFailed, ConfigurationError, LeaseLost, StoreError
 from aion_core.loading.aion_yaml.agent import AgentConfig
@@ -43,7 +42,6 @@ from aion_core.loading.frameworks import AgentDependencies
 from aion_core.loading.objects.loaded import LoadedObject
 from aion_core.state.adk.artifacts import BlobArtifacts
 from aion_core.state.adk.sessions import TableSessions
-from aion_core.table.keys import ContextKey
 
 # Ignore ADK's warnings about two experimental features, because the adapter always uses these features, and an operator
 # cannot switch them off.
@@ -84,6 +82,8 @@ class AdkAgent:
         assert app.root_agent is not None  # noqa: S101  # App requires a root agent
         self._root = app.root_agent
         self._resume = resume
+        self.sessions = sessions
+        """Factory of the session services that have the sessions of all contexts."""
         self._setup = AdkSetup(
             name=name,
             app=app,
@@ -107,10 +107,6 @@ class AdkAgent:
     def run(self, request: TurnRequest) -> AsyncGenerator[Emission, None]:
         """Run one turn of the ADK agent and yield its emissions. See `Agent.run`."""
         return self._run(request)
-
-    async def stored_state(self, context: ContextKey, *, limit: int) -> StoredState | None:
-        """Return the state and the newest events of the context's session. See `InspectableAgent`."""
-        return await stored_session(self._setup.sessions(None), context, limit=limit)
 
     async def _run(self, request: TurnRequest) -> AsyncGenerator[Emission, None]:
         turn = AdkTurn(request, self._setup)

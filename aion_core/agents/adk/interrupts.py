@@ -17,8 +17,8 @@ from msgspec import Struct
 from aion_core.agents.adk.approvals import confirmation_response, confirmation_schema
 from aion_core.agents.adk.credentials import credential_prompt, credential_response
 from aion_core.agents.client_answers import InvalidResumeInput, accepted_answers, interrupt_ids
+from aion_core.agents.plain_json import json_part
 from aion_core.agents.questions import Question, question_message
-from aion_core.agents.readable_json import json_part
 from aion_core.engine.agent import InputRequired, TurnRequest
 from aion_core.engine.resume_input import has_only_files, parts_by_interrupt, resume_value
 from aion_core.protocol.types import Message, Part, TaskState

@@ -8,7 +8,7 @@ from google.adk.events import Event
 from google.genai import types as genai
 
 from aion_core.agents.message_text import empty_file_text, text_of
-from aion_core.agents.readable_json import json_part, plain_json
+from aion_core.agents.plain_json import json_part, plain_json
 from aion_core.engine.agent import TurnRequest
 from aion_core.protocol.media_types import ANY_FILE, type_of
 from aion_core.protocol.message_json import to_json

@@ -29,11 +29,10 @@ from aion_core.agents.langgraph.setup import (
 )
 from aion_core.agents.langgraph.state import finished_values, messages_of
 from aion_core.agents.langgraph.stored_classes import stored_classes
-from aion_core.agents.langgraph.stored_state import stored_thread
 from aion_core.agents.langgraph.thread import config_of
 from aion_core.agents.langgraph.translation import LangGraphTranslator
 from aion_core.agents.langgraph.turn import GraphTurn
-from aion_core.engine.agent import Agent, Emission, Paused, Reply, StoredState, TurnRequest
+from aion_core.engine.agent import Agent, Emission, Paused, Reply, TurnRequest
 from aion_core.errors import AgentFailed, ConfigurationError
 from aion_core.loading.aion_yaml.agent import AgentConfig
 from aion_core.loading.frameworks import AgentDependencies
@@ -92,15 +91,24 @@ class LangGraphAgent:
         """Return a warning if the graph cannot read content of these types, else "". A factory gets no warning."""
         return input_advice(self._prepared[0], modes) if self._prepared is not None else ""
 
-    async def stored_state(self, context: ContextKey, *, limit: int) -> StoredState | None:
-        """Return the newest checkpoints of the context's thread. See `InspectableAgent`."""
-        async with self._graph_of(context, "") as (graph, setup):
-            return await stored_thread(graph, setup, context, limit=limit)
+    @asynccontextmanager
+    async def graph_of(self, context: ContextKey, turn_id: str) -> AsyncIterator[tuple[Graph, GraphSetup]]:
+        """Context manager that yields the graph of a turn in this context, and its settings.
+
+        It keeps the resources of the graph's factory open. `turn_id` is "" for reads outside of a turn.
+        """
+        if self._factory is None:
+            assert self._prepared is not None  # noqa: S101  # without a factory, the graph was prepared in __init__
+            yield self._prepared
+            return
+        made_for = config_of(context, turn_id, self._configuration, self._recursion_limit)
+        async with self._factory.made(made_for) as made:
+            yield self._prepare(made)
 
     async def _run(self, request: TurnRequest) -> AsyncGenerator[Emission, None]:
         """Run one turn of a graph that a factory makes."""
         failure: BaseException | None = None
-        async with self._graph_of(request.context, request.turn.id) as (graph, setup):
+        async with self.graph_of(request.context, request.turn.id) as (graph, setup):
             try:
                 async with aclosing(_turn(request, graph, setup)) as emissions:
                     async for emission in emissions:
@@ -111,17 +119,6 @@ class LangGraphAgent:
         if failure is not None:
             # Raise the exception again, so that the turn fails although the author's context manager has suppressed it.
             raise failure
-
-    @asynccontextmanager
-    async def _graph_of(self, context: ContextKey, turn_id: str) -> AsyncIterator[tuple[Graph, GraphSetup]]:
-        """Context manager that yields a turn's graph. It keeps the resources of the graph's factory open."""
-        if self._factory is None:
-            assert self._prepared is not None  # noqa: S101  # without a factory, the graph was prepared in __init__
-            yield self._prepared
-            return
-        made_for = config_of(context, turn_id, self._configuration, self._recursion_limit)
-        async with self._factory.made(made_for) as made:
-            yield self._prepare(made)
 
     def _prepare(self, made: Any) -> tuple[Graph, GraphSetup]:
         """Return the compiled graph and its turns' settings. Raises ConfigurationError for an unsupported graph."""

@@ -17,8 +17,8 @@ from pydantic.errors import PydanticUserError
 from aion_core.agents.client_answers import PAUSED_BEFORE, accepted_answers, interrupt_ids
 from aion_core.agents.langgraph.approvals import review_of
 from aion_core.agents.langgraph.parts import content_of, content_parts, sent_data
+from aion_core.agents.plain_json import plain_json
 from aion_core.agents.questions import Question, question_message
-from aion_core.agents.readable_json import plain_json
 from aion_core.engine.agent import InputRequired, TurnRequest
 from aion_core.engine.resume_input import has_only_files, parts_by_interrupt, resume_value
 from aion_core.protocol.types import Message, Part, Role

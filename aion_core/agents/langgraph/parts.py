@@ -12,7 +12,7 @@ from langchain_core.messages import AIMessage, BaseMessage
 
 from aion_core.agents.langgraph.media import MEDIA, Block, media_of
 from aion_core.agents.message_text import empty_file_text
-from aion_core.agents.readable_json import json_part
+from aion_core.agents.plain_json import json_part
 from aion_core.errors import AgentFailed
 from aion_core.protocol.aion.inbound import is_payload
 from aion_core.protocol.media_types import ANY_FILE, type_of

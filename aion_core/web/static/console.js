@@ -2,7 +2,6 @@
 
 import { advice, errors } from "./card.js";
 import { answersOf, fieldsets, questionsOf } from "./form.js";
-import { Webhooks, showState } from "./inspect.js";
 import { element, part } from "./render.js";
 import { pytest } from "./save.js";
 import { TaskList } from "./tasks.js";
@@ -12,7 +11,6 @@ import { CREDENTIAL, Wire, hasEnded, isInterrupted, short, visible } from "./wir
 const $ = (id) => document.getElementById(id);
 const timeline = new Timeline($("events"));
 const tasks = new TaskList($("task-list"), $("more"), (id, context) => open(id, context).catch((error) => say("error", error.message)));
-const webhooks = new Webhooks($("hooks"), () => [wire, shownTask]);
 const narrow = matchMedia("(max-width: 800px)");
 const turns = []; // requests and final answers, for "Save as test"
 let wire;
@@ -27,6 +25,8 @@ let connection; // AbortController of the newest open connection
 let visits = 0; // number of conversations shown: a late answer for an earlier one is dropped
 const streams = new Set(); // open streams of the conversation: {task, stop, answers}
 let isDevelopment = false;
+let showState; // views of the development console
+let webhooks;
 
 const credentials = () => ($("credential").value ? { [$("header").value]: $("credential").value } : {});
 
@@ -36,8 +36,13 @@ async function start() {
   const manifest = await (await fetch(".well-known/manifest.json")).json();
   const features = await (await fetch("console/features.json")).json();
   for (const [id, path] of Object.entries(manifest.endpoints)) $("agent").append(element("option", { value: path, selected: id === features.agent }, id));
-  isDevelopment = features.development;
   $("hook").value = features.receiver;
+  if (features.development) {
+    const views = await import("./inspect.js"); // only a development server has this file
+    showState = views.showState;
+    webhooks = new views.Webhooks($("hooks"), () => [wire, shownTask]);
+    isDevelopment = true;
+  }
   for (const each of document.querySelectorAll("#kill, [data-panel=stored], [data-panel=webhooks]")) each.hidden = !isDevelopment;
   panel(isDevelopment ? "stored" : "timeline");
   panel("chat");
@@ -361,7 +366,7 @@ function panel(name) {
   if (name === "stored" || name === "webhooks") dataset.side = name;
   dataset.panel = name;
   mark();
-  if (name === "webhooks") webhooks.load();
+  if (name === "webhooks") webhooks?.load();
 }
 
 function mark() {

@@ -3,6 +3,7 @@
 import os
 import signal
 from functools import partial
+from importlib.resources import files
 
 from starlette.middleware import Middleware
 
@@ -14,7 +15,7 @@ from aion_tools.dev.console.requests import DevelopmentConsole, console_routes
 
 
 def console_additions(settings: Settings, turns: TurnServices) -> AppAdditions:
-    """Return the console's routes, its webhook receiver and the features of its page.
+    """Return the console's routes, its webhook receiver, and the features and scripts of its page.
 
     Return no additions for a template without push notifications.
     """
@@ -27,6 +28,7 @@ def console_additions(settings: Settings, turns: TurnServices) -> AppAdditions:
         agent_routes=partial(console_routes, console),
         middleware=[Middleware(ReceiverMiddleware, receiver=receiver)],
         console_features={"development": True, "receiver": receiver.url},
+        console_files=[*files("aion_tools.dev.console").joinpath("static").iterdir()],
     )
 
 

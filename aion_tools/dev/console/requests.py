@@ -13,7 +13,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from aion_core.engine.agent import Agent, InspectableAgent
+from aion_core.engine.agent import Agent
 from aion_core.engine.call import CallContext
 from aion_core.engine.delivery.push_configs import PushConfigs
 from aion_core.engine.delivery.records import Delivery
@@ -23,6 +23,7 @@ from aion_core.engine.queues import PushQueue, PushWakeUp
 from aion_core.engine.stored_tasks import StoredTasks
 from aion_core.engine.wake_ups import wake_delivery
 from aion_core.errors import AionError, ConfigurationError, InvalidMessage, PushConfigNotFound
+from aion_core.loading.lazy_agent import LazyAgent
 from aion_core.protocol.ids import ID_RULE, is_id
 from aion_core.table.keys import ContextKey, TaskKey
 from aion_core.web.additions import BuildContext
@@ -30,6 +31,7 @@ from aion_core.web.errors import rest_error
 from aion_core.web.request.body import BodyRefused, StrictRequest
 from aion_core.web.request.call_context import call_of
 from aion_tools.dev.console.receiver import STATUSES, WebhookReceiver
+from aion_tools.dev.console.stored_state.of_agent import stored_state
 
 ENTRIES = 30
 """Number of checkpoints or events to show."""
@@ -91,10 +93,10 @@ class _ConsoleRequests:
         context_id = request.query_params.get("contextId", "")
         if not is_id(context_id):
             raise InvalidMessage(f"contextId has to be {ID_RULE}.", field="contextId")
-        if not isinstance(self._agent, InspectableAgent):
+        if not isinstance(self._agent, LazyAgent):
             return None
         context = ContextKey(call.owner, call.agent, context_id)
-        state = await self._agent.stored_state(context, limit=ENTRIES)
+        state = await stored_state(self._agent, context, limit=ENTRIES)
         return {**asdict(state), "entries": [asdict(entry) for entry in state.entries]} if state is not None else None
 
     async def webhooks(self, call: CallContext, request: Request) -> Any:

@@ -16,7 +16,6 @@ from aion_core.errors import AgentLoadError
 from aion_core.loading import lazy_agent
 from aion_core.loading.aion_yaml.agent import AgentConfig
 from aion_core.settings import Settings
-from aion_core.table.keys import ContextKey
 from tests.runtime.unit.loading.isolated import isolated_imports
 from tests.support.clock import settle
 
@@ -75,9 +74,9 @@ async def test_turns_share_one_thread_for_import_that_never_ends(
     (tmp_path / "endless_agent.py").write_text(ENDLESS + EXECUTOR)
     stores = build_stores(Settings.from_environ({"AION_STORE": "memory"}), SystemClock())
     endless = lazy_agent.LazyAgent("endless", AgentConfig(path="endless_agent.py"), tmp_path, stores.agents)
-    context, threads = ContextKey("owner", "endless", "c-1"), threading.active_count()
+    threads = threading.active_count()
     with isolated_imports(tmp_path):
-        turns = [asyncio.create_task(endless.stored_state(context, limit=1)) for _ in range(40)]
+        turns = [asyncio.create_task(endless.loaded()) for _ in range(40)]
         canceled = [asyncio.create_task(anext(endless.run(cast("Any", None)))) for _ in range(40)]
         try:
             await settle()
@@ -91,7 +90,7 @@ async def test_turns_share_one_thread_for_import_that_never_ends(
             )
         finally:
             continued.set()
-        assert await asyncio.gather(*turns) == [None] * 40
+        assert len({id(loaded) for loaded in await asyncio.gather(*turns)}) == 1
         assert endless.framework == "executor"
 
 
@@ -100,12 +99,11 @@ async def test_turn_after_failed_load_loads_agent_again(tmp_path: Path) -> None:
     file.write_text("raise RuntimeError('broken')")
     stores = build_stores(Settings.from_environ({"AION_STORE": "memory"}), SystemClock())
     agent = lazy_agent.LazyAgent("repaired", AgentConfig(path=file.name), tmp_path, stores.agents)
-    context = ContextKey("owner", "repaired", "c-1")
     with isolated_imports(tmp_path):
-        failed = await asyncio.gather(*[agent.stored_state(context, limit=1) for _ in range(3)], return_exceptions=True)
+        failed = await asyncio.gather(*[agent.loaded() for _ in range(3)], return_exceptions=True)
         assert [type(each) for each in failed] == [AgentLoadError] * 3
         file.write_text(EXECUTOR)
-        assert await agent.stored_state(context, limit=1) is None
+        await agent.loaded()
         assert agent.framework == "executor"
 
 

@@ -1,5 +1,6 @@
 """Console's own requests: stored state and webhooks, in development only, and for the owner only."""
 
+import re
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -237,3 +238,13 @@ async def test_deployed_console_has_no_development_endpoints(mode: str, tmp_path
         for method, name in REQUESTS:
             assert (await client.request(method, f"/agents/graph/console/{name}", json={})).status_code in (404, 405)
         assert (await client.post("/console/receiver", json={})).status_code in (404, 405)
+        assert (await client.get("/console/inspect.js")).status_code == 404
+
+
+def test_development_views_load_nothing_from_other_origins(url: str) -> None:
+    assert '"./inspect.js"' in httpx.get(f"{url}/console/console.js", timeout=60).text
+    script = httpx.get(f"{url}/console/inspect.js", timeout=60)
+    assert script.headers["content-type"].startswith("text/javascript")
+    assert not re.search(r"https?://(?!$)[a-z]", script.text)
+    for name in re.findall(r'from "\./([^"]+)"', script.text):
+        assert httpx.get(f"{url}/console/{name}", timeout=60).status_code == 200

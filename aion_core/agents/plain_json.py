@@ -1,4 +1,4 @@
-"""JSON forms of any value: one that A2A can transport, and one for people who read stored values."""
+"""JSON form of any value, for A2A to transport."""
 
 import math
 from collections.abc import Mapping
@@ -56,14 +56,6 @@ def plain_json(value: Any) -> Any:
         return _portable(_jsonable(_without_models(value)))
 
 
-def readable_json(value: Any) -> Any:
-    """Return the value as plain JSON. An object without a JSON form becomes its `repr`, and bytes become base64."""
-    try:
-        return to_jsonable_python(value, bytes_mode="base64", inf_nan_mode="strings", fallback=_readable)
-    except ValueError:  # the value contains a circular reference
-        return repr(value)
-
-
 def _jsonable(value: Any) -> Any:
     return to_jsonable_python(value, by_alias=False, bytes_mode="base64", fallback=_fallback)
 
@@ -97,7 +89,3 @@ def _portable(value: Any) -> Any:
     if isinstance(value, list):
         return [_portable(item) for item in value]
     return value
-
-
-def _readable(value: Any) -> Any:
-    return to_json(value) if isinstance(value, ProtoMessage) else repr(value)

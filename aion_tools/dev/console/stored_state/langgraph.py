@@ -7,9 +7,9 @@ from langgraph.types import StateSnapshot
 from aion_core.agents.langgraph.graph import Graph
 from aion_core.agents.langgraph.redeployment import NODES
 from aion_core.agents.langgraph.setup import GraphSetup
-from aion_core.agents.readable_json import readable_json
-from aion_core.engine.agent import StateEntry, StoredState
 from aion_core.table.keys import ContextKey, thread_id
+from aion_tools.dev.console.stored_state.readable_json import readable_json
+from aion_tools.dev.console.stored_state.state import StateEntry, StoredState
 
 
 async def stored_thread(graph: Graph, setup: GraphSetup, context: ContextKey, *, limit: int) -> StoredState | None:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from pydantic import BaseModel, Field
 
-from aion_core.agents.readable_json import MAX_LEVELS, json_part, plain_json
+from aion_core.agents.plain_json import MAX_LEVELS, json_part, plain_json
 from aion_core.errors import AgentFailed
 from aion_core.protocol.types import Message
 

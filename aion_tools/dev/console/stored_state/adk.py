@@ -6,9 +6,9 @@ from google.adk.events import Event
 from google.adk.sessions import BaseSessionService
 from google.adk.sessions.base_session_service import GetSessionConfig
 
-from aion_core.agents.readable_json import readable_json
-from aion_core.engine.agent import StateEntry, StoredState
 from aion_core.table.keys import ContextKey
+from aion_tools.dev.console.stored_state.readable_json import readable_json
+from aion_tools.dev.console.stored_state.state import StateEntry, StoredState
 
 
 async def stored_session(sessions: BaseSessionService, context: ContextKey, *, limit: int) -> StoredState | None:
