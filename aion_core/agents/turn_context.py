@@ -1,6 +1,5 @@
 """Context of a turn for every framework: the AionContext and the inbox of its message."""
 
-import logging
 from typing import Any
 
 from aion_core.agents.message_text import text_of
@@ -8,13 +7,10 @@ from aion_core.authoring.context import AgentIdentity, AionContext, Event, Reply
 from aion_core.authoring.context import Message as ThreadMessage
 from aion_core.authoring.types import A2AInbox
 from aion_core.engine.agent import TurnRequest
-from aion_core.errors import InvalidMessage
 from aion_core.protocol.aion.actions import answer_to
 from aion_core.protocol.aion.inbound import Inbound, InboundEvent, read
 from aion_core.protocol.message_json import with_integers
 from aion_core.protocol.reserved_keys import ALLOWED_SKILLS, NO_AION_EXTENSIONS, without_reserved_keys
-
-logger = logging.getLogger(__name__)
 
 NETWORK, SENDER_ID = "aion:network", "aion:senderId"
 """Keys of the inbox's metadata for a request's source network and its sender there. Only the server sets them."""
@@ -56,16 +52,10 @@ def inbox_of(request: TurnRequest) -> A2AInbox:
 
 
 def inbound_of(request: TurnRequest) -> Inbound:
-    """Return the contents of the Aion extensions in a turn's message and metadata; empty if they are invalid."""
+    """Return the contents of the Aion extensions in a turn's message and metadata. The server has checked them."""
     if NO_AION_EXTENSIONS in request.request:
         return Inbound()
-    try:
-        return read(request.message, request.request)
-    except InvalidMessage as error:
-        # Ignore the extensions and treat the request as a plain message. Its extensions can be invalid only if an
-        # earlier version of aion stored the request, because the server checks new requests on receipt.
-        logger.warning("%s It is taken for a message.", error, extra={"task_id": request.task.id})
-        return Inbound()
+    return read(request.message, request.request)
 
 
 def _inbox(request: TurnRequest, inbound: Inbound) -> A2AInbox:

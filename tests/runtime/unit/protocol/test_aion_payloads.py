@@ -135,14 +135,6 @@ def test_reaction_to_earlier_message_contains_its_message_id() -> None:
     assert opened == {"aion:reaction"}
 
 
-def test_stored_command_with_malformed_payload_becomes_plain_message() -> None:
-    from aion_core.agents.turn_context import inbound_of
-
-    message, metadata = of("command", payload={})
-    asked = TurnRequest(ContextKey("o", "a", "c"), Turn("t", "task", 1), 1, Task(id="task"), message, metadata)
-    assert inbound_of(asked) == Inbound()
-
-
 @pytest.mark.parametrize(
     ("baggage", "carried"),
     [
