@@ -1,9 +1,7 @@
 """Reading of a deployment's configuration, from an aion.yaml or by discovery in a project."""
 
-from collections.abc import Mapping
 from pathlib import Path
 
-from aion_core.loading.aion_yaml.agent import AgentConfig
 from aion_core.loading.aion_yaml.reading import DeploymentConfig, read_config_file
 
 
@@ -21,8 +19,3 @@ def read_deployment_config(path: Path) -> DeploymentConfig:
     if found.config is not None:
         return read_config_file(found.config)
     return DeploymentConfig(found.agents, found.limits, found.folder, found.roots, found.env)
-
-
-def read_agent_configs(path: Path) -> Mapping[str, AgentConfig]:
-    """Return the agents of an aion.yaml in the order of the file. Raises the errors of `read_deployment_config`."""
-    return read_deployment_config(path).agents

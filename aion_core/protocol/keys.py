@@ -29,7 +29,9 @@ MIN_RSA_BITS = 2048
 PrivateKey = ec.EllipticCurvePrivateKey | rsa.RSAPrivateKey | ed25519.Ed25519PrivateKey
 PublicKey = ec.EllipticCurvePublicKey | rsa.RSAPublicKey | ed25519.Ed25519PublicKey
 
-_KINDS = "an EC key of curve P-256, an RSA key, or an Ed25519 key"
+KINDS = "an EC key of curve P-256, an RSA key, or an Ed25519 key"
+"""The types of keys for the signatures of cards, for error messages."""
+
 _NAMED_BY = {"EC": ("crv", "kty", "x", "y"), "RSA": ("e", "kty", "n"), "OKP": ("crv", "kty", "x")}
 
 
@@ -49,7 +51,7 @@ class CardKey(Struct, frozen=True):
         """Parse a key in PEM or JWK format. Raises ValueError; the error does not contain the key."""
         named, found = _read_jwk(text) if text.lstrip().startswith("{") else ({}, _read_pem(text))
         if not isinstance(found, PrivateKey | PublicKey):
-            raise ValueError(f"it has to be {_KINDS}")
+            raise ValueError(f"it has to be {KINDS}")
         private = found if isinstance(found, PrivateKey) else None
         public = found.public_key() if isinstance(found, PrivateKey) else found
         algorithm = _algorithm(public)
@@ -87,28 +89,6 @@ def signing_key(text: str, source: str, *, key_id: str = "", url: str = "") -> C
     return key
 
 
-def keys_in(text: str) -> list[CardKey]:
-    """Parse the keys of a JWK set, or the key of a PEM or JWK text. Raises ValueError if no key is usable.
-
-    Keys of other types in a set are ignored, because the set may have other purposes too.
-    """
-    try:
-        listed = json.loads(text).get("keys") if text.lstrip().startswith("{") else None
-    except ValueError as error:
-        raise ValueError("it is not JSON") from error
-    if listed is None:
-        return [CardKey.read(text)]
-    keys = []
-    for members in listed if isinstance(listed, list) else ():
-        try:
-            keys.append(CardKey.read(json.dumps(members)))
-        except ValueError:
-            continue
-    if not keys:
-        raise ValueError(f"it has no key for the signatures of cards: {_KINDS}")
-    return keys
-
-
 def _read_jwk(text: str) -> tuple[dict[str, Any], Any]:
     try:
         members = json.loads(text)
@@ -117,7 +97,7 @@ def _read_jwk(text: str) -> tuple[dict[str, Any], Any]:
     try:
         return members, PyJWK({name: value for name, value in members.items() if name != "alg"}).key
     except (PyJWTError, ValueError, TypeError, AttributeError, KeyError) as error:
-        raise ValueError(f"it is not a JWK of {_KINDS}") from error
+        raise ValueError(f"it is not a JWK of {KINDS}") from error
 
 
 def _read_pem(text: str) -> Any:
@@ -140,7 +120,7 @@ def _algorithm(public: PublicKey) -> str:
             return "RS256"
         case ed25519.Ed25519PublicKey():
             return "EdDSA"
-    raise ValueError(f"it has to be {_KINDS}")
+    raise ValueError(f"it has to be {KINDS}")
 
 
 def _members(public: PublicKey) -> dict[str, str]:

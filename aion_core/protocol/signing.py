@@ -6,7 +6,7 @@ client (A2A 8.4.3). Each signature covers everything that its client reads.
 """
 
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from a2a.compat.v0_3 import types as v03
@@ -17,8 +17,7 @@ from cryptography.hazmat.primitives.hashes import SHA256
 from google.protobuf.json_format import ParseDict, ParseError
 from jwt import PyJWS
 from jwt.algorithms import ECAlgorithm
-from jwt.exceptions import PyJWTError
-from jwt.utils import base64url_decode, base64url_encode, der_to_raw_signature
+from jwt.utils import der_to_raw_signature
 
 from aion_core.protocol.card import canonical_json, document_v1
 from aion_core.protocol.card_v03 import document
@@ -28,10 +27,6 @@ from aion_core.protocol.types import AgentCard, AgentCardSignature
 V1, V03 = "v1.0", "v0.3"
 
 
-class NotVerified(Exception):
-    """Error: a card has no valid signature. The text gives the reason."""
-
-
 class _DeterministicES256(ECAlgorithm):
     """ES256 with the nonce of RFC 6979, so that every process signs a card with the same bytes."""
 
@@ -39,9 +34,10 @@ class _DeterministicES256(ECAlgorithm):
         return der_to_raw_signature(key.sign(msg, ec.ECDSA(SHA256(), deterministic_signing=True)), key.curve)
 
 
-_jws = PyJWS(algorithms=list(ALGORITHMS))
-_jws.unregister_algorithm("ES256")
-_jws.register_algorithm("ES256", _DeterministicES256(SHA256, ec.SECP256R1))
+jws = PyJWS(algorithms=list(ALGORITHMS))
+"""Encoder and decoder of signatures, for the algorithms of card keys only."""
+jws.unregister_algorithm("ES256")
+jws.register_algorithm("ES256", _DeterministicES256(SHA256, ec.SECP256R1))
 
 
 def sign_card(card: AgentCard, key: CardKey) -> AgentCard:
@@ -52,42 +48,23 @@ def sign_card(card: AgentCard, key: CardKey) -> AgentCard:
         raise ValueError("a public key cannot sign")
     header = {"kid": key.id, "typ": "JOSE", **({"jku": key.url} if key.url else {})}
     downloaded = document(card)
-    payloads = [payload for version in _versions(downloaded) for payload in _payloads(downloaded, version)]
+    payloads = [payload for version in versions_of(downloaded) for payload in payloads_of(downloaded, version)]
     for payload in dict.fromkeys(payloads):
-        protected, _, signature = _jws.encode(payload, key.private, key.algorithm, header).split(".")
+        protected, _, signature = jws.encode(payload, key.private, key.algorithm, header).split(".")
         signed.signatures.append(AgentCardSignature(protected=protected, signature=signature))
     return signed
 
 
-def verify_card(card: Mapping[str, Any], key_for: Callable[[str], Iterable[CardKey]]) -> dict[str, str]:
-    """Verify the signatures of a card's JSON. Return the id of the signing key by protocol version.
-
-    `key_for` returns the trusted keys with an id. The id is "" for a version without a valid signature. Raises
-    NotVerified if the newest version of the card has no valid signature.
-    """
-    versions = _versions(card)
-    if not versions:
-        raise NotVerified("This is not an agent card: it has neither supportedInterfaces nor a url.")
-    signatures = card.get("signatures")
-    if not isinstance(signatures, list) or not signatures:
-        raise NotVerified("The card is not signed.")
-    verified = {version: _signer(signatures, _payloads(card, version), key_for) for version in versions}
-    if not verified[versions[0]]:
-        named = sorted({str(kid) for signature in signatures if (kid := _header(signature).get("kid"))})
-        raise NotVerified(
-            "The card has no valid signature: it was changed after it was signed, or its signing key is not among "
-            f"those given. Its signatures name {', '.join(map(repr, named)) or 'no key'}."
-        )
-    return verified
-
-
-def _versions(card: Mapping[str, Any]) -> list[str]:
+def versions_of(card: Mapping[str, Any]) -> list[str]:
     """Return the protocol versions in a card's JSON, newest first. Each version has its own field for the URL."""
     return [version for version, field in ((V1, "supportedInterfaces"), (V03, "url")) if card.get(field)]
 
 
-def _payloads(card: Mapping[str, Any], version: str) -> list[bytes]:
-    """Return the payloads that clients of this protocol version may expect a card signature to cover."""
+def payloads_of(card: Mapping[str, Any], version: str) -> list[bytes]:
+    """Return the payloads that clients of this protocol version may expect a card signature to cover.
+
+    Raises ValueError if the JSON is not an agent card.
+    """
     whole = {name: value for name, value in card.items() if name != "signatures"}
     try:
         if version == V03:
@@ -102,30 +79,4 @@ def _payloads(card: Mapping[str, Any], version: str) -> list[bytes]:
         # Return the specification's payload, the SDK's payload without empty fields, and the whole JSON.
         return [canonical_json(parsed), canonical_json(_clean_empty(parsed)), canonical_json(whole)]
     except (ParseError, CanonicalizationError, ValueError) as error:
-        raise NotVerified(f"This is not an agent card: {str(error)[:300]}") from error
-
-
-def _signer(signatures: list[Any], payloads: list[bytes], key_for: Callable[[str], Iterable[CardKey]]) -> str:
-    """Return the id of the first trusted key with a valid signature of one of the payloads; "" without such a key."""
-    for signature in signatures:
-        header = _header(signature)
-        for key in key_for(str(header.get("kid", ""))) if header else ():
-            for payload in payloads:
-                token = ".".join(
-                    (str(signature["protected"]), base64url_encode(payload).decode(), str(signature.get("signature")))
-                )
-                try:
-                    # Use the key's algorithm, because the header of a signature is not trusted.
-                    _jws.decode(token, key.public, algorithms=[key.algorithm])
-                except PyJWTError:
-                    continue
-                return key.id
-    return ""
-
-
-def _header(signature: Any) -> dict[str, Any]:
-    try:
-        header = json.loads(base64url_decode(signature["protected"]))
-    except (TypeError, KeyError, ValueError):
-        return {}
-    return header if isinstance(header, dict) else {}
+        raise ValueError(f"This is not an agent card: {str(error)[:300]}") from error

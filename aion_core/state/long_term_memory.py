@@ -12,7 +12,7 @@ from aion_core.clock import Clock
 from aion_core.engine.fenced_writes import Fence, FencedWrites
 from aion_core.table import keys
 from aion_core.table.conditions import Equals
-from aion_core.table.item import LAST, SORT, Item, key_of
+from aion_core.table.item import LAST, SORT, Item
 from aion_core.table.port import Table
 from aion_core.table.reads import Reads
 from aion_core.table.refusals import WriteRefused
@@ -67,8 +67,6 @@ NAMES_AT_ONCE = 128
 
 WRITES_AT_ONCE = 10
 """Number of changes in one transaction: the items may have 400 KB each, and 4 MB together."""
-
-DELETES_AT_ONCE = 16
 
 
 class LongTermMemory:
@@ -131,21 +129,6 @@ class LongTermMemory:
     async def touch(self, scope: MemoryScope, *items: MemoryItem) -> None:
         """Restart the TTL of the items. Do not touch items changed or deleted since they were read."""
         await asyncio.gather(*(self._touch(scope, item, item.ttl) for item in items if item.ttl is not None))
-
-    async def forget(self, owner: str, *, dry_run: bool = False) -> int:
-        """Delete all items of the owner, of all agents, and return their number.
-
-        With `dry_run`, only count the items. End the owner's running turns first, since they could write again.
-        """
-        count = 0
-        pages = self._reads.pages(keys.memory_partition(owner), "\0", LAST, limit=LARGEST_PAGE, keys_only=True)
-        async with aclosing(pages):
-            async for page in pages:
-                count += len(page)
-                for start in range(0, 0 if dry_run else len(page), DELETES_AT_ONCE):
-                    part = page[start : start + DELETES_AT_ONCE]
-                    await asyncio.gather(*(self._table.write(Delete(key_of(item))) for item in part))
-        return count
 
     def _write(self, scope: MemoryScope, change: MemoryWrite) -> Update | Delete:
         key, now = keys.memory_key(*scope, change.namespace, change.key), self._clock.now().isoformat()

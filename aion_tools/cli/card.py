@@ -87,7 +87,7 @@ def sign(file: Any, key_file: Path, key_id: str, key_url: str) -> None:
     from google.protobuf.json_format import ParseError
 
     from aion_core.protocol.keys import signing_key
-    from aion_core.protocol.signing import NotVerified, sign_card
+    from aion_core.protocol.signing import sign_card
 
     key = signing_key(_text(key_file), str(key_file), key_id=key_id, url=key_url)
     try:
@@ -95,7 +95,7 @@ def sign(file: Any, key_file: Path, key_id: str, key_url: str) -> None:
         if not read.supported_interfaces:
             raise ConfigurationError(f"{file.name} is not an agent card: it has no URL of the agent.")
         signed = sign_card(read, key)
-    except (ParseError, ValueError, NotVerified) as error:
+    except (ParseError, ValueError) as error:
         raise ConfigurationError(f"{file.name} is not an agent card: {error}") from error
     _print(signed)
 
@@ -118,7 +118,7 @@ def verify(source: str, key_file: str | None, jwks: str | None) -> None:
 
     Name the trusted keys yourself: a key named by the card proves nothing.
     """
-    from aion_core.protocol.signing import NotVerified, verify_card
+    from aion_tools.cli.card_verification import NotVerified, verify_card
 
     trusted = _trusted(key_file, jwks)
     text = _fetched(_card_url(source)) if _is_url(source) else _text(Path(source))
@@ -171,7 +171,7 @@ def keygen(file: Path, algorithm: str, key_id: str, public_file: Path | None) ->
 
 def _trusted(key_file: str | None, jwks: str | None) -> Callable[[str], list[Any]]:
     """Read the trusted keys from a file or JWK set. Return a function from a signature's key id to the keys to try."""
-    from aion_core.protocol.keys import keys_in
+    from aion_tools.cli.card_verification import keys_in
 
     if (key_file is None) == (jwks is None):
         raise click.UsageError("Name the trusted key: --key FILE, or --jwks URL.")

@@ -44,11 +44,11 @@ def declared_in(config: Path) -> DeclaredIssuers:
     Raises ConfigurationError for an invalid file.
     """
     from aion_core.auth.schemes.bearer import JwtScheme
-    from aion_core.loading.deployment import read_agent_configs
+    from aion_core.loading.deployment import read_deployment_config
 
     if config == options.DEFAULT_CONFIG and not config.is_file():
         return DeclaredIssuers()
-    agents = read_agent_configs(config)
+    agents = read_deployment_config(config).agents
     schemes = [scheme for agent in agents.values() if agent.security for scheme in agent.security.schemes.values()]
     issuers = [scheme.issuer for scheme in schemes if isinstance(scheme, JwtScheme)]
     return DeclaredIssuers(frozenset(agents), tuple(dict.fromkeys(issuers)))

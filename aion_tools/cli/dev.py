@@ -221,7 +221,7 @@ def _greeter(
     config: Path, base_url: str, store: str, folder: Path, template: Path | None, *, opens_browser: bool
 ) -> "Callable[[AgentsLoaded, str], str]":
     """Return a function that renders the server's start message and, on request, opens a browser."""
-    from aion_core.loading.deployment import read_agent_configs
+    from aion_core.loading.deployment import read_deployment_config
     from aion_tools.dev.data_folder import STORE
     from aion_tools.dev.greeting import greeting
 
@@ -237,7 +237,7 @@ def _greeter(
         return greeting(
             # Read the configuration at the time of the message, because the developer may have edited it since the
             # start.
-            read_agent_configs(config),
+            read_deployment_config(config).agents,
             base_url,
             storage,
             loaded.header,

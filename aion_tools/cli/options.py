@@ -40,10 +40,10 @@ def found_config(config: Path) -> Path:
 
 def declared_agents(config: Path, named: Iterable[str]) -> "Mapping[str, AgentConfig]":
     """Return the agents in the file of --config. Raises ConfigurationError if an id in `named` is not among them."""
-    from aion_core.loading.deployment import read_agent_configs
+    from aion_core.loading.deployment import read_deployment_config
     from aion_core.loading.suggestions import did_you_mean
 
-    declared = read_agent_configs(found_config(config))
+    declared = read_deployment_config(found_config(config)).agents
     for name in named:
         if name not in declared:
             hint = did_you_mean(name, declared) or f"It declares {', '.join(declared)}."

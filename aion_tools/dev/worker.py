@@ -319,12 +319,12 @@ def _developer_header(config: Path, failed: Collection[str]) -> str:
     from aion_core.auth.schemes.api_key import ApiKeyScheme, make_key
     from aion_core.clock import SystemClock
     from aion_core.loading.auth_policies import read_auth_policies
-    from aion_core.loading.deployment import read_agent_configs
+    from aion_core.loading.deployment import read_deployment_config
     from aion_core.settings import Settings
     from aion_tools.dev.greeting import example_agent
     from aion_tools.operator.bootstrap import build_keys
 
-    agents = read_agent_configs(config)
+    agents = read_deployment_config(config).agents
     accepted = [
         (agent_id, scheme.header, scopes)
         for agent_id, policy in read_auth_policies(agents).items()

@@ -9,9 +9,9 @@ from msgspec import Struct
 from aion_core.clock import Clock
 from aion_core.engine.context.record import ContextRecord, record_of
 from aion_core.engine.delivery.records import Delivery
-from aion_core.engine.delivery.rows import ATTRIBUTES, delivery_of
+from aion_core.engine.delivery.rows import delivery_of
 from aion_core.engine.records import Head, Numbered
-from aion_core.engine.task.head import HEAD_ATTRIBUTES, head_of
+from aion_core.engine.task.head import head_of
 from aion_core.engine.task.log import TaskLog
 from aion_core.errors import StoreCorrupt, StoreError
 from aion_core.table import keys
@@ -22,6 +22,15 @@ from aion_core.table.port import Table
 from aion_core.table.reads import Reads, all_pages
 from aion_core.table.schema import TTL_ATTRIBUTE, VERSION_ATTRIBUTE
 from aion_core.table.times import moment
+
+HEAD_ATTRIBUTES = ("agent", "context_id", "state", "timestamp", "generation", "fence", "push_epoch", "push_events")
+"""The attributes of an item that hold a task's head."""
+
+DELIVERY_ATTRIBUTES = (
+    "after", "cursor", "tries", "failure", "dead", "dead_from", "disabled", "revision",
+    "next_at", "claimed_until", "due_at",
+)  # fmt: skip
+"""The attributes of a push config's item that hold its delivery."""
 
 
 class ContextStatus(Struct, frozen=True):
@@ -85,7 +94,7 @@ class Inspection:
 
     async def deliveries(self, task_id: str = "") -> AsyncIterator[Delivery]:
         """Scan the table and yield the push deliveries of all tasks, or of tasks with this id."""
-        async for item in self._scan(ATTRIBUTES):
+        async for item in self._scan(DELIVERY_ATTRIBUTES):
             task = keys.task_of(key_of(item))
             if item[SORT].startswith(keys.push_sort("")) and task_id in ("", task.task_id):
                 yield delivery_of(task, item)

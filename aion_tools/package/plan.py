@@ -17,9 +17,9 @@ import aion_core
 from aion_core.errors import ConfigurationError
 from aion_core.loading.deployment import read_deployment_config
 from aion_core.loading.discovery.discover import discover
-from aion_core.loading.discovery.discovered import as_yaml
 from aion_core.loading.frameworks import FRAMEWORKS
 from aion_core.loading.importing.places import agent_files, import_roots
+from aion_tools.package.aion_yaml import as_yaml
 from aion_tools.package.cache import cache
 from aion_tools.package.imports import frameworks_of, loaded_files
 from aion_tools.package.metadata import distribution_metadata

@@ -7,10 +7,11 @@ from pathlib import Path
 
 from aion_core.loading.aion_yaml.reading import AION_YAML
 from aion_core.loading.discovery.discover import discover
-from aion_core.loading.discovery.discovered import Discovered, as_yaml
+from aion_core.loading.discovery.discovered import Discovered
 from aion_core.loading.discovery.langgraph_json import LANGGRAPH_JSON
 from aion_core.loading.frameworks import extras
 from aion_core.loading.importing.places import YAML_AGENT, agent_files, import_roots
+from aion_tools.package.aion_yaml import as_yaml
 from aion_tools.package.imports import frameworks_of
 from aion_tools.project import ProjectError
 from aion_tools.project.files import SCHEMA

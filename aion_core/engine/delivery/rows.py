@@ -16,9 +16,6 @@ _FIELDS = ("after", "cursor", "tries", "failure", "dead", "dead_from", "disabled
 
 _TIMES = ("next_at", "claimed_until", "due_at")
 
-ATTRIBUTES = (*_FIELDS, *_TIMES)
-"""The attributes of an item that hold its delivery."""
-
 _OPTIONAL = (*_TIMES, "due_shard")
 
 

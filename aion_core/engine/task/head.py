@@ -20,9 +20,6 @@ from aion_core.table.schema import BY_AGENT, BY_CONTEXT
 from aion_core.table.times import milliseconds
 from aion_core.table.writes import Change
 
-HEAD_ATTRIBUTES = ("agent", "context_id", "state", "timestamp", "generation", "fence", "push_epoch", "push_events")
-"""The attributes of an item that hold its head."""
-
 
 def advance(head: Head, event: Event) -> Head:
     """Return the task's head after the event: the event number grows by one, and a status event sets the state.

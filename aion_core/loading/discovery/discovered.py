@@ -1,11 +1,8 @@
 """Discovered agents: their configurations, and the settings needed to serve them."""
 
-import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
-import yaml
 from msgspec import Struct, field
 
 from aion_core.engine.limits.limits import Limits
@@ -33,22 +30,6 @@ class Discovered(Struct, frozen=True):
     limits: Limits | None = None
     config: Path | None = None
     """Path of the project's aion.yaml; None without such a file."""
-
-
-def as_yaml(discovered: Discovered) -> str:
-    """Return the text of an aion.yaml that declares the discovered agents.
-
-    It has no limits and no auth policy: a project without an aion.yaml cannot have any.
-    """
-    aion: dict[str, Any] = {}
-    if discovered.roots:
-        aion["python_path"] = [os.path.relpath(root, discovered.folder) for root in discovered.roots]
-    if discovered.env:
-        aion["environment"] = dict(discovered.env)
-    aion["agents"] = {
-        agent_id: agent.model_dump(mode="json", exclude_defaults=True) for agent_id, agent in discovered.agents.items()
-    }
-    return yaml.safe_dump({"aion": aion}, sort_keys=False, allow_unicode=True)
 
 
 def single_agent(

@@ -13,8 +13,8 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from aion_core.engine.push_config import PushConfig
-from aion_core.push.signing import is_signed
 from aion_tools.dev.console import RECEIVER_PATH
+from aion_tools.dev.console.signatures import is_signed
 
 MAX_POSTS, MAX_BYTES = 100, 256 * 1024
 """Number of posts to show, and the largest body of a post."""

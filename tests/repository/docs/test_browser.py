@@ -3,7 +3,7 @@
 import re
 from pathlib import Path
 
-from aion_core.loading.deployment import read_agent_configs
+from aion_core.loading.deployment import read_deployment_config
 from aion_core.web.middleware.cors import EXPOSED_HEADERS, REQUEST_HEADERS
 
 GUIDE = (Path(__file__).parents[3] / "docs" / "browser.md").read_text(encoding="utf-8")
@@ -17,7 +17,7 @@ def headers_after(start: str) -> set[str]:
 def test_configuration_in_browser_guide_is_valid(tmp_path: Path) -> None:
     (block,) = re.findall(r"^```yaml\n(.*?)^```", GUIDE, re.MULTILINE | re.DOTALL)
     (tmp_path / "aion.yaml").write_text(block, encoding="utf-8")
-    cors = read_agent_configs(tmp_path / "aion.yaml")["helper"].cors
+    cors = read_deployment_config(tmp_path / "aion.yaml").agents["helper"].cors
     assert cors is not None
     assert (cors.origins, cors.headers, cors.max_age) == (["https://app.example.com"], [], 600)
 

@@ -10,7 +10,7 @@ import yaml
 from jsonschema import Draft7Validator
 
 from aion_core.errors import ConfigurationError
-from aion_core.loading.deployment import read_agent_configs
+from aion_core.loading.deployment import read_deployment_config
 from aion_tools.project.files import OBJECTS, SCHEMA, Project, rendered
 from aion_tools.project.origin import Origin
 from scripts.config_schema import PATH, build_schema
@@ -95,7 +95,7 @@ def test_aion_yaml_schema_and_server_refuse_same_mistakes(mistake: Any, tmp_path
     assert errors(text) != []
     (tmp_path / "aion.yaml").write_text(text, encoding="utf-8")
     with pytest.raises(ConfigurationError):
-        read_agent_configs(tmp_path / "aion.yaml")
+        read_deployment_config(tmp_path / "aion.yaml")
 
 
 @pytest.mark.parametrize(
@@ -110,5 +110,5 @@ def test_aion_yaml_schema_and_server_refuse_same_mistakes(mistake: Any, tmp_path
 def test_aion_yaml_schema_accepts_short_and_long_forms(security: Any, tmp_path: Path) -> None:
     text = yaml.safe_dump({"aion": {"agents": {"a": AGENT}, "security": security, "cors": {"origins": "*"}}})
     (tmp_path / "aion.yaml").write_text(text, encoding="utf-8")
-    assert read_agent_configs(tmp_path / "aion.yaml")
+    assert read_deployment_config(tmp_path / "aion.yaml").agents
     assert errors(text) == []

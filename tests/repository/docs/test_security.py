@@ -10,7 +10,7 @@ from click.testing import CliRunner
 from langchain_core.messages import AIMessage
 
 from aion_core.loading.auth_policies import read_auth_policies
-from aion_core.loading.deployment import read_agent_configs
+from aion_core.loading.deployment import read_deployment_config
 from aion_tools.cli.main import aion
 from tests.support.pages import blocks
 
@@ -20,7 +20,7 @@ GUIDE = (Path(__file__).parents[3] / "docs" / "security.md").read_text(encoding=
 def test_aion_yaml_in_security_guide_gives_described_policies(tmp_path: Path) -> None:
     file = tmp_path / "aion.yaml"
     file.write_text(re.findall(r"^```yaml\n(.*?)^```", GUIDE, re.MULTILINE | re.DOTALL)[0])
-    found = read_auth_policies(read_agent_configs(file))
+    found = read_auth_policies(read_deployment_config(file).agents)
     assert found["helper"].require == ({"login": frozenset({"agents.chat"})}, {"key": frozenset()})
     assert found["backoffice"].require == ({"login": frozenset({"agents.admin"}), "key": frozenset()},)
 

@@ -236,20 +236,6 @@ async def test_concurrent_memory_writes_are_all_made(memories: Memories, clock: 
     assert await keys_of(memory, scope) == [f"k{n}" for n in range(5)]
 
 
-async def test_forget_deletes_all_memories_of_one_owner(memory: LongTermMemory, clock: ManualClock) -> None:
-    owner = new_owner()
-    other = MemoryScope(f"{owner}2", "helper")
-    scopes = [MemoryScope(owner, "helper"), MemoryScope(owner, "another")]
-    for scope in (*scopes, other):
-        await memory.write(scope, *(MemoryWrite((f"n{n}",), "k", "1") for n in range(20)))
-    assert await memory.forget(owner, dry_run=True) == 40
-    assert len(await found(memory, scopes[0])) == 20
-    assert await memory.forget(owner) == 40
-    assert [await found(memory, scope) for scope in scopes] == [[], []]
-    assert len(await found(memory, other)) == 20
-    assert await memory.forget(owner) == 0
-
-
 # ── LangGraph's store ─────────────────────────────────────────────────────────────────────────────────────────────────
 
 

@@ -257,7 +257,7 @@ async def test_card_shows_schemes_in_both_versions(tmp_path: Path, issuer: Issue
 
 async def test_card_signature_covers_authentication_schemes(tmp_path: Path, issuer: Issuer, users: str) -> None:
     from aion_core.protocol.keys import CardKey
-    from aion_core.protocol.signing import verify_card
+    from aion_tools.cli.card_verification import verify_card
 
     key, pem = CardKey.generate()
     (tmp_path / "key.pem").write_text(pem)

@@ -178,7 +178,7 @@ async def test_v03_extended_card_shows_schemes_as_requesting_sdk_reads_them(
 async def test_signed_extended_card_shows_only_skills_permitted_to_caller(tmp_path: Path, issuer: Issuer) -> None:
     """Request the extended card on each path; the public card shows all skills with their requirements."""
     from aion_core.protocol.keys import CardKey
-    from aion_core.protocol.signing import verify_card
+    from aion_tools.cli.card_verification import verify_card
 
     key, pem = CardKey.generate()
     (tmp_path / "key.pem").write_text(pem)

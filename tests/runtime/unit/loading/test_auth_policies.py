@@ -12,7 +12,7 @@ from aion_core.auth.schemes.bearer import BearerJwtScheme, OidcScheme
 from aion_core.errors import ConfigurationError
 from aion_core.loading.aion_yaml.security import SCHEME_TYPES
 from aion_core.loading.auth_policies import read_auth_policies
-from aion_core.loading.deployment import read_agent_configs
+from aion_core.loading.deployment import read_deployment_config
 
 TOKENS = "{type: bearer-jwt, issuer: 'https://i.test', jwks_url: 'https://i.test/j', audience: x}"
 
@@ -28,7 +28,7 @@ def declared(folder: Path, schemes: str, require: str = "", *, a: str = "", b: s
         f"    b: {{path: b.py{b and ', '}{b}}}",
     ]
     file.write_text("\n".join(lines) + "\n")
-    return read_auth_policies(read_agent_configs(file))
+    return read_auth_policies(read_deployment_config(file).agents)
 
 
 def test_any_declared_security_scheme_suffices_by_default(tmp_path: Path) -> None:

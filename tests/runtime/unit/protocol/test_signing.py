@@ -27,8 +27,9 @@ from moto.server import ThreadedMotoServer
 from aion_core.errors import ConfigurationError
 from aion_core.protocol.card import document_v1
 from aion_core.protocol.card_v03 import document
-from aion_core.protocol.keys import ALGORITHMS, CardKey, keys_in
-from aion_core.protocol.signing import NotVerified, sign_card, verify_card
+from aion_core.protocol.keys import ALGORITHMS, CardKey
+from aion_core.protocol.signing import sign_card
+from aion_tools.cli.card_verification import NotVerified, keys_in, verify_card
 from tests.support.declared import AION_YAML
 from tests.support.deployment import BASE_URL, at, deployed
 from tests.support.environments import python_with

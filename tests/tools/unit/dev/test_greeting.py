@@ -4,14 +4,14 @@ from pathlib import Path
 
 import pytest
 
-from aion_core.loading.deployment import read_agent_configs
+from aion_core.loading.deployment import read_deployment_config
 from aion_tools.dev.greeting import greeting
 
 
 def test_dev_greeting_names_agents_created_for_each_turn(tmp_path: Path) -> None:
     file = tmp_path / "aion.yaml"
     file.write_text("aion: {agents: {one: {path: a.py}, two: {path: b.py}}}", encoding="utf-8")
-    lines = greeting(read_agent_configs(file), "http://x", "memory", per_turn=("two",)).splitlines()
+    lines = greeting(read_deployment_config(file).agents, "http://x", "memory", per_turn=("two",)).splitlines()
     note = "is created by its factory in each turn; the factory has not been called yet"
     assert [line for line in lines if note in line] == [f"two {note}"]
 
@@ -20,7 +20,7 @@ def test_dev_greeting_names_agents_created_for_each_turn(tmp_path: Path) -> None
 def test_dev_greeting_names_default_agent(tmp_path: Path, mark: str, at_root: str) -> None:
     file = tmp_path / "aion.yaml"
     file.write_text(f"aion: {{agents: {{one: {{path: a.py}}, two: {{path: b.py, {mark}}}}}}}", encoding="utf-8")
-    lines = greeting(read_agent_configs(file), "http://x", "memory").splitlines()
+    lines = greeting(read_deployment_config(file).agents, "http://x", "memory").splitlines()
     assert [line for line in lines if " is available at http://x/ " in line] == [
         f"{at_root} is available at http://x/ and http://x/agents/{at_root}/"
     ]
@@ -32,7 +32,7 @@ def test_dev_greeting_prints_key_while_no_agent_is_loaded(tmp_path: Path) -> Non
     file = tmp_path / "aion.yaml"
     file.write_text("aion: {agents: {one: {path: a.py}}}", encoding="utf-8")
     assert "X-API-Key: aion_k" in greeting(
-        read_agent_configs(file), "http://x", "memory", "X-API-Key: aion_k", failed={"one": "no package"}
+        read_deployment_config(file).agents, "http://x", "memory", "X-API-Key: aion_k", failed={"one": "no package"}
     )
 
 
@@ -40,5 +40,5 @@ def test_dev_greeting_names_required_extensions_in_request(tmp_path: Path) -> No
     file = tmp_path / "aion.yaml"
     extensions = "[{uri: 'https://x.test/a', required: true}, {uri: 'https://x.test/b'}]"
     file.write_text(f"aion: {{agents: {{one: {{path: a.py, capabilities: {{extensions: {extensions}}}}}}}}}")
-    lines = greeting(read_agent_configs(file), "http://x", "memory").splitlines()
+    lines = greeting(read_deployment_config(file).agents, "http://x", "memory").splitlines()
     assert "    -H 'A2A-Extensions: https://x.test/a' \\" in lines

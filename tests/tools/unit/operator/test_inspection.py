@@ -3,8 +3,9 @@
 from aion_core.engine.agent_options import PushEvents
 from aion_core.engine.delivery import rows
 from aion_core.engine.delivery.records import Delivery
-from aion_core.engine.task.head import HEAD_ATTRIBUTES, head_item
+from aion_core.engine.task.head import head_item
 from aion_core.table.schema import BY_AGENT, BY_CONTEXT
+from aion_tools.operator.inspection import DELIVERY_ATTRIBUTES, HEAD_ATTRIBUTES
 from tests.runtime.unit.engine.given import AT, TASK, head
 
 
@@ -16,4 +17,4 @@ def test_scan_reads_each_stored_attribute_of_task() -> None:
 
 def test_scan_reads_each_stored_attribute_of_push_delivery() -> None:
     delivery = Delivery(TASK, "p", after=2, cursor=5, next_at=AT, claimed_until=AT, due_at=AT)
-    assert rows.attributes_of(delivery, "s").keys() - {"due_shard"} == {*rows.ATTRIBUTES}
+    assert rows.attributes_of(delivery, "s").keys() - {"due_shard"} == {*DELIVERY_ATTRIBUTES}

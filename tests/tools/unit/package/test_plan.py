@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from aion_core.loading.deployment import read_agent_configs
+from aion_core.loading.deployment import read_deployment_config
 from aion_tools.package.plan import PackagePlan, plan
 from aion_tools.package.programs import BuildError, find_uv, run
 
@@ -184,7 +184,7 @@ def test_langgraph_json_is_packaged_as_aion_yaml(tmp_path: Path) -> None:
     assert [(agent.id, agent.path) for agent in made.agents] == [("mine", "src/agent/graph.py:graph")]
     assert "cowsay==6.0" in made.requirements
     (config,) = [file for place, file in made.files if place == "aion.yaml"]
-    assert read_agent_configs(config)["mine"].path == "src/agent/graph.py:graph"
+    assert read_deployment_config(config).agents["mine"].path == "src/agent/graph.py:graph"
 
 
 def test_adk_agent_package_must_be_built_in_parent_folder(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from aion_core.loading.deployment import read_agent_configs, read_deployment_config
+from aion_core.loading.deployment import read_deployment_config
 from aion_tools.project.files import (
     CONTENTS,
     OBJECTS,
@@ -45,7 +45,7 @@ KEYS = ("name", "title", "object", "requirement", "sources", "build_rule", "mode
 @pytest.mark.parametrize("name", ["my-agent", "yes", "null", "Agent_2"])
 def test_aion_yaml_declares_one_agent(framework: str, name: str, tmp_path: Path) -> None:
     (tmp_path / "aion.yaml").write_text(files(name, framework)["aion.yaml"])
-    [agent] = read_agent_configs(tmp_path / "aion.yaml").values()
+    [agent] = read_deployment_config(tmp_path / "aion.yaml").agents.values()
     assert agent.path == f"agent.py:{OBJECTS[framework]}"
     assert agent.name
     assert agent.name.lower() == name.replace("-", " ").replace("_", " ").lower()

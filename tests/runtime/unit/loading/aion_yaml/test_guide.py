@@ -11,7 +11,7 @@ from aion_core.loading.aion_yaml.agent import AgentConfig, PushOptions
 from aion_core.loading.aion_yaml.card import Capabilities, ExtendedCardConfig, Extension, Provider, Skill
 from aion_core.loading.aion_yaml.file import LimitsConfig
 from aion_core.loading.aion_yaml.security import SecurityConfig
-from aion_core.loading.deployment import read_agent_configs
+from aion_core.loading.deployment import read_deployment_config
 
 ROOT = Path(__file__).parents[5]
 GUIDE = (ROOT / "docs" / "aion-yaml.md").read_text(encoding="utf-8")
@@ -41,7 +41,7 @@ def test_example_in_config_guide_is_valid_aion_yaml(tmp_path: Path) -> None:
     [example] = re.findall(r"```yaml\n(.*?)```", GUIDE, flags=re.S)
     file = tmp_path / "aion.yaml"
     file.write_text(example)
-    assert list(read_agent_configs(file)) == ["helper", "archive"]
+    assert list(read_deployment_config(file).agents) == ["helper", "archive"]
 
 
 def test_guides_linked_from_config_guide_exist() -> None:

@@ -7,7 +7,7 @@ import pytest
 
 from aion_core.errors import ConfigurationError
 from aion_core.loading.aion_yaml.agent import AgentConfig
-from aion_core.loading.deployment import read_agent_configs
+from aion_core.loading.deployment import read_deployment_config
 from tests.support.declared import AION_YAML
 
 ONE = "aion:\n  agents:\n    a:\n      path: a.py\n"
@@ -17,7 +17,7 @@ ONE = "aion:\n  agents:\n    a:\n      path: a.py\n"
 def config(folder: Path, text: str) -> Mapping[str, AgentConfig]:
     file = folder / "aion.yaml"
     file.write_text(text, encoding="utf-8")
-    return read_agent_configs(file)
+    return read_deployment_config(file).agents
 
 
 def test_all_agent_card_fields_are_configurable(tmp_path: Path) -> None:
@@ -38,7 +38,7 @@ def test_yaml_text_may_have_surrogate_pair_of_json(tmp_path: Path) -> None:
 def test_file_of_other_encoding_is_refused(tmp_path: Path) -> None:
     (tmp_path / "aion.yaml").write_text("aion: {}\n", encoding="utf-16")
     with pytest.raises(ConfigurationError, match=r"aion\.yaml is not UTF-8: .*Save it with this encoding\."):
-        read_agent_configs(tmp_path / "aion.yaml")
+        read_deployment_config(tmp_path / "aion.yaml")
 
 
 EXTENSION = "      capabilities: {extensions: [{uri: u, params: %s}]}\n"

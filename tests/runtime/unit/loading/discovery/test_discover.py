@@ -10,7 +10,8 @@ import pytest
 from aion_core.errors import ConfigurationError
 from aion_core.loading.deployment import read_deployment_config
 from aion_core.loading.discovery.discover import discover
-from aion_core.loading.discovery.discovered import Discovered, as_yaml
+from aion_core.loading.discovery.discovered import Discovered
+from aion_tools.package.aion_yaml import as_yaml
 from tests.runtime.unit.loading.isolated import isolated_imports
 
 GRAPH = (

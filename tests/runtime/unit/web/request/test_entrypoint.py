@@ -18,10 +18,10 @@ from starlette.types import ASGIApp
 
 from aion_core.bootstrap.app import build_app
 from aion_core.bootstrap.telemetry import Telemetry
-from aion_core.protocol.keys import CardKey, keys_in
-from aion_core.protocol.signing import verify_card
+from aion_core.protocol.keys import CardKey
 from aion_core.settings import Settings
 from aion_core.telemetry import NoopTraces, NullMetrics
+from aion_tools.cli.card_verification import keys_in, verify_card
 from tests.support import entrypoints
 from tests.support.declared import AION_YAML
 from tests.support.recorded import recorded_event, rest_api_event
