@@ -19,6 +19,7 @@ from aion_core.engine.sweep import Sweep
 from aion_core.settings import Settings
 
 if TYPE_CHECKING:
+    from aion_core.local.sqlite.consumer import QueueConsumer
     from aion_core.push.delivery import PushDelivery
 
 logger = logging.getLogger(__name__)
@@ -29,26 +30,10 @@ SWEEP_SECONDS = 60.0
 """Seconds between two sweeps, as in the template's schedule."""
 
 
-class BackgroundConsumer(Protocol):
-    """Protocol for a consumer of a local queue, which passes each message to the registered handler."""
-
-    async def run(self) -> None:
-        """Receive messages until `stop` is called or this coroutine is cancelled."""
-        ...
-
-    def stop(self) -> None:
-        """Stop receiving messages."""
-        ...
-
-    async def join(self) -> None:
-        """Wait until all received messages are handled."""
-        ...
-
-
 class LocalQueue(Protocol[B_co]):
     """Protocol for a queue in this process, which takes the place of SQS in a single-process deployment."""
 
-    def handled_by(self, handle: Callable[[B_co], Awaitable[None]]) -> Sequence[BackgroundConsumer]:
+    def handled_by(self, handle: Callable[[B_co], Awaitable[None]]) -> "Sequence[QueueConsumer]":
         """Register the function that handles messages. Return the consumers that the caller must run, if any."""
         ...
 
@@ -58,7 +43,7 @@ class Background:
 
     def __init__(self, sweep: Callable[[], Awaitable[object]], clock: Clock, *, lease_seconds: float) -> None:
         self._sweep, self._clock, self._lease_seconds = sweep, clock, lease_seconds
-        self.consumers: Sequence[BackgroundConsumer] = ()
+        self.consumers: Sequence[QueueConsumer] = ()
         """Consumers of the local queues. Empty if the queues pass each message to its handler when it is sent."""
         self.deadline = Deadline()
         """Deadline of running turns, by default never. A server that can be stopped replaces it before it serves."""

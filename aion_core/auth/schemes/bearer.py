@@ -20,7 +20,8 @@ from aion_core.auth.tenants import is_tenant
 from aion_core.protocol.types import SecurityScheme
 
 if TYPE_CHECKING:
-    from aion_core.auth.schemes.jwks import IssuerKeys
+    from aion_core.auth.schemes.jwks import Fetch, IssuerKeys
+    from aion_core.clock import Clock
 
 logger = logging.getLogger(__name__)
 
@@ -86,9 +87,15 @@ class JwtScheme(Scheme):
 
     def verifier(self, resources: VerifierResources) -> "JwtVerifier":
         """Return a verifier for the issuer's tokens. It fetches the issuer's public keys when it needs them."""
-        from aion_core.auth.schemes.jwks import IssuerKeys, fetch
+        from aion_core.auth.schemes.jwks import fetch
 
-        return JwtVerifier(self, IssuerKeys(self, fetch, resources.clock))
+        return JwtVerifier(self, self.issuer_keys(fetch, resources.clock))
+
+    def issuer_keys(self, fetch: "Fetch", clock: "Clock") -> "IssuerKeys":
+        """Return an empty cache of the issuer's public keys, which reads them with `fetch`."""
+        from aion_core.auth.schemes.jwks import IssuerKeys
+
+        return IssuerKeys(self.issuer, fetch, clock, keys_url=self.keys_url, discovery_url=self.discovery_url)
 
 
 class BearerJwtScheme(JwtScheme):

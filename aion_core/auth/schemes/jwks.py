@@ -5,7 +5,7 @@ import json
 import logging
 from collections.abc import Awaitable, Callable
 from datetime import datetime, timedelta
-from typing import Any, Protocol
+from typing import Any
 
 import httpx
 from jwt import PyJWK
@@ -42,27 +42,16 @@ class KeysUnavailable(Exception):
     """Error: an issuer's keys are unknown or were read too long ago, and cannot be read now."""
 
 
-class TokenIssuer(Protocol):
-    """Issuer of tokens: where its public keys are."""
-
-    @property
-    def issuer(self) -> str:
-        """URL of the issuer, as in the claim `iss` of its tokens."""
-
-    @property
-    def keys_url(self) -> str:
-        """URL of the public keys; "" if the discovery document contains the URL."""
-
-    @property
-    def discovery_url(self) -> str:
-        """URL of an OpenID provider's discovery document."""
-
-
 class IssuerKeys:
     """Cache of one issuer's public keys, by key id. Concurrent requests wait for the same read of the keys."""
 
-    def __init__(self, issuer: TokenIssuer, fetch: Fetch, clock: Clock) -> None:
+    def __init__(self, issuer: str, fetch: Fetch, clock: Clock, *, keys_url: str, discovery_url: str) -> None:
+        """Create an empty cache. `issuer` is the issuer's URL, as in the claim `iss` of its tokens.
+
+        The keys are read at `keys_url`, or if it is "", where the discovery document at `discovery_url` says.
+        """
         self._issuer, self._fetch, self._clock = issuer, fetch, clock
+        self._keys_url, self._discovery_url = keys_url, discovery_url
         self._keys: dict[str, PyJWK] = {}
         self._read_at: datetime | None = None
         self._tried_at: datetime | None = None
@@ -103,10 +92,10 @@ class IssuerKeys:
         try:
             self._keys = _by_id(await self._fetch(await self._url()))
         except DocumentUnreadable as error:
-            logger.log(self._failure_level(), "The keys of %s cannot be read: %s", self._issuer.issuer, error)
+            logger.log(self._failure_level(), "The keys of %s cannot be read: %s", self._issuer, error)
         except Exception:
             told = "The keys of %s cannot be read: unexpected error."
-            logger.log(self._failure_level(), told, self._issuer.issuer, exc_info=True)
+            logger.log(self._failure_level(), told, self._issuer, exc_info=True)
         else:
             self._read_at = self._clock.now()
         finally:
@@ -120,13 +109,13 @@ class IssuerKeys:
         return logging.WARNING if self._age() <= STALE_WHILE_REVALIDATE else logging.ERROR
 
     async def _url(self) -> str:
-        if self._issuer.keys_url:
-            return self._issuer.keys_url
-        discovery = await self._fetch(self._issuer.discovery_url)
-        if not isinstance(discovery, dict) or discovery.get("issuer") != self._issuer.issuer:
+        if self._keys_url:
+            return self._keys_url
+        discovery = await self._fetch(self._discovery_url)
+        if not isinstance(discovery, dict) or discovery.get("issuer") != self._issuer:
             raise DocumentUnreadable("its discovery document is another issuer's")
         url = discovery.get("jwks_uri")
-        if not isinstance(url, str) or not url.startswith(self._issuer.issuer.partition("://")[0] + "://"):
+        if not isinstance(url, str) or not url.startswith(self._issuer.partition("://")[0] + "://"):
             raise DocumentUnreadable("its discovery document names no keys")
         return url
 

@@ -155,7 +155,7 @@ def _is_unknown(answer: httpx.Response) -> bool:
 async def check_issuers(agents: Mapping[str, AgentConfig]) -> AsyncIterator[CheckResult]:
     """Read the public keys of each token issuer in aion.yaml in the same way as the API function."""
     from aion_core.auth.schemes.bearer import JwtScheme
-    from aion_core.auth.schemes.jwks import DocumentUnreadable, IssuerKeys, KeysUnavailable, fetch
+    from aion_core.auth.schemes.jwks import DocumentUnreadable, KeysUnavailable, fetch
     from aion_core.clock import SystemClock
 
     try:
@@ -180,7 +180,7 @@ async def check_issuers(agents: Mapping[str, AgentConfig]) -> AsyncIterator[Chec
 
         name = f"keys of {issuer}"
         try:
-            await IssuerKeys(scheme, recorded, SystemClock()).key("")
+            await scheme.issuer_keys(recorded, SystemClock()).key("")
         except KeysUnavailable:
             message = (
                 reasons[-1]

@@ -214,7 +214,7 @@ def slow(issuer: Issuer) -> SlowIssuer:
 
 @pytest.fixture
 def keys(slow: SlowIssuer, issuer: Issuer, clock: ManualClock) -> IssuerKeys:
-    return IssuerKeys(issuer_scheme(issuer), slow.fetch, clock)
+    return issuer_scheme(issuer).issuer_keys(slow.fetch, clock)
 
 
 async def waiting(keys: IssuerKeys, *key_ids: str) -> list[asyncio.Task[Any]]:
