@@ -48,6 +48,15 @@ def policies_in_force(
     return dict(declared)
 
 
+def admits_own_machine_only(*, is_off: bool) -> bool:
+    """Return True if the server admits callers on its own machine only, so that no other machine can use it.
+
+    That is so if the operator has turned authentication off (`is_off`). A server without policies and with a temporary
+    store, as in tests, may be called under any host name.
+    """
+    return is_off
+
+
 def _check_entrypoints(agent_id: str, policy: AuthPolicy, authorizers: set[str]) -> None:
     by_aws = [any(policy.schemes[name].verified_by_aws for name in requirement) for requirement in policy.require]
     if SIGNED in authorizers and (not any(by_aws) or (authorizers == {SIGNED} and not all(by_aws))):

@@ -7,6 +7,7 @@ from typing import Any
 from fastapi import FastAPI
 from uuid_utils import reseed_rng
 
+from aion_core.auth.deployment import admits_own_machine_only
 from aion_core.bootstrap.auth import build_auth_policies, build_authenticators
 from aion_core.bootstrap.cors import build_cors_policies
 from aion_core.bootstrap.secrets import card_key, card_signer
@@ -14,7 +15,7 @@ from aion_core.bootstrap.telemetry import Telemetry
 from aion_core.bootstrap.turns import TurnServices, build_turn_services
 from aion_core.bootstrap.webhooks import webhook_policy
 from aion_core.engine.admission.quotas import OpenTasks
-from aion_core.engine.limits.limits import Limits
+from aion_core.engine.limits.limits import limits_in_force
 from aion_core.engine.listing.conversations import Conversations
 from aion_core.engine.listing.list_tasks import TaskLister
 from aion_core.engine.service import TaskService
@@ -38,8 +39,7 @@ def build_app(settings: Settings, telemetry: Telemetry, additions: MakeAdditions
     """Return the ASGI app. Raises ConfigurationError with the name of the setting or the line of aion.yaml."""
     turns = build_turn_services(settings, telemetry)
     policies = build_auth_policies(turns.configs, settings)
-    # Apply no default limits without authentication, because then all callers would share the limits of one owner.
-    limits = turns.limits or (Limits.default() if policies else None)
+    limits = limits_in_force(turns.limits, is_authenticated=bool(policies))
     limits_config = CallerLimits(limits, turns.stores.rate_limits(), turns.clock) if limits else None
     service = TaskService(
         turns.stores.tasks,
@@ -84,7 +84,7 @@ def build_app(settings: Settings, telemetry: Telemetry, additions: MakeAdditions
         default=default,
         access=Access(
             authenticators=build_authenticators(policies, settings, turns.stores.api_keys, turns.clock),
-            loopback_only=not settings.auth,
+            loopback_only=admits_own_machine_only(is_off=not settings.auth),
             cors=build_cors_policies(turns.configs, settings),
         ),
         lifecycle=Lifecycle(

@@ -1,12 +1,8 @@
 """Composition of the stores and queues of a deployment: on AWS, in SQLite files, or in memory."""
 
-import contextlib
-import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
-from pathlib import Path
-from uuid import uuid4
 
 from msgspec import Struct
 
@@ -18,7 +14,6 @@ from aion_core.engine.listing.task_list import TaskList
 from aion_core.engine.queues import PushQueue, WorkQueue
 from aion_core.engine.task_store import TaskStore
 from aion_core.engine.wake_ups import CommitNotifier
-from aion_core.errors import ConfigurationError
 from aion_core.loading.frameworks import AgentDependencies
 from aion_core.settings import Settings
 from aion_core.table.blobs import Blobs
@@ -27,7 +22,6 @@ from aion_core.table.port import Table
 
 TABLE_FILE, BLOBS_FILE, QUEUES_FILE, KEY_FILE = "table.db", "blobs.db", "queues.db", "key"
 """Files of the `sqlite` store. The key encrypts ADK sessions and push configs."""
-KEY_BYTES = 32
 
 
 class PushResources(Struct, frozen=True):
@@ -128,6 +122,7 @@ def _on_aws(settings: Settings, clock: Clock) -> Resources:
 
 
 def _in_files(settings: Settings, clock: Clock) -> Resources:
+    from aion_core.local.key_file import local_key
     from aion_core.local.memory.cipher import MemoryCipher
     from aion_core.local.sqlite.blobs import SQLiteBlobs
     from aion_core.local.sqlite.message_queue import SQLiteQueue, open_queues
@@ -143,29 +138,6 @@ def _in_files(settings: Settings, clock: Clock) -> Resources:
         SQLitePushQueue(SQLiteQueue(queues, "push", clock)),
         MemoryCipher(local_key(folder / KEY_FILE)),
     )
-
-
-def local_key(file: Path) -> bytes:
-    """Return the key in this file. Create the file with a new key if it is missing, readable by this user only.
-
-    Raises ConfigurationError.
-    """
-    new = file.with_name(f"{file.name}.{uuid4().hex}")
-    try:
-        if not file.exists():
-            descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-            with os.fdopen(descriptor, "wb") as made:
-                made.write(os.urandom(KEY_BYTES))
-            # Create the file atomically, because another process may create it at the same time.
-            with contextlib.suppress(FileExistsError):
-                os.link(new, file)
-            new.unlink()
-        key = file.read_bytes()
-    except OSError as error:
-        raise ConfigurationError(f"Cannot read or create {file}: {error.strerror}.") from error
-    if len(key) != KEY_BYTES:
-        raise ConfigurationError(f"{file} is not a key of aion. Start with --fresh, or restore the file.")
-    return key
 
 
 def _in_memory(settings: Settings, clock: Clock) -> Resources:

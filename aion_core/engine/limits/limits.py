@@ -36,6 +36,16 @@ class Limits(Struct, frozen=True):
         return self.streams_per_owner is not None or self.streams_per_task is not None
 
 
+def limits_in_force(declared: Limits | None, *, is_authenticated: bool) -> Limits | None:
+    """Return the limits of a deployment: those of aion.yaml, or else the default limits; None for no limits.
+
+    Without authentication no default limits apply, because then all callers would share the limits of one owner.
+    """
+    if declared is not None:
+        return declared
+    return Limits.default() if is_authenticated else None
+
+
 class OpenStream(Struct, frozen=True):
     """An open stream or blocking send of a caller, counted because it occupies a Lambda execution environment."""
 

@@ -15,7 +15,7 @@ from google.protobuf.json_format import ParseDict
 from mangum import Mangum
 
 from aion_core.auth.credentials import RequestCredentials
-from aion_core.auth.deployment import policies_in_force
+from aion_core.auth.deployment import admits_own_machine_only, policies_in_force
 from aion_core.auth.policy import AuthPolicy
 from aion_core.auth.principal import Principal
 from aion_core.auth.schemes.api_key import ApiKeyScheme
@@ -69,6 +69,11 @@ def test_everybody_is_admitted_only_by_choice_or_to_temporary_store(
     declared = {"a": policy} if is_declared else {}
     found = policies_in_force(declared, ["a"], [], is_off=is_off, is_temporary=is_temporary)
     assert found == ({} if admits_everybody else declared)
+
+
+@pytest.mark.parametrize("is_off", [True, False])
+def test_server_without_authentication_admits_own_machine_only(is_off: bool) -> None:
+    assert admits_own_machine_only(is_off=is_off) is is_off
 
 
 def test_deployment_without_policy_and_signatures_is_refused() -> None:

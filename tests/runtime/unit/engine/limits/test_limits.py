@@ -5,7 +5,7 @@ from datetime import timedelta
 import pytest
 
 from aion_core.engine.limits import open_tasks, requests, streams
-from aion_core.engine.limits.limits import OpenStream, OpenTask
+from aion_core.engine.limits.limits import Limits, OpenStream, OpenTask, limits_in_force
 from aion_core.protocol.types import TaskState
 from aion_core.table.item import Item
 from aion_core.table.keys import TaskKey
@@ -16,6 +16,19 @@ NOW = 1_767_323_045_678_000
 """AT in microseconds."""
 SECONDS = 1_767_323_045
 MINUTE = 60_000_000
+
+NONE = Limits()
+
+
+@pytest.mark.parametrize(
+    ("declared", "is_authenticated", "expected"),
+    [(None, True, Limits.default()), (None, False, None), (NONE, True, NONE), (NONE, False, NONE)],
+)
+def test_default_limits_apply_only_to_authenticated_callers(
+    declared: Limits | None, is_authenticated: bool, expected: Limits | None
+) -> None:
+    assert limits_in_force(declared, is_authenticated=is_authenticated) == expected
+
 
 # ── Requests ──────────────────────────────────────────────────────────────────────────────────────────────────────────
 
