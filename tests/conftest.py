@@ -55,9 +55,9 @@ def stack(moto: "LocalStack") -> "LocalStack":
 @pytest.fixture(scope="module")
 def empty_table(moto: "LocalStack") -> None:
     """Empty the table before a module whose commands scan it: items of earlier modules make moto's scans slow."""
-    from tests.support import engines
+    from tests.support import databases
 
-    engines.empty(moto)
+    databases.empty(moto)
 
 
 @pytest.fixture
@@ -169,7 +169,7 @@ SIMULATED = Path(__file__).parents[1] / ".cache" / "simulated.txt"
 
 _begun = time.time()
 _areas: Counter[tuple[str, str]] = Counter()
-_engines: Counter[tuple[str, str]] = Counter()
+_databases: Counter[tuple[str, str]] = Counter()
 _figures: list[str] = []
 
 
@@ -180,21 +180,21 @@ def area_of(nodeid: str) -> str:
 
 
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:
-    """Count the test by its area, and by the engine that it ran on."""
+    """Count the test by its area, and by the database that it ran on."""
     if report.when != "call" and report.passed:
         return
     outcome = "xfailed" if hasattr(report, "wasxfail") else report.outcome
     _areas[area_of(report.nodeid), outcome] += 1
     for name, value in report.user_properties:
-        if name == "engine":
-            _engines[str(value), outcome] += 1
+        if name == "database":
+            _databases[str(value), outcome] += 1
         elif name == "figures":
             _figures.append(str(value))
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Print the number of cases by area and by engine, and the faults of the simulation."""
-    for title, counted in (("covered", _areas), ("engines", _engines)):
+    """Print the number of cases by area and by database, and the faults of the simulation."""
+    for title, counted in (("covered", _areas), ("databases", _databases)):
         if counted:
             terminalreporter.section(title)
         for name in sorted({name for name, _ in counted}):

@@ -22,7 +22,7 @@ from tests.runtime.contract.sessions import DynamoDBSessionPlace, SessionPlace, 
 from tests.runtime.contract.test_late_worker import frozen
 from tests.support.adk import DecidingLlm, answer_text, ask, call, history, scripted_model, served, texts
 from tests.support.clock import ManualClock
-from tests.support.engines import Stack
+from tests.support.databases import Stack
 from tests.support.savers import begin
 from tests.support.service import ServiceParts, http, parts, send
 from tests.support.stores import LEASE_SECONDS, new_owner

@@ -46,7 +46,7 @@ from tests.runtime.contract.test_late_worker import frozen
 from tests.support import operating
 from tests.support.clock import ManualClock
 from tests.support.conversation import StoreConversation
-from tests.support.engines import Stack
+from tests.support.databases import Stack
 from tests.support.savers import CuttableConnection, DynamoDBSavers
 from tests.support.server import ROOT
 from tests.support.stores import dynamodb_store, table_of

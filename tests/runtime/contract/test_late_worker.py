@@ -1,6 +1,6 @@
 """Workers that lose their lease: a frozen worker writes nothing more; a turn with progress outlives dead workers.
 
-The runner, the LangGraph adapter, the checkpoints and the log run on the production adapters, on each engine.
+The runner, the LangGraph adapter, the checkpoints and the log run on the production adapters, on each database.
 """
 
 import asyncio
@@ -29,7 +29,7 @@ from aion_core.local.memory.queues import MemoryWorkQueue
 from aion_core.protocol.types import TaskState
 from aion_core.table.keys import ContextKey, TaskKey, thread_id
 from tests.support.clock import ManualClock
-from tests.support.engines import Stack
+from tests.support.databases import Stack
 from tests.support.requests import request
 from tests.support.savers import DynamoDBSavers, begin, taken_over
 from tests.support.stores import new_owner

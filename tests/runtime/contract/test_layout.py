@@ -11,7 +11,7 @@ from aion_core.table.schema import VERSION
 from aion_tools.operator.inspection import Inspection
 from tests.support import pushes
 from tests.support.clock import ManualClock
-from tests.support.engines import Stack
+from tests.support.databases import Stack
 from tests.support.pushes import Pushes, a_config
 from tests.support.stores import stack_blobs
 
