@@ -31,7 +31,7 @@ quick: lint-code ## Run the tests nearest to the changes since main, and lint
 
 test-databases: export AION_TEST_DATABASES ?= all
 test-databases: $(VENV)/.tests ## Run every contract test on every database (AION_TEST_DATABASES=moto,ministack)
-	$(VENV)/bin/python -m pytest $(SIDE_BY_SIDE) tests/runtime/contract $(PYTEST)
+	$(VENV)/bin/python -m pytest $(SIDE_BY_SIDE) tests/runtime/contract tests/tools/contract $(PYTEST)
 
 test-deep: export AION_TEST_DATABASES ?= all
 test-deep: $(VENV)/.tests ## Run all tests: 20,000 schedules, pairs of crashes, planted bugs, mutants, every database, lint

@@ -21,6 +21,7 @@ from tests.support.clock import ManualClock
 
 if TYPE_CHECKING:
     from aion_tools.stack.stack import LocalStack
+    from tests.support.databases import Stack
 
 # Disable garbage collection while pytest collects tests: it takes two CPU-seconds and finds almost nothing.
 gc.disable()
@@ -50,6 +51,22 @@ def moto() -> "Iterator[LocalStack]":
 @pytest.fixture(scope="session")
 def stack(moto: "LocalStack") -> "LocalStack":
     return moto
+
+
+@pytest.fixture(scope="session")
+def ministack() -> "Iterator[Stack]":
+    from tests.support import databases
+
+    with databases.on_ministack() as stack:
+        yield stack
+
+
+@pytest.fixture(scope="session")
+def endpoint(moto: "LocalStack") -> "Iterator[Stack]":
+    from tests.support import databases
+
+    with databases.on_endpoint(moto) as stack:
+        yield stack
 
 
 @pytest.fixture(scope="module")
@@ -94,6 +111,7 @@ WORKERS = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
 FIRST = (
     "tests/simulation/test_simulation.py",
     "tests/runtime/contract/",
+    "tests/tools/contract/",
     "tests/tools/e2e/test_deployed.py",
     "tests/tools/e2e/console/",
     "tests/tools/e2e/test_installed.py",
@@ -106,17 +124,18 @@ FIRST = (
     "tests/tools/unit/cli/",
 )
 """The longest files run first, so that no worker still runs a long file when the other workers have finished."""
-TOGETHER = ("tests/runtime/contract/", "tests/tools/e2e/console/")
-"""Folders that one worker runs whole: a second worker would start another ministack or another browser."""
+CONTRACT = ("tests/runtime/contract/", "tests/tools/contract/")
+TOGETHER = (CONTRACT, ("tests/tools/e2e/console/",))
+"""Groups of folders that one worker runs whole: a second worker would start another ministack or another browser."""
 LAST = "tests/runtime/unit/authoring/test_typing.py"
 """This file runs last, because the cache of mypy then has the imported packages."""
 
 
 class GroupedScheduling(LoadFileScheduling):  # type: ignore[misc]
-    """pytest-xdist scheduling by file; all files of a folder listed in TOGETHER run in the same worker."""
+    """pytest-xdist scheduling by file; all files of a group in TOGETHER run in the same worker."""
 
     def _split_scope(self, nodeid: str) -> str:
-        return next((folder for folder in TOGETHER if nodeid.startswith(folder)), nodeid.partition("::")[0])
+        return next((group[0] for group in TOGETHER if nodeid.startswith(group)), nodeid.partition("::")[0])
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> GroupedScheduling | None:
@@ -145,6 +164,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         return named[0] if named else len(FIRST) + file.startswith(LAST), file
 
     items.sort(key=place)
+    _record_databases(items)
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
@@ -177,6 +197,15 @@ def area_of(nodeid: str) -> str:
     """Return the area of a test: its folder below `tests/runtime`, `tests/tools` and so on, and below their `unit`."""
     _, *folders = nodeid.partition("::")[0].split("/")[:-1]
     return "/".join(folders[: 3 if folders[1:2] == ["unit"] else 2]) or "tests"
+
+
+def _record_databases(items: list[pytest.Item]) -> None:
+    """Record the database of each contract test, for the summary."""
+    for item in items:
+        params = item.callspec.params if isinstance(item, pytest.Function) and hasattr(item, "callspec") else {}
+        database = params.get("stack") or params.get("adapter") or params.get("table")
+        if database and item.nodeid.startswith(CONTRACT):
+            item.user_properties.append(("database", database))
 
 
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:

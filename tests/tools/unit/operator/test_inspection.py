@@ -5,7 +5,7 @@ from aion_core.engine.delivery import rows
 from aion_core.engine.delivery.records import Delivery
 from aion_core.engine.task.head import HEAD_ATTRIBUTES, head_item
 from aion_core.table.schema import BY_AGENT, BY_CONTEXT
-from tests.runtime.unit.engine.given import AT, TASK, head
+from tests.support.given import AT, TASK, head
 
 
 def test_scan_reads_each_stored_attribute_of_task() -> None:
