@@ -14,7 +14,7 @@ unexport PYTHONDONTWRITEBYTECODE
 SIDE_BY_SIDE := -n 4 --dist loadfile --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
-.PHONY: help dev test quick test-engines test-deep mutants replay check lint lint-code format package-check bench screenshots terminal newcomer bench-chunks bench-cold bench-dev message-path docs openapi schema lock lines figures cost sam-local smoke clean
+.PHONY: help dev test quick test-databases test-deep mutants replay check lint lint-code format package-check bench screenshots terminal newcomer bench-chunks bench-cold bench-dev message-path docs openapi schema lock lines figures cost sam-local smoke clean
 
 help: ## List the commands
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 16
@@ -29,12 +29,12 @@ quick: lint-code ## Run the tests nearest to the changes since main, and lint
 	@tests="$$($(VENV)/bin/python -m scripts.nearest)"; \
 	  if [ -n "$$tests" ]; then $(VENV)/bin/python -m pytest -n 2 --dist loadfile $$tests $(PYTEST); else echo "No test is near."; fi
 
-test-engines: export AION_TEST_ENGINES ?= all
-test-engines: $(VENV)/.tests ## Run every contract test on every engine (AION_TEST_ENGINES=moto,ministack)
-	$(VENV)/bin/python -m pytest $(SIDE_BY_SIDE) tests/runtime/contract $(PYTEST)
+test-databases: export AION_TEST_DATABASES ?= all
+test-databases: $(VENV)/.tests ## Run every contract test on every database (AION_TEST_DATABASES=moto,ministack)
+	$(VENV)/bin/python -m pytest $(SIDE_BY_SIDE) tests/runtime/contract tests/tools/contract $(PYTEST)
 
-test-deep: export AION_TEST_ENGINES ?= all
-test-deep: $(VENV)/.tests ## Run all tests: 20,000 schedules, pairs of crashes, planted bugs, mutants, every engine, lint
+test-deep: export AION_TEST_DATABASES ?= all
+test-deep: $(VENV)/.tests ## Run all tests: 20,000 schedules, pairs of crashes, planted bugs, mutants, every database, lint
 	SIMULATION_DEEP=1 $(VENV)/bin/python -m pytest $(SIDE_BY_SIDE) -m 'deep or not deep' $(PYTEST)
 	$(VENV)/bin/python -m scripts.mutants
 

@@ -21,6 +21,7 @@ from tests.support.clock import ManualClock
 
 if TYPE_CHECKING:
     from aion_tools.stack.stack import LocalStack
+    from tests.support.databases import Stack
 
 # Disable garbage collection while pytest collects tests: it takes two CPU-seconds and finds almost nothing.
 gc.disable()
@@ -52,12 +53,28 @@ def stack(moto: "LocalStack") -> "LocalStack":
     return moto
 
 
+@pytest.fixture(scope="session")
+def ministack() -> "Iterator[Stack]":
+    from tests.support import databases
+
+    with databases.on_ministack() as stack:
+        yield stack
+
+
+@pytest.fixture(scope="session")
+def endpoint(moto: "LocalStack") -> "Iterator[Stack]":
+    from tests.support import databases
+
+    with databases.on_endpoint(moto) as stack:
+        yield stack
+
+
 @pytest.fixture(scope="module")
 def empty_table(moto: "LocalStack") -> None:
     """Empty the table before a module whose commands scan it: items of earlier modules make moto's scans slow."""
-    from tests.support import engines
+    from tests.support import databases
 
-    engines.empty(moto)
+    databases.empty(moto)
 
 
 @pytest.fixture
@@ -94,6 +111,7 @@ WORKERS = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
 FIRST = (
     "tests/simulation/test_simulation.py",
     "tests/runtime/contract/",
+    "tests/tools/contract/",
     "tests/tools/e2e/test_deployed.py",
     "tests/tools/e2e/console/",
     "tests/tools/e2e/test_installed.py",
@@ -106,17 +124,18 @@ FIRST = (
     "tests/tools/unit/cli/",
 )
 """The longest files run first, so that no worker still runs a long file when the other workers have finished."""
-TOGETHER = ("tests/runtime/contract/", "tests/tools/e2e/console/")
-"""Folders that one worker runs whole: a second worker would start another ministack or another browser."""
+CONTRACT = ("tests/runtime/contract/", "tests/tools/contract/")
+TOGETHER = (CONTRACT, ("tests/tools/e2e/console/",))
+"""Groups of folders that one worker runs whole: a second worker would start another ministack or another browser."""
 LAST = "tests/runtime/unit/authoring/test_typing.py"
 """This file runs last, because the cache of mypy then has the imported packages."""
 
 
 class GroupedScheduling(LoadFileScheduling):  # type: ignore[misc]
-    """pytest-xdist scheduling by file; all files of a folder listed in TOGETHER run in the same worker."""
+    """pytest-xdist scheduling by file; all files of a group in TOGETHER run in the same worker."""
 
     def _split_scope(self, nodeid: str) -> str:
-        return next((folder for folder in TOGETHER if nodeid.startswith(folder)), nodeid.partition("::")[0])
+        return next((group[0] for group in TOGETHER if nodeid.startswith(group)), nodeid.partition("::")[0])
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> GroupedScheduling | None:
@@ -145,6 +164,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         return named[0] if named else len(FIRST) + file.startswith(LAST), file
 
     items.sort(key=place)
+    _record_databases(items)
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
@@ -169,7 +189,7 @@ SIMULATED = Path(__file__).parents[1] / ".cache" / "simulated.txt"
 
 _begun = time.time()
 _areas: Counter[tuple[str, str]] = Counter()
-_engines: Counter[tuple[str, str]] = Counter()
+_databases: Counter[tuple[str, str]] = Counter()
 _figures: list[str] = []
 
 
@@ -179,22 +199,31 @@ def area_of(nodeid: str) -> str:
     return "/".join(folders[: 3 if folders[1:2] == ["unit"] else 2]) or "tests"
 
 
+def _record_databases(items: list[pytest.Item]) -> None:
+    """Record the database of each contract test, for the summary."""
+    for item in items:
+        params = item.callspec.params if isinstance(item, pytest.Function) and hasattr(item, "callspec") else {}
+        database = params.get("stack") or params.get("adapter") or params.get("table")
+        if database and item.nodeid.startswith(CONTRACT):
+            item.user_properties.append(("database", database))
+
+
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:
-    """Count the test by its area, and by the engine that it ran on."""
+    """Count the test by its area, and by the database that it ran on."""
     if report.when != "call" and report.passed:
         return
     outcome = "xfailed" if hasattr(report, "wasxfail") else report.outcome
     _areas[area_of(report.nodeid), outcome] += 1
     for name, value in report.user_properties:
-        if name == "engine":
-            _engines[str(value), outcome] += 1
+        if name == "database":
+            _databases[str(value), outcome] += 1
         elif name == "figures":
             _figures.append(str(value))
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Print the number of cases by area and by engine, and the faults of the simulation."""
-    for title, counted in (("covered", _areas), ("engines", _engines)):
+    """Print the number of cases by area and by database, and the faults of the simulation."""
+    for title, counted in (("covered", _areas), ("databases", _databases)):
         if counted:
             terminalreporter.section(title)
         for name in sorted({name for name, _ in counted}):

@@ -1,1 +1,11 @@
-"""Library for agents' authors, published as `aion.langgraph`, `aion.adk` and `aion.shared`."""
+"""Library for agents' authors, published as `aion.langgraph`, `aion.adk` and `aion.shared`.
+
+context.py         context of a turn: the event, the inbound message, the thread for replies
+types.py           inbox and outbox
+emit.py            functions with which a LangGraph node emits files, data, messages and metadata
+events.py          LangGraph node that calls a handler for the turn's event
+reply_content.py   arguments of a reply, as A2A
+a2a_objects.py     messages and tasks of an author, as A2A
+json_values.py     an author's values as JSON, protobuf values and bytes
+v03_json.py        v0.3 JSON as v1 JSON
+"""

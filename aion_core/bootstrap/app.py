@@ -27,9 +27,9 @@ from aion_core.push.configs import PushRegistry
 from aion_core.settings import DEFAULT_BASE_URL, Settings
 from aion_core.web.additions import AppAdditions
 from aion_core.web.app import build_app as build_web_app
+from aion_core.web.app_parts import Access, CallerLimits, Instruments, ServedAgent, SharedServices
 from aion_core.web.cards.publication import CardPublisher
 from aion_core.web.lifespan import Lifecycle
-from aion_core.web.parts import Access, CallerLimits, Instruments, ServedAgent, SharedServices
 
 MakeAdditions = Callable[[Settings, TurnServices], AppAdditions]
 """Function from the settings and services of a process to what its server adds to the app."""

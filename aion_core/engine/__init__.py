@@ -23,7 +23,8 @@ Rules are pure functions and stand beside the store that applies them. Read it i
     cancellation.py     a cancellation is recorded at once, whichever process runs the task
     queues.py           wake-up messages and the queues that carry them
     wake_ups.py         a wake-up message follows a commit
-    timers.py, sweep.py timers in the table, for wake-up messages that were lost
+    timers.py           timers in the table, for wake-up messages that were lost
+    sweep.py            finds the expired timers
     push_config.py      a client's webhook
     delivery/           progress of the deliveries to webhooks; aion_core/push posts them
     listing/            lists of tasks, contexts and messages

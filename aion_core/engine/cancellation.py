@@ -2,7 +2,7 @@
 
 from aion_core.clock import Clock
 from aion_core.engine.call import CallContext
-from aion_core.engine.isolation import head_of
+from aion_core.engine.isolation import visible_head
 from aion_core.engine.queues import WorkQueue
 from aion_core.engine.task import states, updates
 from aion_core.engine.turn.store import TurnStore
@@ -22,7 +22,7 @@ class Cancellation:
     async def cancel(self, call: CallContext, task_id: str, reason: str) -> None:
         """Cancel a task that runs in any process. Raises TaskNotFound, or TaskNotCancelable if the task has ended."""
         for _ in range(RETRIES):
-            head = await head_of(self._store, task_id, call)
+            head = await visible_head(self._store, task_id, call)
             if head.state in states.TERMINAL:
                 raise TaskNotCancelable(f"The task is {states.state_name(head.state)} and can no longer be canceled.")
             try:

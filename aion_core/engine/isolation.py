@@ -11,7 +11,7 @@ from aion_core.errors import TaskNotFound
 from aion_core.table.keys import TaskKey
 
 
-async def log_of(store: StoredTasks, task_id: str, call: CallContext) -> Log:
+async def visible_log(store: StoredTasks, task_id: str, call: CallContext) -> Log:
     """Return the event log of one of the caller's tasks. Raises TaskNotFound."""
     log = await store.log(TaskKey(call.owner, task_id))
     if log is None or not is_visible(log.head, call.owner, call.agent):
@@ -19,7 +19,7 @@ async def log_of(store: StoredTasks, task_id: str, call: CallContext) -> Log:
     return log
 
 
-async def head_of(store: StoredTasks, task_id: str, call: CallContext) -> Head:
+async def visible_head(store: StoredTasks, task_id: str, call: CallContext) -> Head:
     """Return the head (state and event number) of one of the caller's tasks. Raises TaskNotFound."""
     head = await store.head(TaskKey(call.owner, task_id))
     if head is None or not is_visible(head, call.owner, call.agent):

@@ -12,7 +12,7 @@ from aion_core.engine.admission.repeats import repeated_at
 from aion_core.engine.agent_options import ReplyAs, WhenBusy
 from aion_core.engine.call import CallContext
 from aion_core.engine.cancellation import Cancellation
-from aion_core.engine.isolation import log_of
+from aion_core.engine.isolation import visible_log
 from aion_core.engine.queues import WorkQueue
 from aion_core.engine.records import Cursor
 from aion_core.engine.runner.worker import Worker
@@ -113,7 +113,7 @@ class TaskService:
         elif admitted.task is not None and after.generation:
             yield [StreamItem(event_id(Cursor(after.generation)), admitted.task)]
         elif repeats:
-            log = await log_of(self._store, admitted.key.task_id, call)
+            log = await visible_log(self._store, admitted.key.task_id, call)
             recorded_at = repeated_at(request.message, log)
             after, first = subscription.beginning(log, call.last_event_id, recorded_at)
             yield first
@@ -128,7 +128,7 @@ class TaskService:
         With a Last-Event-ID of this task, yield only the items after that id. The stream ends early if the process is
         about to end; the client may resume it. Raises TaskNotFound, or TaskFinished if the task has no further events.
         """
-        log = await log_of(self._store, task_id, call)
+        log = await visible_log(self._store, task_id, call)
         after, first = subscription.beginning(log, call.last_event_id, log.head.generation)
         if log.head.state in states.TERMINAL and after.generation == log.head.generation:
             raise TaskFinished("The task has ended; there is nothing to subscribe to. GetTask returns it.")
@@ -138,7 +138,7 @@ class TaskService:
 
     async def get(self, call: CallContext, task_id: str) -> Task:
         """Return the caller's task with this id. Raises TaskNotFound."""
-        return projection.fold((await log_of(self._store, task_id, call)).events)
+        return projection.fold((await visible_log(self._store, task_id, call)).events)
 
     async def cancel(self, call: CallContext, task_id: str) -> Task:
         """Cancel the task and return it (A2A 3.1.5).
@@ -172,7 +172,7 @@ class TaskService:
             else:
                 broadcast.reply_with_task()
         else:
-            log = await log_of(self._store, admitted.key.task_id, call)
+            log = await visible_log(self._store, admitted.key.task_id, call)
             seconds = answer.seconds_left(log.events, self._clock.now()) + READ_SECONDS
             await self._wait(call, self._wait_until_stopped(admitted), seconds)
         return answer.message_of(await self._task(call, admitted))

@@ -3,14 +3,16 @@
 Lambda's Python runtime buffers every response, but the Runtime API supports streaming. `exec-wrapper.sh` replaces the
 process of the runtime with `python -m aion_core.lambda_runtime`:
 
-    __main__      process: settings, log, exit code
-    loop          serves one invocation after another: calls the app and waits for its return
-    application   import and lifespan of the ASGI app
-    invocation    Lambda event -> ASGI scope
-    response      ASGI messages -> streamed response
-    runtime_api   endpoints of the Runtime API, over h11
-    settings      settings from the environment
-    log           log records as lines of JSON
+__main__.py      process: settings, log, exit code
+settings.py      settings from the environment
+log.py           log records as lines of JSON
+import_path.py   import path, as Lambda's own bootstrap.py makes it
+application.py   import and lifespan of the ASGI app
+snapshot.py      SnapStart: the snapshot after startup, and the environment restored from it
+loop.py          serves one invocation after another: calls the app and waits for its return
+invocation.py    Lambda event -> ASGI scope
+response.py      ASGI messages -> streamed response
+runtime_api.py   endpoints of the Runtime API, over h11
 
 The package is independent of A2A and of the rest of aion_core.
 """

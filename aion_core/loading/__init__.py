@@ -1,9 +1,16 @@
 """Loading of agents, from aion.yaml to an agent that answers turns.
 
-`deployment.py` reads an aion.yaml (`aion_yaml/`), or finds the agents of a project without one (`discovery/`).
-`agent_cards.py` and `auth_policies.py` convert an agent's configuration to its card and its auth policy.
-
-`init_phase.py` and `lazy_agent.py` decide when an agent is loaded. Then its code is imported (`importing/`), the agent
-object is found there (`objects/`), and `build_agent.py` calls the adapter of its framework (`frameworks.py`). If a step
-fails, `load_errors/` explains the reason to the author.
+deployment.py      reads an aion.yaml, or finds the agents of a project without one
+aion_yaml/         the models of aion.yaml
+discovery/         finds agents without importing their code
+agent_cards.py     cards, from the agents' configuration
+auth_policies.py   auth policies, from the agents' configuration
+init_phase.py      loads all agents at the start of a Lambda environment
+lazy_agent.py      an agent whose code is imported when it is needed
+importing/         imports agents' modules
+objects/           finds the agent object in its module
+build_agent.py     calls the adapter of its framework
+frameworks.py      the supported frameworks
+load_errors/       explains to the author why an agent cannot be loaded
+suggestions.py     suggests the name that an author has probably meant
 """

@@ -11,7 +11,7 @@ from aion_core.clock import Clock
 from aion_core.engine.agent_options import PushEvents
 from aion_core.engine.call import CallContext
 from aion_core.engine.delivery.push_configs import PushConfigs
-from aion_core.engine.isolation import head_of
+from aion_core.engine.isolation import visible_head
 from aion_core.engine.listing import page_tokens
 from aion_core.engine.listing.task_list import TaskList
 from aion_core.engine.push_config import MAX_PUSH_CONFIGS, PushConfig, PushVersion
@@ -134,7 +134,7 @@ class PushRegistry:
             )
         if not is_id(task_id):
             raise TaskNotFound(task_id)
-        return (await head_of(self._tasks, task_id, call)).key
+        return (await visible_head(self._tasks, task_id, call)).key
 
     async def _stored(
         self, call: CallContext, config: pb.TaskPushNotificationConfig, key: TaskKey, version: PushVersion

@@ -1,6 +1,6 @@
 """Schema of the DynamoDB table and folders of the S3 bucket, as in template.yaml.
 
-The template's policy checks (infra/policies) compare the template with this schema.
+The template's policy checks (scripts/policies) compare the template with this schema.
 """
 
 from aion_core.table.item import Index

@@ -10,6 +10,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from aion_core.web.additions import AppAdditions
+from aion_core.web.app_parts import Access, CallerLimits, Instruments, ServedAgent, SharedServices
 from aion_core.web.cards.extended import ExtendedCardPublisher
 from aion_core.web.cards.publication import CardPublisher
 from aion_core.web.console import ConsoleMiddleware
@@ -26,7 +27,6 @@ from aion_core.web.middleware.rate_limit import RateLimitMiddleware
 from aion_core.web.operations import OPERATIONS
 from aion_core.web.operations.operation import Operation
 from aion_core.web.operations.services import AgentServices
-from aion_core.web.parts import Access, CallerLimits, Instruments, ServedAgent, SharedServices
 from aion_core.web.public_routes import card_routes, server_routes
 from aion_core.web.request.call_context import CallContextBuilder
 from aion_core.web.rest.extended_card import extended_card_route

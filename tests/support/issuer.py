@@ -9,6 +9,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 import jwt
+import pytest
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 from jwt.algorithms import ECAlgorithm, OKPAlgorithm, RSAAlgorithm
 
@@ -119,3 +120,10 @@ def issuing() -> Iterator[Issuer]:
         stopped.set()
         server.shutdown()
         thread.join()
+
+
+@pytest.fixture
+def issuer() -> Iterator[Issuer]:
+    """Serve an issuer for one test."""
+    with issuing() as found:
+        yield found

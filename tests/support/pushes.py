@@ -11,7 +11,7 @@ from aion_core.table.keys import TaskKey
 from aion_core.table.port import Table
 from tests.support.clock import ManualClock
 from tests.support.conversation import MANY, StoreConversation
-from tests.support.engines import Stack
+from tests.support.databases import Stack
 from tests.support.stores import CIPHER, LEASE_SECONDS, store_of, table_of
 
 

@@ -1,4 +1,4 @@
-"""Checkpoint savers for tests: over the memory table, and over DynamoDB on an engine, each beside its task store."""
+"""Checkpoint savers for tests: over the memory table, and over DynamoDB on a database, each beside its task store."""
 
 import json
 from collections import Counter
@@ -22,7 +22,7 @@ from aion_core.table.blobs import Blobs
 from aion_core.table.keys import ContextKey
 from aion_core.table.port import Table
 from tests.support.clock import ManualClock
-from tests.support.engines import Stack
+from tests.support.databases import Stack
 from tests.support.stores import LEASE_SECONDS, MemoryTaskStore, dynamodb_store, new_owner, stack_blobs
 
 

@@ -38,7 +38,7 @@ from aion_core.state.langgraph.checkpoints import TableSaver
 from aion_core.state.long_term_memory import LongTermMemory
 from aion_core.telemetry import Metrics, NullMetrics
 from aion_core.web.app import build_app
-from aion_core.web.parts import Instruments, ServedAgent, SharedServices
+from aion_core.web.app_parts import Instruments, ServedAgent, SharedServices
 from tests.support.stores import MemoryPushConfigs, MemoryTaskList, MemoryTaskStore
 
 

@@ -18,7 +18,7 @@ from aion_core.table import item, keys
 from aion_core.table.keys import TaskKey
 from aion_core.table.port import Table
 from aion_tools.stack.stack import LocalStack
-from tests.support.engines import ReachableStack
+from tests.support.databases import ReachableStack
 from tests.support.faulty_table import FaultyTable
 from tests.support.strict import StrictTokens, refuse_empty_keys
 

@@ -8,7 +8,7 @@ from aion_core.engine.outcomes import TurnStarted
 from aion_core.engine.records import Head
 from aion_core.protocol.types import Message, Part, Role
 from aion_core.table.keys import ContextKey
-from tests.support.engines import ReachableStack
+from tests.support.databases import ReachableStack
 from tests.support.stores import dynamodb_store, new_owner
 
 

@@ -1,1 +1,24 @@
-"""Adapter of Google ADK agents to the `Agent` port."""
+"""Adapter of Google ADK agents to the `Agent` port.
+
+agent.py              the adapter, which starts ADK's Runner or resumes it
+setup.py              the App of an agent, prepared for all turns
+agent_config.py       agent that a `root_agent.yaml` declares
+agent_tree.py         tree of the agents of an App
+turn.py               one turn
+runner.py             its ADK Runner
+turn_sessions.py      its ADK session service
+parts.py              A2A parts from and to ADK content
+resumption.py         rules for the resumption of an interrupted invocation
+progress_markers.py   events that record how far each agent has come
+redeployment.py       agents that a later deployment lacks
+interrupts.py         the question of an interrupt, and the client's answer
+approvals.py          approvals of tool calls
+credentials.py        credentials that an agent requests from the client
+canceled_calls.py     function calls that a canceled or failed turn has left open
+callbacks.py          ADK plugin, which observes agents, model calls and tools
+event_queue.py        events of a turn, which the runner records before their sender continues
+event_keys.py         idempotency keys of events
+translation.py        events as emissions
+outbox.py             the outbox in the session's state
+stored_state.py       the stored session as plain JSON
+"""

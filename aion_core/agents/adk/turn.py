@@ -21,9 +21,9 @@ from aion_core.agents.adk.event_queue import EventChannel
 from aion_core.agents.adk.redeployment import AGENTS
 from aion_core.agents.adk.resumption import can_resume, can_stop, is_finished
 from aion_core.agents.adk.runner import TurnRunner
-from aion_core.agents.adk.session_service import TurnSessionService
 from aion_core.agents.adk.setup import AdkSetup
 from aion_core.agents.adk.translation import AdkTranslator
+from aion_core.agents.adk.turn_sessions import TurnSessionService
 from aion_core.agents.reply_sink import TurnReplySink
 from aion_core.agents.turn_context import context_of, inbox_of
 from aion_core.authoring.context import aion_context_set

@@ -1,1 +1,8 @@
-"""Adapter of the a2a-sdk's `AgentExecutor` to the `Agent` port."""
+"""Adapter of the a2a-sdk's `AgentExecutor` to the `Agent` port.
+
+agent.py             the adapter: one call of `execute()` is one turn
+request_context.py   the RequestContext that the SDK's own server would pass
+event_queue.py       queue of a turn, whose events the runner records before the executor continues
+translation.py       queued events as emissions
+resumption.py        rules for the restart of an interrupted turn
+"""

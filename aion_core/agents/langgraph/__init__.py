@@ -1,1 +1,30 @@
-"""Adapter of LangGraph graphs to the `Agent` port."""
+"""Adapter of LangGraph graphs to the `Agent` port.
+
+agent.py               the adapter, which starts, resumes or repeats a turn
+setup.py               the compiled graph, prepared for all turns
+graph.py               keys of its state and tools of its nodes
+context_schema.py      its context schema, filled from aion.yaml
+stored_classes.py      author's classes that checkpoints may contain
+turn.py                one turn: persistence, input and stream
+thread.py              the LangGraph thread of a turn
+turn_input.py          input of a turn
+input_fields.py        input of a graph without messages
+parts.py               A2A parts from and to LangChain content
+media.py               files in LangChain messages as A2A parts
+resumption.py          rules for the resumption of an interrupted turn
+redeployment.py        nodes that a later deployment lacks
+interrupts.py          the question of an interrupt, and the Command that resumes the graph
+approvals.py           approvals of tool calls
+canceled_calls.py      tool calls that a canceled or failed turn has left open
+callbacks.py           LangChain callbacks, which observe model calls, tools and nodes
+reply_sink.py          takes the calls of the author's helpers
+translation.py         stream events as emissions
+model_streams.py       streams of model calls
+pending_emissions.py   emissions that the runner has not recorded yet
+state.py               values in a graph's state
+added_messages.py      messages that a turn adds to the state
+returned_together.py   messages that one node returns together
+unreturned_output.py   output that the state lacks
+graph_answer.py        answers of a turn
+stored_state.py        the stored thread as plain JSON
+"""

@@ -15,7 +15,7 @@ from aion_core.engine.admission.store import MessageStore
 from aion_core.engine.agent_options import WhenBusy
 from aion_core.engine.call import CallContext
 from aion_core.engine.cancellation import Cancellation
-from aion_core.engine.isolation import log_of
+from aion_core.engine.isolation import visible_log
 from aion_core.engine.outcomes import ContextInUse, Duplicate, Interrupted, TurnQueued, TurnStarted
 from aion_core.engine.queues import WakeUp, WorkQueue
 from aion_core.engine.records import Cursor, Log, Numbered
@@ -138,7 +138,7 @@ class MessageAdmission:
     ) -> Admission:
         """Admit a message to an existing task: an answer, a further message, or a repeated message."""
         for _ in range(RETRIES):
-            log = await log_of(self._store, task_id, call)
+            log = await visible_log(self._store, task_id, call)
             try:
                 return await self._follow_up(call, request, log, start, at_once=at_once)
             except LeaseLost:
@@ -186,7 +186,7 @@ class MessageAdmission:
             case TurnQueued():
                 await self._wake_for(call, outcome, at_once=at_once)
                 if outcome.head.generation != log.head.generation:
-                    log = await log_of(self._store, task.id, call)
+                    log = await visible_log(self._store, task.id, call)
                 return Admission(
                     log.head.key, task=projection.fold(log.events), after=Cursor(log.head.generation), continues=True
                 )

@@ -17,7 +17,7 @@ from aion_core.engine.agent import Agent
 from aion_core.engine.call import CallContext
 from aion_core.engine.delivery.push_configs import PushConfigs
 from aion_core.engine.delivery.records import Delivery
-from aion_core.engine.isolation import head_of
+from aion_core.engine.isolation import visible_head
 from aion_core.engine.push_config import PushConfig
 from aion_core.engine.queues import PushQueue, PushWakeUp
 from aion_core.engine.stored_tasks import StoredTasks
@@ -137,7 +137,7 @@ class _ConsoleRequests:
         """Return the key of one of the caller's tasks with this agent. Raises InvalidMessage or TaskNotFound."""
         if not is_id(task_id):
             raise InvalidMessage(f"taskId has to be {ID_RULE}.", field="taskId")
-        await head_of(self._console.tasks, task_id, call)
+        await visible_head(self._console.tasks, task_id, call)
         return TaskKey(call.owner, task_id)
 
 

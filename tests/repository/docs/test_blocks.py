@@ -44,7 +44,7 @@ RUN_BY = {
     ("docs/push.md", "python"): "tests/runtime/unit/push/test_receiver_examples.py",
     ("docs/push.md", "typescript"): "tests/runtime/unit/push/test_receiver_examples.py",
     ("docs/replies.md", "json"): BLOCKS,
-    ("docs/runbook.md", "json"): "tests/runtime/contract/test_erasure.py",
+    ("docs/runbook.md", "json"): "tests/tools/contract/test_erasure.py",
     ("docs/security.md", "python"): "tests/repository/docs/test_security.py",
     ("docs/why.md", "sh"): "tests/tools/unit/cli/test_why.py",
 }

@@ -1,4 +1,4 @@
-"""docs/clients.md: its table of operations, and the languages and versions of each. tests/e2e runs its blocks."""
+"""docs/clients.md: its table of operations, and the languages and versions of each. tests/tools/e2e runs its blocks."""
 
 import re
 

@@ -1,4 +1,4 @@
-"""Long-term memories for tests: over the memory table, and over DynamoDB on an engine, each beside its task store."""
+"""Long-term memories for tests: over the memory table, and over DynamoDB on a database, each beside its task store."""
 
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -9,7 +9,7 @@ from aion_core.clock import Clock
 from aion_core.engine.task_store import TaskStore
 from aion_core.state.long_term_memory import LongTermMemory
 from aion_core.table.port import Table
-from tests.support.engines import Stack
+from tests.support.databases import Stack
 from tests.support.stores import LEASE_SECONDS, MemoryTaskStore, dynamodb_store
 
 

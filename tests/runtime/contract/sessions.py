@@ -1,4 +1,4 @@
-"""ADK session services for tests: over the memory table, and over DynamoDB on an engine, each beside its task store."""
+"""ADK session services for tests: over the memory table, and over DynamoDB on a database, each beside its task store."""
 
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -20,7 +20,7 @@ from aion_core.state.adk.sessions import TableSessions
 from aion_core.table.blobs import Blobs
 from aion_core.table.cipher import Cipher
 from aion_core.table.port import Table
-from tests.support.engines import Stack
+from tests.support.databases import Stack
 from tests.support.stores import CIPHER, LEASE_SECONDS, MemoryTaskStore, dynamodb_store
 
 

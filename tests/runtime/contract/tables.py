@@ -48,10 +48,10 @@ DEVIATIONS: dict[str, dict[str, set[str]]] = {
 """Deviations of emulators from the AWS documentation."""
 
 
-def skip_deviation(engine: str, subject: str) -> None:
-    for deviation, subjects in DEVIATIONS.get(engine, {}).items():
+def skip_deviation(database: str, subject: str) -> None:
+    for deviation, subjects in DEVIATIONS.get(database, {}).items():
         if subject in subjects:
-            pytest.skip(f"{engine} {deviation}")
+            pytest.skip(f"{database} {deviation}")
 
 
 async def attributes(table: Table, key: Key) -> dict[str, Any] | None:

@@ -19,10 +19,10 @@ from aion_core.engine.stream.broadcast import EventBroadcast
 from aion_core.local.memory.queues import MemoryWorkQueue
 from aion_core.protocol.types import Message, Part, Role, TaskState
 from tests.runtime.contract.sessions import DynamoDBSessionPlace, SessionPlace, memory_sessions
-from tests.runtime.contract.test_late_worker import frozen
 from tests.support.adk import DecidingLlm, answer_text, ask, call, history, scripted_model, served, texts
 from tests.support.clock import ManualClock
-from tests.support.engines import Stack
+from tests.support.databases import Stack
+from tests.support.frozen import frozen
 from tests.support.savers import begin
 from tests.support.service import ServiceParts, http, parts, send
 from tests.support.stores import LEASE_SECONDS, new_owner

@@ -9,7 +9,7 @@ from aion_core.auth.api_keys import ApiKeys, KeyRecord
 from aion_core.auth.schemes.api_key import make_key
 from aion_core.errors import StoreError
 from tests.support.clock import ManualClock
-from tests.support.engines import Stack
+from tests.support.databases import Stack
 from tests.support.stores import table_of
 
 

@@ -13,9 +13,9 @@ from google.genai import types
 from aion_core.aws.blobs import S3Blobs
 from aion_core.aws.client import AwsClient
 from aion_core.state.adk.artifacts import BlobArtifacts
-from tests.support import engines
+from tests.support import databases
 from tests.support.clock import ManualClock
-from tests.support.engines import Stack
+from tests.support.databases import Stack
 from tests.support.stores import new_owner
 
 
@@ -25,7 +25,7 @@ def artifacts(
 ) -> BlobArtifacts:
     if adapter:
         return on_s3(adapter, clock)
-    return BlobArtifacts(engines.local_blobs(request.node.callspec.params["adapter"], clock, tmp_path), clock)
+    return BlobArtifacts(databases.local_blobs(request.node.callspec.params["adapter"], clock, tmp_path), clock)
 
 
 def on_s3(stack: Stack, clock: ManualClock, client: Any = None) -> BlobArtifacts:

@@ -15,7 +15,7 @@ from aion_core.engine.timers import ExpiredTimer
 from aion_core.errors import AionError, ContextBusy, InvalidTransition, LeaseLost, PendingInput
 from tests.support.clock import ManualClock
 from tests.support.conversation import COMPLETED, INPUT_REQUIRED, WORKING, StoreConversation
-from tests.support.engines import Stack
+from tests.support.databases import Stack
 from tests.support.stores import LEASE_SECONDS, MemoryTaskStore, dynamodb_store
 
 ROUNDS, ROUNDS_IN_MEMORY = (5, 40) if os.environ.get("SIMULATION_DEEP") else (2, 10)

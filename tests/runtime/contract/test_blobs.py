@@ -10,13 +10,13 @@ from aion_core.aws.blobs import S3Blobs
 from aion_core.aws.client import AwsClient
 from aion_core.errors import StoreError, StoreUnavailable
 from aion_core.table.blobs import Blobs
-from tests.support import engines
+from tests.support import databases
 from tests.support.answers import answers
 from tests.support.clock import ManualClock
-from tests.support.engines import Stack
+from tests.support.databases import Stack
 from tests.support.stores import new_owner
 
-pytestmark = pytest.mark.each_engine
+pytestmark = pytest.mark.each_database
 
 
 def s3_blobs(stack: Stack, client: Any = None) -> S3Blobs:
@@ -28,7 +28,7 @@ def s3_blobs(stack: Stack, client: Any = None) -> S3Blobs:
 def blobs(adapter: Stack | None, clock: ManualClock, tmp_path: Path, request: pytest.FixtureRequest) -> Blobs:
     if adapter:
         return s3_blobs(adapter)
-    return engines.local_blobs(request.node.callspec.params["adapter"], clock, tmp_path)
+    return databases.local_blobs(request.node.callspec.params["adapter"], clock, tmp_path)
 
 
 @pytest.fixture

@@ -31,7 +31,7 @@ from aion_core.table.item import LAST
 from aion_core.table.keys import ContextKey
 from aion_core.table.schema import VERSION
 from tests.support.clock import ManualClock
-from tests.support.engines import Stack
+from tests.support.databases import Stack
 from tests.support.savers import CuttableConnection, DynamoDBSavers, Savers, begin, fence_of, memory_savers, taken_over
 from tests.support.stores import new_owner
 

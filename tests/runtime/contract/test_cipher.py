@@ -13,9 +13,9 @@ from aion_core.errors import StoreCorrupt, StoreError, StoreUnavailable
 from aion_core.local.memory.cipher import MemoryCipher
 from aion_core.table.cipher import Cipher
 from tests.support.clock import ManualClock
-from tests.support.engines import Stack
+from tests.support.databases import Stack
 
-pytestmark = pytest.mark.each_engine
+pytestmark = pytest.mark.each_database
 
 
 def by_kms(stack: Stack, clock: ManualClock, *, client: Any = None, key: str | None = None) -> KMSCipher:

@@ -26,7 +26,7 @@ from aion_core.protocol.types import ListTasksRequest, Message, Part, Role, Send
 from aion_core.table.keys import ContextKey
 from tests.support.agents.counting import talking
 from tests.support.agents.scripted import AskingAgent, GatedAgent
-from tests.support.engines import Stack
+from tests.support.databases import Stack
 from tests.support.service import parts, send_task
 from tests.support.stores import new_owner, stack_blobs
 

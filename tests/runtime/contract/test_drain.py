@@ -10,7 +10,7 @@ from aion_core.engine.agent import InputRequired, Paused, Reply
 from tests.runtime.contract.driven import DrivenConversation
 from tests.runtime.contract.turns import ANSWERS, GRAPHS, Work
 from tests.support.clock import ManualClock
-from tests.support.engines import Stack
+from tests.support.databases import Stack
 from tests.support.savers import DynamoDBSavers, Savers, begin, memory_savers
 
 

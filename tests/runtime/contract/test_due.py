@@ -20,7 +20,7 @@ from tests.runtime.contract.faults import UPDATE, Faults
 from tests.support import pushes
 from tests.support.clock import ManualClock
 from tests.support.conversation import INPUT_REQUIRED, MANY, WORKING, StoreConversation, of
-from tests.support.engines import Stack
+from tests.support.databases import Stack
 from tests.support.faulty_table import FaultyTable, TableCall, TableFaults
 from tests.support.pushes import a_config
 from tests.support.stores import LEASE_SECONDS, store_of, table_of

@@ -21,7 +21,7 @@ from aion_core.table.retries import MAX_LOST_ANSWERS
 from aion_core.table.ttl import STATE_GRACE
 from tests.runtime.contract.sessions import DynamoDBSessionPlace, said, texts
 from tests.support.clock import ManualClock
-from tests.support.engines import Stack
+from tests.support.databases import Stack
 from tests.support.savers import begin, fence_of
 from tests.support.stores import new_owner
 

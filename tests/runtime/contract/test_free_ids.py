@@ -7,7 +7,7 @@ from aion_core.protocol.ids import MAX_ID_BYTES, is_id
 from tests.support.conversation import StoreConversation, of
 from tests.support.stores import LEASE_SECONDS
 
-pytestmark = pytest.mark.each_engine
+pytestmark = pytest.mark.each_database
 
 IDS = ["_nano", "-nano", "a b", "a#b#HEAD", "#", "slack|C1|17", "../x/", "%23", "a\nb", "é" * (MAX_ID_BYTES // 2)]
 

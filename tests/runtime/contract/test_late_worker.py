@@ -1,11 +1,9 @@
 """Workers that lose their lease: a frozen worker writes nothing more; a turn with progress outlives dead workers.
 
-The runner, the LangGraph adapter, the checkpoints and the log run on the production adapters, on each engine.
+The runner, the LangGraph adapter, the checkpoints and the log run on the production adapters, on each database.
 """
 
 import asyncio
-from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -29,7 +27,8 @@ from aion_core.local.memory.queues import MemoryWorkQueue
 from aion_core.protocol.types import TaskState
 from aion_core.table.keys import ContextKey, TaskKey, thread_id
 from tests.support.clock import ManualClock
-from tests.support.engines import Stack
+from tests.support.databases import Stack
+from tests.support.frozen import frozen
 from tests.support.requests import request
 from tests.support.savers import DynamoDBSavers, begin, taken_over
 from tests.support.stores import new_owner
@@ -62,12 +61,6 @@ class Frozen:
         for before, after in zip([START, *names], names, strict=False):
             builder.add_edge(before, after)
         return builder.compile()
-
-
-@asynccontextmanager
-async def frozen(*args: Any, **options: Any) -> AsyncGenerator[asyncio.Future[None], None]:
-    """Heartbeat of a frozen worker: it neither renews the lease nor reports that the lease is lost."""
-    yield asyncio.get_running_loop().create_future()
 
 
 async def test_worker_with_lost_lease_cannot_write_events_or_checkpoints(stack: Stack) -> None:

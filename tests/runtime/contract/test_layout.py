@@ -8,34 +8,13 @@ from msgspec.structs import replace
 
 from aion_core.errors import OtherLayout
 from aion_core.table.schema import VERSION
-from aion_tools.operator.inspection import Inspection
 from tests.support import pushes
 from tests.support.clock import ManualClock
-from tests.support.engines import Stack
+from tests.support.databases import Stack
+from tests.support.other_layout import OtherVersion
 from tests.support.pushes import Pushes, a_config
-from tests.support.stores import stack_blobs
 
 pytestmark = pytest.mark.long
-
-
-class OtherVersion:
-    """A task's items in the table, of which a test gives some another version."""
-
-    def __init__(self, stack: Stack, push: Pushes) -> None:
-        self._client, self.table = stack.client("dynamodb"), stack.environment("ApiFunction")["AION_TABLE"]
-        self._owner = push.chat.context.owner
-
-    def items(self) -> list[dict[str, Any]]:
-        found = self._client.get_paginator("scan").paginate(TableName=self.table)
-        mine = [item for page in found for item in page["Items"] if self._owner in item["pk"]["S"]]
-        return sorted(mine, key=lambda item: (item["pk"]["S"], item["sk"]["S"]))
-
-    def set(self, kind: str, version: int) -> None:
-        """Set the version of the items whose partition and sort key, as one text, contain `kind`."""
-        chosen = [item for item in self.items() if kind in f"{item['pk']['S']} {item['sk']['S']}"]
-        assert chosen, kind
-        for item in chosen:
-            self._client.put_item(TableName=self.table, Item=item | {"v": {"N": str(version)}})
 
 
 @pytest.fixture
@@ -84,12 +63,3 @@ async def test_operation_on_items_of_other_layout_is_refused(stack: Stack, push:
     assert f"reads only layout {VERSION}: " in str(refused.value)
     table.set(kind, VERSION)
     assert await push.chat.store.head(push.key()) is not None
-
-
-async def test_scan_of_items_of_other_layout_is_refused(stack: Stack, push: Pushes) -> None:
-    await push.chat.store.create(push.chat.message("m-1"), holder="holder-1")
-    table = OtherVersion(stack, push)
-    table.set(" HEAD", VERSION - 1)
-    with pytest.raises(OtherLayout):
-        [head async for head in Inspection(push.table, stack_blobs(stack), push.clock).tasks()]
-    table.set(" HEAD", VERSION)

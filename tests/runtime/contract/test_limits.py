@@ -15,7 +15,7 @@ from aion_core.table import keys
 from aion_core.table.keys import TaskKey
 from tests.support.clock import ManualClock
 from tests.support.conversation import StoreConversation
-from tests.support.engines import Stack
+from tests.support.databases import Stack
 from tests.support.stores import store_of, table_of
 
 

@@ -23,7 +23,7 @@ from aion_core.state.langgraph.owner_store import OwnerStore, StoreRefused
 from aion_core.state.long_term_memory import LongTermMemory, MemoryItem, MemoryScope, MemoryWrite, Namespace
 from tests.runtime.contract.memories import DynamoDBMemories, Memories, memory_memories
 from tests.support.clock import ManualClock
-from tests.support.engines import Stack
+from tests.support.databases import Stack
 from tests.support.savers import CuttableConnection, begin, fence_of, taken_over
 from tests.support.stores import new_owner
 

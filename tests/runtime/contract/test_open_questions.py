@@ -18,7 +18,7 @@ from tests.runtime.contract.sessions import DynamoDBSessionPlace, memory_session
 from tests.runtime.contract.turns import RowState, Work, asking_side_by_side, asks, reviewed
 from tests.support.adk import answer_text, ask, call, scripted_model, served
 from tests.support.clock import ManualClock
-from tests.support.engines import Stack
+from tests.support.databases import Stack
 from tests.support.savers import DynamoDBSavers, memory_savers
 from tests.support.service import http, parts
 

@@ -15,7 +15,7 @@ from aion_core.protocol.types import Artifact, Part, TaskArtifactUpdateEvent
 from tests.support import pushes
 from tests.support.clock import ManualClock
 from tests.support.conversation import INPUT_REQUIRED, MANY
-from tests.support.engines import Stack
+from tests.support.databases import Stack
 from tests.support.pushes import Pushes, a_config
 from tests.support.stores import LEASE_SECONDS
 

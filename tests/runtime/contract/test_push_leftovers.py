@@ -16,7 +16,7 @@ from aion_core.table import keys
 from aion_core.table.writes import Delete
 from tests.support import pushes
 from tests.support.clock import ManualClock
-from tests.support.engines import Stack
+from tests.support.databases import Stack
 from tests.support.faulty_table import FaultyTable, TableCall, TableFaults
 from tests.support.pushes import Pushes, a_config
 from tests.support.stores import LEASE_SECONDS

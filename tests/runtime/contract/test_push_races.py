@@ -16,7 +16,7 @@ from tests.runtime.contract.faults import UPDATE, Faults, events_of
 from tests.support import pushes
 from tests.support.clock import ManualClock
 from tests.support.conversation import COMPLETED, INPUT_REQUIRED, WORKING
-from tests.support.engines import Stack
+from tests.support.databases import Stack
 from tests.support.pushes import Pushes, a_config
 from tests.support.stores import LEASE_SECONDS
 

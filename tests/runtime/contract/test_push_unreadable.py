@@ -28,7 +28,7 @@ from aion_core.table.writes import Change, Update
 from tests.support import pushes
 from tests.support.clock import ManualClock
 from tests.support.conversation import COMPLETED
-from tests.support.engines import Stack
+from tests.support.databases import Stack
 from tests.support.pushes import Pushes, a_config
 
 pytestmark = pytest.mark.long

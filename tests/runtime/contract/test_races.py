@@ -14,7 +14,7 @@ from aion_core.table import keys
 from tests.runtime.contract.faults import UPDATE, Faults
 from tests.support.clock import ManualClock
 from tests.support.conversation import COMPLETED, INPUT_REQUIRED, WORKING, StoreConversation
-from tests.support.engines import Stack
+from tests.support.databases import Stack
 from tests.support.stores import LEASE_SECONDS, dynamodb_store
 
 pytestmark = pytest.mark.long

@@ -15,7 +15,7 @@ from aion_core.table.item import Key
 from aion_core.table.schema import VERSION
 from tests.support.clock import ManualClock
 from tests.support.conversation import COMPLETED, INPUT_REQUIRED, WORKING, StoreConversation
-from tests.support.engines import Stack
+from tests.support.databases import Stack
 from tests.support.stores import dynamodb_store
 
 pytestmark = pytest.mark.long

@@ -26,7 +26,7 @@ from aion_core.state.adk.serialization import UnserializableSession
 from aion_core.state.adk.session_service import StoredSessions
 from tests.runtime.contract.sessions import DynamoDBSessionPlace, SessionPlace, memory_sessions, said, texts
 from tests.support.clock import ManualClock
-from tests.support.engines import Stack
+from tests.support.databases import Stack
 from tests.support.savers import begin, fence_of
 from tests.support.stores import LEASE_SECONDS, new_owner
 

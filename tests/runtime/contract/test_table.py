@@ -1,4 +1,4 @@
-"""Table port: items, conditions, changes and single writes, on each table and engine."""
+"""Table port: items, conditions, changes and single writes, on each table and database."""
 
 import asyncio
 from concurrent.futures import ThreadPoolExecutor
@@ -26,7 +26,7 @@ from aion_core.table.refusals import CONDITION_FAILED, WriteRefused
 from aion_core.table.writes import Change, Delete, Put, Update
 from tests.runtime.contract.tables import DEVIATIONS, KB, VALUES, attributes, skip_deviation
 
-pytestmark = pytest.mark.each_engine
+pytestmark = pytest.mark.each_database
 
 # ── Items ─────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -271,8 +271,8 @@ async def test_refused_table_write_changes_nothing(table: Table, key: Key) -> No
 @pytest.mark.parametrize(
     ("partition", "sort"), [("", "s"), ("p", ""), ("p" * 2049, "s"), ("p", "s" * 1025), ("ä" * 1025, "s")]
 )
-async def test_invalid_table_key_is_refused(table: Table, engine: str, partition: str, sort: str, write: str) -> None:
-    skip_deviation(engine, "keys")
+async def test_invalid_table_key_is_refused(table: Table, database: str, partition: str, sort: str, write: str) -> None:
+    skip_deviation(database, "keys")
     key = Key(partition, sort)
     writes = {"put": Put(key, {}), "update": Update(key, Change(values={"a": 1})), "delete": Delete(key)}
     with pytest.raises(StoreError):
@@ -281,8 +281,8 @@ async def test_invalid_table_key_is_refused(table: Table, engine: str, partition
         await table.get(key)
 
 
-async def test_largest_table_item_and_key_are_stored(table: Table, part: str, engine: str) -> None:
-    skip_deviation(engine, "400 KB")
+async def test_largest_table_item_and_key_are_stored(table: Table, part: str, database: str) -> None:
+    skip_deviation(database, "400 KB")
     key = Key(part.ljust(2048, "p"), "s" * 1024)
     await table.write(Put(key, {"a": "x" * (400 * KB - 2048 - 1024 - len("pkska"))}))
     assert await table.get(key)
@@ -290,14 +290,14 @@ async def test_largest_table_item_and_key_are_stored(table: Table, part: str, en
         await table.write(Put(key, {"a": "x" * (400 * KB - 2048 - 1024 - len("pkska") + 1)}))
 
 
-async def test_invalid_table_put_is_refused(table: Table, key: Key, engine: str) -> None:
+async def test_invalid_table_put_is_refused(table: Table, key: Key, database: str) -> None:
     puts: dict[str, dict[str, Any]] = {
         "text as time": {"due_at": "x"},
         "empty listing": {"listing_at": ""},
         "large value": {"a": {"b": ["x" * 400 * KB]}},
     }
     for subject, item in puts.items():
-        if any(subject in subjects for subjects in DEVIATIONS.get(engine, {}).values()):
+        if any(subject in subjects for subjects in DEVIATIONS.get(database, {}).values()):
             continue
         with pytest.raises(StoreError):
             await table.write(Put(key, item))

@@ -1,4 +1,4 @@
-"""Table port: queries, indexes and scans, on each table and engine."""
+"""Table port: queries, indexes and scans, on each table and database."""
 
 from typing import Any
 

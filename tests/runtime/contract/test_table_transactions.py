@@ -1,4 +1,4 @@
-"""Table port: transactions and tokens, on each table and engine."""
+"""Table port: transactions and tokens, on each table and database."""
 
 from collections.abc import Callable
 from types import SimpleNamespace
@@ -65,7 +65,7 @@ async def test_failed_transaction_of_one_write_reports_condition(table: Table, k
     await table.transact([ConditionCheck(key, Absent())])
 
 
-async def test_invalid_transaction_is_refused(table: Table, part: str, engine: str) -> None:
+async def test_invalid_transaction_is_refused(table: Table, part: str, database: str) -> None:
     many = items_of(part, *(f"{number:03}" for number in range(101)))
     await table.transact(many[:100])
     invalid: list[list[Write]] = [
@@ -78,8 +78,8 @@ async def test_invalid_transaction_is_refused(table: Table, part: str, engine: s
         [Put(Key(part, "x"), {}), Update(Key(part, "y"), Change(only_if=Absent()))],
         [Put(Key(part, "x"), {}), Put(Key(part, "y"), {"a": "x" * 400 * KB})],
     ]
-    if engine != "moto":
-        # Test the limit of 4 MB on the other engines only, because moto accepts larger transactions.
+    if database != "moto":
+        # Test the limit of 4 MB on the other databases only, because moto accepts larger transactions.
         invalid.append([Put(Key(part, f"large-{number}"), {"a": "x" * 399 * KB}) for number in range(11)])
     for place, writes in enumerate(invalid):
         with pytest.raises(StoreError) as error:
@@ -138,10 +138,10 @@ async def test_token_of_refused_transaction_can_be_used_again(table: Table, key:
 
 
 async def test_transaction_token_is_forgotten_after_ten_minutes(
-    table: Table, key: Key, clock: ManualClock, engine: str
+    table: Table, key: Key, clock: ManualClock, database: str
 ) -> None:
-    if engine in ("ministack", "endpoint"):
-        pytest.skip("the engine's own clock cannot be moved")
+    if database in ("ministack", "endpoint"):
+        pytest.skip("the database's own clock cannot be moved")
     for seconds, made in ((0, 1), (590, 1), (20, 2)):
         clock.move(seconds)
         await table.transact([Update(key, Change(add={"n": 1}))], token=key.partition)

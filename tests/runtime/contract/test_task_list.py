@@ -27,7 +27,7 @@ from aion_core.table.port import Table
 from aion_core.table.writes import Delete
 from tests.runtime.contract.faults import events_of
 from tests.support.clock import ManualClock
-from tests.support.engines import Stack
+from tests.support.databases import Stack
 from tests.support.stores import new_owner, store_of, table_of
 
 START = datetime(2026, 1, 1, microsecond=500_000, tzinfo=UTC)

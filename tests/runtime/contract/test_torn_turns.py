@@ -21,7 +21,7 @@ from aion_core.table.writes import SingleWrite, Write
 from tests.runtime.contract.driven import DrivenConversation
 from tests.runtime.contract.turns import ANSWERS, GRAPHS, Work
 from tests.support.clock import ManualClock
-from tests.support.engines import Stack
+from tests.support.databases import Stack
 from tests.support.savers import CuttableConnection, DynamoDBSavers, Savers, begin, memory_savers, taken_over
 
 pytestmark = pytest.mark.timeout(300)

@@ -30,7 +30,7 @@ from aion_core.state.langgraph.checkpoints import TableSaver
 from aion_core.table import keys
 from aion_core.table.keys import ContextKey
 from tests.support.clock import ManualClock
-from tests.support.engines import Stack
+from tests.support.databases import Stack
 from tests.support.savers import CuttableConnection, DynamoDBSavers, begin, fence_of, taken_over
 
 KILLED = 7

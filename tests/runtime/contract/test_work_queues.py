@@ -24,9 +24,9 @@ from aion_core.local.sqlite.message_queue import SQLiteQueue, open_queues
 from aion_core.local.sqlite.queues import SQLiteWorkQueue
 from aion_core.table.keys import ContextKey
 from tests.support.clock import ManualClock
-from tests.support.engines import Stack
+from tests.support.databases import Stack
 
-pytestmark = pytest.mark.each_engine
+pytestmark = pytest.mark.each_database
 
 PATIENCE = 60
 WAKE_UP = WakeUp(ContextKey("owner", "echo", "c-1"), 1)

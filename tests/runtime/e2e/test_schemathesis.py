@@ -77,7 +77,7 @@ def test_rest_binding_matches_openapi_document(url: str, task: str, case: schema
         use_existing_ids(case, task)
     # Accept a refusal of cancel and subscribe, because the task is completed. Do not check the refusal of invalid
     # requests here, because the server accepts more JSON than the schema (null, a number as text):
-    # tests/runtime/unit/protocol/test_variations.py has the refused forms.
+    # tests/runtime/protocol/test_variations.py has the refused forms.
     refused = ":cancel" in case.path or ":subscribe" in case.path
     case.call_and_validate(
         base_url=url,

@@ -18,7 +18,7 @@ from aion_core.protocol.types import Message, Part, Role
 from aion_core.table.keys import ContextKey
 from aion_core.telemetry import Metric
 from aion_core.web.app import build_app
-from aion_core.web.parts import Instruments, ServedAgent, SharedServices
+from aion_core.web.app_parts import Instruments, ServedAgent, SharedServices
 from tests.support.clock import ManualClock
 from tests.support.metrics import MemoryMetrics
 from tests.support.service import http, parts, send

@@ -11,13 +11,9 @@ from starlette.types import ASGIApp
 import handlers
 from aion_tools.stack.stack import LocalStack
 from tests.runtime.unit.auth.guarded import jwt_scheme
-from tests.support.issuer import Issuer, issuing
+from tests.support.issuer import Issuer, issuer
 
-
-@pytest.fixture
-def issuer() -> Iterator[Issuer]:
-    with issuing() as found:
-        yield found
+__all__ = ["api_function", "issuer"]
 
 
 @pytest.fixture

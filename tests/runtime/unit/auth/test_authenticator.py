@@ -7,8 +7,8 @@ import pytest
 
 from aion_core.auth.schemes.api_key import ApiKeyScheme, make_key
 from aion_core.auth.schemes.basic import BasicScheme
-from tests.runtime.unit.auth.auth_app import AuthApp, issuer_scheme
 from tests.runtime.unit.auth.passwords import USERS, basic_header
+from tests.support.auth_app import AuthApp, issuer_scheme
 from tests.support.clock import ManualClock
 from tests.support.issuer import Issuer, issuing
 

@@ -21,11 +21,11 @@ from aion_core.auth.schemes.api_key import ApiKeyScheme, ApiKeyVerifier, make_ke
 from aion_core.auth.schemes.basic import BasicScheme
 from aion_core.aws.client import AwsClient
 from aion_core.local.memory.table import MemoryTable
-from tests.runtime.unit.auth.auth_app import AuthApp
 from tests.runtime.unit.auth.id_requests import NEVER_WAS, requests
 from tests.runtime.unit.auth.passwords import USERS, basic_header
 from tests.runtime.unit.auth.test_foreign_ids import AION_YAML, GRAPH, Callers
 from tests.runtime.unit.auth.timing import Work, distinguishability, instructions
+from tests.support.auth_app import AuthApp
 from tests.support.clock import ManualClock
 from tests.support.issuer import Issuer
 

@@ -12,9 +12,9 @@ from aion_core.auth.schemes.api_key import ApiKeyScheme, make_key
 from aion_core.auth.schemes.basic import BasicScheme
 from aion_core.telemetry import NoopTraces, NullMetrics
 from aion_core.web.middleware.observability import ObservabilityMiddleware
-from tests.runtime.unit.auth.auth_app import AuthApp
 from tests.runtime.unit.auth.passwords import CHEAP, basic_header
 from tests.support.asgi import ask
+from tests.support.auth_app import AuthApp
 from tests.support.clock import ManualClock
 
 logger = logging.getLogger("an.authors.agent")

@@ -12,9 +12,9 @@ from aion_core.bootstrap import build_app
 from aion_core.bootstrap.auth import basic_users
 from aion_core.errors import ConfigurationError
 from aion_core.settings import Settings
-from tests.runtime.unit.auth.auth_app import AuthApp
 from tests.runtime.unit.auth.passwords import CHEAP, basic_header
 from tests.runtime.unit.bootstrap.secret_store import SecretStore, emulator, reach
+from tests.support.auth_app import AuthApp
 from tests.support.clock import ManualClock
 
 AION_YAML = "aion:\n  security: {schemes: {basic: {type: basic}}}\n  agents: {a: {path: a.py}}\n"

@@ -20,7 +20,7 @@ from aion_core.table.keys import ContextKey, TaskKey
 from tests.runtime.unit.engine.teller import Teller
 from tests.runtime.unit.engine.wire import DIALECTS, WireClient, texts
 from tests.support.clock import ManualClock, settle
-from tests.support.engines import Stack
+from tests.support.databases import Stack
 from tests.support.requests import request
 from tests.support.service import http, parts
 from tests.support.stores import MemoryTaskList, MemoryTaskStore, dynamodb_store, new_owner

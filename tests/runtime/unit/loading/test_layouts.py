@@ -12,8 +12,8 @@ from aion_core.bootstrap import build_app
 from aion_core.loading.discovery.discover import discover
 from aion_core.settings import Settings
 from aion_tools.package.aion_yaml import as_yaml
-from tests.runtime.unit.loading.isolated import isolated_imports
 from tests.support.adk import deltas, stream
+from tests.support.isolated import isolated_imports
 from tests.support.service import http
 
 Files = Mapping[str, str]

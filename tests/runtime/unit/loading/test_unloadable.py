@@ -18,7 +18,7 @@ from aion_core.loading.lazy_agent import LazyAgent
 from aion_core.protocol.types import Message, Part, Role, Task, TaskState, TaskStatus
 from aion_core.settings import Settings
 from aion_core.table.keys import ContextKey
-from tests.runtime.unit.loading.isolated import isolated_imports
+from tests.support.isolated import isolated_imports
 from tests.support.service import http
 
 AION_YAML = """

@@ -14,7 +14,7 @@ from aion_core.push import signing
 from aion_core.push.registration import stored_config
 from aion_core.push.ssrf import WebhookPolicy
 from aion_core.web.app import build_app
-from aion_core.web.parts import ServedAgent, SharedServices
+from aion_core.web.app_parts import ServedAgent, SharedServices
 from tests.runtime.unit.push.pushing import Pushing, ids
 from tests.runtime.unit.push.test_ssrf import BAD
 from tests.support import entrypoints

@@ -14,9 +14,9 @@ from openapi_spec_validator import OpenAPIV31SpecValidator, validate
 
 from aion_core.web.additions import AppAdditions
 from aion_core.web.app import build_app
+from aion_core.web.app_parts import ServedAgent, SharedServices
 from aion_core.web.operations import OPERATIONS
 from aion_core.web.operations.operation import Doc, HttpRoute, Operation, V03Form
-from aion_core.web.parts import ServedAgent, SharedServices
 from aion_core.web.rest.v03 import RestV03
 from aion_core.web.rest.v1 import RestV1
 from aion_core.web.v03.conversion import V03Conversion

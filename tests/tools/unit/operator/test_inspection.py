@@ -6,7 +6,7 @@ from aion_core.engine.delivery.records import Delivery
 from aion_core.engine.task.head import head_item
 from aion_core.table.schema import BY_AGENT, BY_CONTEXT
 from aion_tools.operator.inspection import DELIVERY_ATTRIBUTES, HEAD_ATTRIBUTES
-from tests.runtime.unit.engine.given import AT, TASK, head
+from tests.support.given import AT, TASK, head
 
 
 def test_scan_reads_each_stored_attribute_of_task() -> None:

@@ -13,7 +13,7 @@ from aion_core.auth.schemes.api_key import ApiKeyScheme, make_key
 from aion_core.auth.schemes.basic import BasicScheme
 from aion_tools.cli.smoke import smoke
 from aion_tools.smoke.credentials import NoCredentials, SmokeCredentials, is_aws_host
-from tests.runtime.unit.auth.auth_app import AuthApp, issuer_scheme
+from tests.support.auth_app import AuthApp, issuer_scheme
 from tests.support.clock import ManualClock
 from tests.support.issuer import Issuer, issuing
 

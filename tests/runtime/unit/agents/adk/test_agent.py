@@ -82,7 +82,7 @@ NO_DEPENDENCIES: AgentDependencies = cast("AgentDependencies", None)
 
 
 def build_agent(loaded: LoadedObject, config: AgentConfig, dependencies: AgentDependencies) -> Agent:
-    """Make the adapter use the session services of this test's engine."""
+    """Make the adapter use the session services of this test's database."""
     return served(loaded.agent, name=config.name)
 
 

@@ -11,7 +11,7 @@ from langgraph.func import entrypoint
 from langgraph.graph import START, StateGraph
 
 from aion_core.agents.langgraph.stored_classes import stored_classes
-from tests.runtime.unit.loading.isolated import isolated_imports
+from tests.support.isolated import isolated_imports
 
 FILES = {
     "models.py": "import dataclasses\n@dataclasses.dataclass\nclass Plan:\n    title: str\n",

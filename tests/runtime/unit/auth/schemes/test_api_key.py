@@ -6,7 +6,7 @@ import pytest
 
 from aion_core.auth.schemes.api_key import ApiKeyScheme, make_key
 from aion_core.errors import StoreUnavailable
-from tests.runtime.unit.auth.auth_app import AuthApp
+from tests.support.auth_app import AuthApp
 from tests.support.clock import ManualClock
 
 

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from aion_core.auth.schemes.aws_iam import AwsIamScheme, IamOwner
-from tests.runtime.unit.auth.auth_app import AuthApp
+from tests.support.auth_app import AuthApp
 from tests.support.clock import ManualClock
 from tests.support.recorded import recorded_event
 

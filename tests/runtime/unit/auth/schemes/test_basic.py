@@ -13,8 +13,8 @@ from aion_core.auth.principal import BASIC_ISSUER, Principal
 from aion_core.auth.schemes.basic import CONCURRENT_HASHES, WRONG_PER_MINUTE, BasicScheme, BasicVerifier
 from aion_core.auth.schemes.basic_users import BasicUsers, hash_password, parse_users
 from aion_core.errors import ConfigurationError
-from tests.runtime.unit.auth.auth_app import AuthApp
 from tests.runtime.unit.auth.passwords import CHEAP, USERS, basic_header
+from tests.support.auth_app import AuthApp
 from tests.support.clock import ManualClock
 
 

@@ -13,7 +13,7 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric import rsa
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
-from tests.runtime.unit.auth.auth_app import AuthApp, issuer_scheme
+from tests.support.auth_app import AuthApp, issuer_scheme
 from tests.support.clock import ManualClock
 from tests.support.issuer import AUDIENCE, Issuer, issuing
 

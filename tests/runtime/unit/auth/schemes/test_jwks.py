@@ -23,8 +23,8 @@ from aion_core.auth.schemes.jwks import (
 )
 from aion_core.telemetry import Metric, NoopTraces
 from aion_core.web.middleware.observability import ObservabilityMiddleware
-from tests.runtime.unit.auth.auth_app import AuthApp, issuer_scheme
 from tests.support.asgi import ask
+from tests.support.auth_app import AuthApp, issuer_scheme
 from tests.support.clock import LoopClock, ManualClock, settle
 from tests.support.issuer import AUDIENCE, Issuer
 from tests.support.metrics import MemoryMetrics

@@ -21,7 +21,7 @@ from aion_core.errors import MessageIdReused
 from aion_core.protocol.types import Message, Part, Role, Task, TaskState, TaskStatusUpdateEvent
 from aion_core.table.conditions import Condition
 from aion_core.table.times import moment
-from tests.runtime.unit.engine.given import AT, CONTEXT, EXPIRES, TASK, TIMES, head, lease, turn
+from tests.support.given import AT, CONTEXT, EXPIRES, TASK, TIMES, head, lease, turn
 
 ENQUEUE, REJECT, INTERRUPT = WhenBusy.ENQUEUE, WhenBusy.REJECT, WhenBusy.INTERRUPT
 MESSAGE = Message(message_id="m-1", role=Role.ROLE_USER, parts=[Part(text="hi")])

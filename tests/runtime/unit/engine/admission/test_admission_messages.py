@@ -21,7 +21,7 @@ from aion_core.protocol.types import (
     Task,
     TaskStatusUpdateEvent,
 )
-from tests.runtime.unit.engine.given import AT, CONTEXT, TASK, at, head
+from tests.support.given import AT, CONTEXT, TASK, at, head
 
 MESSAGE = Message(
     message_id="m-1",

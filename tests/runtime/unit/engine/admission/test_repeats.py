@@ -5,7 +5,7 @@ import pytest
 from aion_core.engine.admission.repeats import message_keys_of, message_row
 from aion_core.table import keys
 from aion_core.table.semantics.writes import outcome
-from tests.runtime.unit.engine.given import CONTEXT, EXPIRED, KEY, KEY_ATTRIBUTES, LIVING, TIMES, TTL
+from tests.support.given import CONTEXT, EXPIRED, KEY, KEY_ATTRIBUTES, LIVING, TIMES, TTL
 
 ROW = {**KEY_ATTRIBUTES, "task_id": "t-1", "content_hash": b"hash", **TTL}
 

@@ -20,7 +20,8 @@ from aion_core.table.keys import TaskKey
 from aion_core.table.schema import VERSION
 from aion_core.table.times import Times
 from aion_core.table.writes import Change, Update
-from tests.runtime.unit.engine.given import (
+from tests.support.clock import ManualClock
+from tests.support.given import (
     AT,
     CONTEXT,
     EXPIRED,
@@ -37,7 +38,6 @@ from tests.runtime.unit.engine.given import (
     needless,
     turn,
 )
-from tests.support.clock import ManualClock
 
 UNTIL = 1_900_000_010_000
 T1, T2, T3 = (

@@ -10,7 +10,7 @@ from aion_core.engine.delivery import rows, transitions
 from aion_core.engine.delivery.records import Delivery
 from aion_core.errors import ClaimLost, StoreCorrupt
 from aion_core.table.item import Item
-from tests.runtime.unit.engine.given import AT, TASK, accepted_in, made
+from tests.support.given import AT, TASK, accepted_in, made
 
 SOON, LATER, UNTIL = (AT + timedelta(seconds=seconds) for seconds in (1, 2, 3))
 MILLISECONDS = 1_767_323_045_678

@@ -10,7 +10,7 @@ from aion_core.protocol.types import TaskState
 from aion_core.table.item import Item
 from aion_core.table.keys import TaskKey
 from aion_core.table.schema import VERSION
-from tests.runtime.unit.engine.given import AT, TASK, accepted_in, head, made, needless
+from tests.support.given import AT, TASK, accepted_in, head, made, needless
 
 NOW = 1_767_323_045_678_000
 """AT in microseconds."""

@@ -21,7 +21,7 @@ from tests.runtime.unit.engine.teller import Teller
 from tests.runtime.unit.engine.wire import WireClient, texts
 from tests.support.agents.scripted import GatedAgent
 from tests.support.clock import ManualClock
-from tests.support.engines import Stack
+from tests.support.databases import Stack
 from tests.support.requests import request
 from tests.support.service import ServiceParts, http, parts, send_task
 from tests.support.stores import MemoryTaskList, MemoryTaskStore, dynamodb_list, dynamodb_store, new_owner

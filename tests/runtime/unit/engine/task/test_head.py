@@ -20,7 +20,7 @@ from aion_core.table.item import Item
 from aion_core.table.keys import ContextKey, TaskKey
 from aion_core.table.times import milliseconds
 from aion_core.table.writes import Change
-from tests.runtime.unit.engine.given import AT, TASK, Items, accepted_in, head, made, needless
+from tests.support.given import AT, TASK, Items, accepted_in, head, made, needless
 
 MILLISECONDS = 1_767_323_045_678
 

@@ -27,7 +27,7 @@ from aion_core.protocol.types import (
     TaskStatus,
     TaskStatusUpdateEvent,
 )
-from tests.runtime.unit.engine.given import AT, STATES, at, head, status
+from tests.support.given import AT, STATES, at, head, status
 
 ENDS = {"COMPLETED", "FAILED", "CANCELED", "REJECTED"}
 FOLLOWS = {

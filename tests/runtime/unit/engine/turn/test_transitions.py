@@ -21,7 +21,7 @@ from aion_core.errors import InvalidTransition, LeaseLost, PendingInput
 from aion_core.protocol.types import Event, Message, TaskState, stream_response
 from aion_core.table import times
 from aion_core.table.keys import TaskKey
-from tests.runtime.unit.engine.given import CONTEXT, TASK, TIMES, head, lease, status, turn
+from tests.support.given import CONTEXT, TASK, TIMES, head, lease, status, turn
 
 DEADLINE, WORKER = StoppedBy.DEADLINE, StoppedBy.WORKER
 HELD = ContextRecord(fence=3, queue_version=2, holder="me", until=TIMES.now + 1, running=turn(), exists=True)

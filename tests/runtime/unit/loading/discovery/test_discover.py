@@ -12,7 +12,7 @@ from aion_core.loading.deployment import read_deployment_config
 from aion_core.loading.discovery.discover import discover
 from aion_core.loading.discovery.discovered import Discovered
 from aion_tools.package.aion_yaml import as_yaml
-from tests.runtime.unit.loading.isolated import isolated_imports
+from tests.support.isolated import isolated_imports
 
 GRAPH = (
     "from langgraph.graph import StateGraph\n"

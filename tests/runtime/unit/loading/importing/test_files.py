@@ -9,7 +9,7 @@ import pytest
 
 from aion_core.errors import AgentLoadError
 from aion_core.loading.objects.load import load_object
-from tests.runtime.unit.loading.isolated import isolated_imports
+from tests.support.isolated import isolated_imports
 from tests.support.server import ROOT
 
 GRAPH = """

@@ -18,7 +18,7 @@ from aion_core.errors import AgentLoadError
 from aion_core.loading.aion_yaml.agent import AgentConfig
 from aion_core.loading.lazy_agent import LazyAgent
 from aion_core.settings import Settings
-from tests.runtime.unit.loading.isolated import isolated_imports
+from tests.support.isolated import isolated_imports
 from tests.support.server import ROOT
 
 GRAPH = """from langgraph.graph import START, MessagesState, StateGraph

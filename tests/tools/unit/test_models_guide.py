@@ -21,7 +21,7 @@ from aion_tools.package.plan import BUILD_PLACE
 from aion_tools.template.reader import Template
 from tests.support.server import ROOT
 
-GUIDE = (Path(__file__).parents[4] / "docs" / "models.md").read_text(encoding="utf-8")
+GUIDE = (ROOT / "docs" / "models.md").read_text(encoding="utf-8")
 SECTIONS = dict(
     # Pair each title with the text after it, because `re.split` returns them alternately.
     zip(*(iter(re.split(r"^## (.+)$", GUIDE, flags=re.MULTILINE)[1:]),) * 2, strict=True)
@@ -193,4 +193,4 @@ def test_links_in_models_guide_have_targets() -> None:
         if target.startswith("#"):
             assert target[1:] in anchors, target
         elif not target.startswith("https://"):
-            assert (Path(__file__).parents[4] / "docs" / target.partition("#")[0]).is_file(), target
+            assert (ROOT / "docs" / target.partition("#")[0]).is_file(), target

@@ -19,10 +19,10 @@ from aion_core.settings import Settings
 from aion_core.table import keys
 from aion_core.table.keys import ContextKey, thread_id
 from aion_tools.operator.bootstrap import build_keys
-from tests.support import engines
+from tests.support import databases
 from tests.support.clock import ManualClock
 from tests.support.conversation import COMPLETED, StoreConversation
-from tests.support.engines import Stack
+from tests.support.databases import Stack
 from tests.support.server import ROOT
 from tests.support.service import send
 from tests.support.stores import dynamodb_store
@@ -135,14 +135,14 @@ async def _is_cut(stack: Stack, person: Person) -> None:
 
 
 class RecordedLives:
-    """Stored data of Alice and Bob. Slow requests create it once for each engine; each test gets a copy."""
+    """Stored data of Alice and Bob. Slow requests create it once for each database; each test gets a copy."""
 
     def __init__(self) -> None:
         self._recorded: dict[str, tuple[tuple[Person, Person], list[dict[str, Any]], list[dict[str, Any]]]] = {}
 
     async def copy_to(self, stack: Stack) -> tuple[Person, Person]:
         """Replace the content of the stack's table and bucket by the data of both persons."""
-        engines.empty(stack)
+        databases.empty(stack)
         there = stack.template.place.endpoint
         if there not in self._recorded:
             both = someone("alice"), someone("bob")

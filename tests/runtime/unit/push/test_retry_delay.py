@@ -7,13 +7,10 @@ from collections import Counter
 from collections.abc import Mapping
 from datetime import timedelta
 
-import pytest
 from msgspec.structs import replace
 
 from aion_core.engine import sweep
 from aion_core.engine.admission import messages
-from aion_core.engine.delivery import readiness
-from aion_core.engine.delivery.records import ExpiredPushTimer
 from aion_core.engine.push_config import PushConfig
 from aion_core.engine.queues import PushWakeUp
 from aion_core.engine.sweep import Sweep
@@ -137,15 +134,3 @@ async def test_thousand_webhooks_of_one_owner_do_not_delay_another_owner() -> No
     deployment.clock.move(60)
     await deployment.sweep.once(at_once=0, pushes_at_once=10)
     assert sorted(deployment.queue.owners) == [*["many"] * 9, "one"]
-
-
-@pytest.mark.parametrize(
-    ("limit", "found"), [(0, []), (1, ["a1"]), (3, ["a1", "b1", "c1"]), (9, ["a1", "b1", "c1", "a2", "b2", "a3"])]
-)
-def test_expired_push_timers_alternate_between_owners(limit: int, found: list[str]) -> None:
-    now = ManualClock().now()
-    ages = {"a3": 1, "b2": 2, "a1": 9, "c1": 3, "b1": 8, "a2": 7}
-    expired_timers = [
-        ExpiredPushTimer(TaskKey(name[0], name), now - timedelta(seconds=age)) for name, age in ages.items()
-    ]
-    assert [each.task.task_id for each in readiness.by_turns(expired_timers, limit)] == found

@@ -1,4 +1,4 @@
-"""Parts that the wiring gives to the app, in the groups in which they belong together."""
+"""Parts that the wiring gives to the app, grouped by purpose."""
 
 from collections.abc import Mapping
 

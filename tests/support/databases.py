@@ -1,4 +1,4 @@
-"""Engines of the contract suites: moto, ministack, and the endpoint DYNAMODB_ENDPOINT."""
+"""Databases of the contract suites: moto, ministack, and the endpoint DYNAMODB_ENDPOINT."""
 
 import os
 from collections.abc import Iterator
@@ -25,10 +25,10 @@ from tests.support.server import ROOT
 
 DEFAULT = ("moto", "ministack")
 FASTEST = "ministack"
-"""Engine by default: it takes a third of moto's time, and its refusals are closer to DynamoDB's."""
+"""Database by default: it takes a third of moto's time, and its refusals are closer to DynamoDB's."""
 
 LOCAL = ("memory", "sqlite")
-"""Tables and blobs without an engine."""
+"""Tables and blobs that need no emulator."""
 
 
 def local_table(kind: str, clock: Clock, folder: Path) -> Table:
@@ -52,30 +52,30 @@ class ReachableStack(Protocol):
 
 
 class Stack(ReachableStack, Protocol):
-    """The template's tables, queues and buckets, on some engine."""
+    """The template's tables, queues and buckets, on some database."""
 
     template: Template
 
 
 def chosen(default: tuple[str, ...] = (FASTEST,)) -> tuple[str, ...]:
-    """Return the engines of this run: those that AION_TEST_ENGINES names (`all` for all), or else `default`."""
+    """Return the databases of this run: those that AION_TEST_DATABASES names (`all` for all), or else `default`."""
     return chosen_for_each() if _named() else default
 
 
 def chosen_for_each() -> tuple[str, ...]:
-    """Return the engines of a test with the marker `each_engine`: all, unless AION_TEST_ENGINES names some."""
+    """Return the databases of a test with the marker `each_database`: all, unless AION_TEST_DATABASES names some."""
     there = (*DEFAULT, *(["endpoint"] if os.environ.get("DYNAMODB_ENDPOINT") else []))
     named = _named()
     for name in named:
         if name == "endpoint" and name not in there:
-            raise pytest.UsageError("AION_TEST_ENGINES: DYNAMODB_ENDPOINT does not say where `endpoint` is")
+            raise pytest.UsageError("AION_TEST_DATABASES: DYNAMODB_ENDPOINT does not say where `endpoint` is")
         if name not in (*there, "all"):
-            raise pytest.UsageError(f"AION_TEST_ENGINES: {name} is none of all, {', '.join(there)}")
+            raise pytest.UsageError(f"AION_TEST_DATABASES: {name} is none of all, {', '.join(there)}")
     return there if not named or "all" in named else named
 
 
 def _named() -> tuple[str, ...]:
-    return tuple(name.strip() for name in os.environ.get("AION_TEST_ENGINES", "").split(",") if name.strip())
+    return tuple(name.strip() for name in os.environ.get("AION_TEST_DATABASES", "").split(",") if name.strip())
 
 
 class MadeStack:

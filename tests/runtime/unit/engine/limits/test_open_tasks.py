@@ -12,7 +12,7 @@ from fastapi import FastAPI
 from aion_core.bootstrap import build_app
 from aion_core.settings import Settings
 from tests.runtime.unit.auth.guarded import jwt_scheme
-from tests.runtime.unit.auth.test_limits import Ask, asking, rpc
+from tests.runtime.unit.engine.limits.test_limits_over_http import Ask, asking, rpc
 from tests.support.asgi import ask
 from tests.support.issuer import Issuer
 

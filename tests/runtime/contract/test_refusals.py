@@ -1,4 +1,4 @@
-"""Requests that DynamoDB refuses. Other tests rely on these refusals, so at least one engine must refuse each."""
+"""Requests that DynamoDB refuses. Other tests rely on these refusals, so at least one database must refuse each."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -7,9 +7,9 @@ from uuid import uuid4
 import pytest
 from botocore.exceptions import ClientError
 
-from tests.support.engines import Stack
+from tests.support.databases import Stack
 
-pytestmark = pytest.mark.each_engine
+pytestmark = pytest.mark.each_database
 
 Write = dict[str, Any]
 
@@ -20,7 +20,7 @@ class PlainTable:
     def __init__(self, stack: Stack) -> None:
         self.name = stack.environment("ApiFunction")["AION_TABLE"]
         self.client = stack.client("dynamodb")
-        self.pk = f"engine-{uuid4()}"
+        self.pk = f"refused-{uuid4()}"
 
     def put(self, sk: str = "1", *, pk: Any = None, **attributes: Any) -> Write:
         return {"Put": {"TableName": self.name, "Item": {"pk": pk or {"S": self.pk}, "sk": {"S": sk}, **attributes}}}
@@ -71,7 +71,7 @@ def indexed(table: PlainTable) -> Iterator[str]:
 
 @pytest.fixture
 def not_on_moto(request: pytest.FixtureRequest) -> None:
-    """Expect the test to fail on moto: only other engines refuse the request."""
+    """Expect the test to fail on moto: only other databases refuse the request."""
     if request.node.callspec.params["stack"] == "moto":
         request.applymarker(pytest.mark.xfail(reason="moto does not look", strict=True))
 

@@ -31,7 +31,15 @@ from aion_tools.erasure.bootstrap import owner_of_key
 from aion_tools.erasure.deletion import Erasure
 from aion_tools.erasure.found import LEFTOVERS
 from aion_tools.erasure.owned import STORES
-from tests.runtime.contract.erased import (
+from tests.support import operating
+from tests.support.clock import ManualClock
+from tests.support.conversation import StoreConversation
+from tests.support.databases import Stack
+from tests.support.frozen import frozen
+from tests.support.savers import CuttableConnection, DynamoDBSavers
+from tests.support.server import ROOT
+from tests.support.stores import dynamodb_store, table_of
+from tests.tools.contract.erased import (
     AGENTS,
     AION_YAML,
     Person,
@@ -42,14 +50,6 @@ from tests.runtime.contract.erased import (
     run_in_thread,
     table_items,
 )
-from tests.runtime.contract.test_late_worker import frozen
-from tests.support import operating
-from tests.support.clock import ManualClock
-from tests.support.conversation import StoreConversation
-from tests.support.engines import Stack
-from tests.support.savers import CuttableConnection, DynamoDBSavers
-from tests.support.server import ROOT
-from tests.support.stores import dynamodb_store, table_of
 
 Delete = Callable[..., Awaitable[Any]]
 Making = Callable[..., Erasure]
