@@ -1,13 +1,14 @@
 """Names of the test files nearest to the changes of the working tree: `make quick` runs them.
 
 The nearest test of `aion_core/engine/runner/worker.py` is its mirror, `tests/runtime/unit/engine/runner/test_worker.py`. A
-module without a mirror has the tests that import it. If no test imports it, its tests are those of the mirror's folder or,
-if the folder has none, of the next folder above.
+module without a mirror has the test that `tests/mirrors.toml` names, and the tests that import it. If there are none, its
+tests are those of the mirror's folder or, if the folder has none, of the next folder above.
 """
 
 import re
 import subprocess
 import sys
+import tomllib
 from collections.abc import Collection, Iterator, Mapping
 from functools import cached_property
 from pathlib import Path
@@ -43,6 +44,18 @@ def _git(*arguments: str) -> list[str]:
     return subprocess.run(["git", *arguments], cwd=ROOT, capture_output=True, text=True).stdout.splitlines()  # noqa: S603, S607
 
 
+def tests_in_other_files(root: Path = ROOT) -> dict[str, str]:
+    """Return the test file of each source file without a mirror, as `tests/mirrors.toml` names it."""
+    file = root / "tests" / "mirrors.toml"
+    return tomllib.loads(file.read_text(encoding="utf-8")) if file.is_file() else {}
+
+
+def mirror_of(source: str) -> str:
+    """Return the path of the test file that mirrors a source file. It may not exist."""
+    path = Path(source)
+    return Path(MIRRORS[path.parts[0]], *path.parts[1:-1], f"test_{path.stem}.py").as_posix()
+
+
 class QuickTests:
     """The test files of a checkout, and their imports."""
 
@@ -51,6 +64,7 @@ class QuickTests:
             path.relative_to(root).as_posix(): path.read_text(encoding="utf-8")
             for path in sorted((root / "tests").rglob("test_*.py"))
         }
+        self._named = tests_in_other_files(root)
 
     @cached_property
     def _quick(self) -> list[str]:
@@ -89,15 +103,18 @@ class QuickTests:
 
     def _tests_of_source(self, path: Path) -> Iterator[tuple[int, str]]:
         folder = Path(MIRRORS[path.parts[0]], *path.parts[1:-1])
-        mirror = (folder / f"test_{path.stem}.py").as_posix()
-        if mirror in self._texts:
-            yield 1, mirror
-        elif importing := self._importing(path):
+        mirror = mirror_of(path.as_posix())
+        named = self._named.get(path.as_posix(), mirror)
+        if named in self._texts:
+            yield 1, named
+        if named == mirror and mirror in self._texts:
+            return
+        if importing := self._importing(path):
             yield from ((2 if Path(test).is_relative_to(folder) else 3, test) for test in importing)
-        else:
+        elif named not in self._quick:
             # Tests of a folder's operations, for example, are in `test_operations.py`.
-            named = {path.stem, path.parent.name}
-            yield from ((3 - any(each in Path(test).stem for each in named), test) for test in self._of_folder(folder))
+            words = {path.stem, path.parent.name}
+            yield from ((3 - any(each in Path(test).stem for each in words), test) for test in self._of_folder(folder))
 
     def _importing(self, path: Path) -> list[str]:
         """Return the tests that import the module, by `import package.name` or `from package import name` too."""

@@ -20,5 +20,5 @@ reactions.py          reactions, such as an emoji, as artifacts
 emission_ids.py       ids and idempotency keys of emissions
 emitted_messages.py   messages that a turn has emitted
 final_answer.py       decides what answers a turn
-readable_json.py      JSON of any value
+plain_json.py         JSON of any value, for A2A
 """

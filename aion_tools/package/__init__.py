@@ -10,6 +10,7 @@ packages       builds the packages of plans
 parts          installed parts that several packages share
 files          tidies, compiles and normalises the files
 elf            removes symbols of native libraries
+aion_yaml      aion.yaml of the discovered agents of a project without one
 zip_writer     writes the files into a zip
 cache          folder of the built packages and parts
 programs       uv and Python interpreters

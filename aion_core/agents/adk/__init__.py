@@ -20,5 +20,4 @@ event_queue.py        events of a turn, which the runner records before their se
 event_keys.py         idempotency keys of events
 translation.py        events as emissions
 outbox.py             the outbox in the session's state
-stored_state.py       the stored session as plain JSON
 """

@@ -26,5 +26,4 @@ added_messages.py      messages that a turn adds to the state
 returned_together.py   messages that one node returns together
 unreturned_output.py   output that the state lacks
 graph_answer.py        answers of a turn
-stored_state.py        the stored thread as plain JSON
 """
