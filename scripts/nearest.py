@@ -44,7 +44,7 @@ def _git(*arguments: str) -> list[str]:
     return subprocess.run(["git", *arguments], cwd=ROOT, capture_output=True, text=True).stdout.splitlines()  # noqa: S603, S607
 
 
-def tests_in_other_files(root: Path = ROOT) -> dict[str, str]:
+def named_tests(root: Path = ROOT) -> dict[str, str]:
     """Return the test file of each source file without a mirror, as `tests/mirrors.toml` names it."""
     file = root / "tests" / "mirrors.toml"
     return tomllib.loads(file.read_text(encoding="utf-8")) if file.is_file() else {}
@@ -64,7 +64,7 @@ class QuickTests:
             path.relative_to(root).as_posix(): path.read_text(encoding="utf-8")
             for path in sorted((root / "tests").rglob("test_*.py"))
         }
-        self._named = tests_in_other_files(root)
+        self._named = named_tests(root)
 
     @cached_property
     def _quick(self) -> list[str]:

@@ -4,9 +4,9 @@ import subprocess
 
 import pytest
 
-from scripts.nearest import MIRRORS, ROOT, mirror_of, tests_in_other_files
+from scripts.nearest import MIRRORS, ROOT, mirror_of, named_tests
 
-NAMED = tests_in_other_files()
+NAMED = named_tests()
 
 
 def sources() -> list[str]:
