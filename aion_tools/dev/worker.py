@@ -190,7 +190,7 @@ class _Worker:
         header = _developer_header(task.config, failures) if has_keys else ""
         if self._stack is not None:
             names = self._stack.environment("ApiFunction")
-            self._pollers = self._stack.poller({"TaskFunction": self._task_function}, environ=task.environment)
+            self._pollers = self._stack.pollers({"TaskFunction": self._task_function}, environ=task.environment)
         self._connection.send(AgentsLoaded(tuple(agents), failures, per_turn, header, names))
         return app
 

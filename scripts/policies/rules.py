@@ -136,7 +136,7 @@ def _options(deployment: ResolvedDeployment) -> Iterator[Compared]:
         True,
     )
     pattern = resources["AWS::Logs::MetricFilter"]["PushLoggedErrors"]["FilterPattern"]
-    source = (ROOT / "aion_core/push/delivery.py").read_text(encoding="utf-8")
+    source = (ROOT / "aion_core/push/poster.py").read_text(encoding="utf-8")
     excluded = [f'error("{text}' in source for text in re.findall(r'message != "(.+?)[*]"', pattern)]
     yield "log message that PushLoggedErrors excludes", excluded, [True]
     network = (
