@@ -17,12 +17,15 @@ from functools import partial
 from itertools import chain
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from aion_core.errors import AionError, ConfigurationError
 from aion_tools.dev import console_log, log_file
 from aion_tools.dev.data_folder import SQLITE
 from aion_tools.dev.messages import ENDING, AgentsLoaded, Load, LoadFailed, Serve, Serving, Stop, Stopping
+
+if TYPE_CHECKING:
+    from aion_tools.stack.stack import LocalStack
 
 logger = logging.getLogger(__name__)
 
@@ -132,7 +135,7 @@ class _Worker:
     def __init__(self, listener: socket.socket, connection: Connection) -> None:
         self._listener, self._connection = listener, connection
         self._commands = _CommandReader(connection)
-        self._stack: Any = None
+        self._stack: LocalStack | None = None
         self._pollers: list[Any] = []
         self._background: Any = None
 
