@@ -156,7 +156,7 @@ BUGS = [
     bug(
         "writes an event over another",
         "I4 I5 I10 I12 I17",
-        Edit(head, "as_read", 'Equals("generation", head.generation)', 'Exists("generation")'),
+        Edit(head, "as_read", 'Equals("generation", head.generation)', 'Equals("agent", head.context.agent)'),
         scenarios=("double texting: interrupt", "cancel", "follow-up at the end"),
         aims=aims(Fault.FROZEN_BEFORE, "cancel.transact", range(1, 5), 120.0),
     ),
