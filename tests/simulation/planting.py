@@ -1,10 +1,12 @@
 """Planted bugs: each replaces text in the engine's source for the duration of one test."""
 
+import builtins
+import dis
 import inspect
 import sys
 import textwrap
 from dataclasses import dataclass, field
-from types import ModuleType
+from types import CodeType, ModuleType
 from typing import Any
 
 import pytest
@@ -50,6 +52,9 @@ def plant(edit: Edit, patch: pytest.MonkeyPatch) -> None:
     module = sys.modules[original.__module__]
     found: dict[str, Any] = {}
     exec(compile(edited, f"<{edit.name}, with a bug>", "exec"), module.__dict__, found)  # noqa: S102
+    # A name that the module lacks would raise an error in the engine, which is another bug than the planted one.
+    unknown = {name for name in _globals_of(found[edit.name].__code__) if not hasattr(module, name)}
+    assert all(hasattr(builtins, name) for name in unknown), f"{edit.name} uses unknown names: {unknown}"
     found[edit.name].planted = edited
     if isinstance(edit.owner, ModuleType):
         # Replace the function in each module, because other modules have imported it by its name.
@@ -58,6 +63,13 @@ def plant(edit: Edit, patch: pytest.MonkeyPatch) -> None:
                 patch.setattr(other, edit.name, found[edit.name])
     else:
         patch.setattr(edit.owner, edit.name, found[edit.name])
+
+
+def _globals_of(code: CodeType) -> set[str]:
+    """Return the global names that a function and the functions within it load."""
+    inner = [each for each in code.co_consts if isinstance(each, CodeType)]
+    own = {each.argval for each in dis.get_instructions(code) if each.opname == "LOAD_GLOBAL"}
+    return own.union(*map(_globals_of, inner))
 
 
 def _fitting(source: str, old: str) -> str:
