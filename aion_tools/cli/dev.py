@@ -32,8 +32,6 @@ CHOSEN = (
 )
 """Environment variables of the functions that a developer may override. Other values come from the template."""
 
-BACKLOG = 2048
-
 
 class _StoppedByInterrupt(click.Command):
     """Command that Ctrl-C ends with exit code 0 and no traceback, even before its server handles signals."""
