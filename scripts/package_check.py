@@ -6,15 +6,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 
-from aion_tools.package.cache import cache, filled_once
-from aion_tools.package.packages import Package, package
-from aion_tools.package.parts import link_parts
-from aion_tools.package.plan import PackagePlan
+from aion_tools.package.functions import PLATFORMS
+from aion_tools.package.package import Package
 from aion_tools.package.programs import BuildError, UvMissing, interpreter
-from aion_tools.package.requirements import PLATFORMS, resolved, wanted
 from aion_tools.shipped import shipped
 from aion_tools.template.reader import TemplateError
 from scripts.package_load import Loaded, load
+from scripts.packages import built, runtimes_boto3
 from scripts.sam_local import machine_architecture
 
 ROOT = shipped()
@@ -41,9 +39,8 @@ class Case:
     """Names of modules that the handler and the agents must not load."""
 
     def package(self, architecture: str, python: str | None = None) -> Package:
-        """Return the function's package from the cache, or build it. Raises the same errors as `packages.package`."""
-        configs = [ROOT / config for config in self.configs]
-        return package(self.function, folder=ROOT, architecture=architecture, python=python, configs=configs or None)
+        """Return the function's package. Raises the errors of `Build`."""
+        return built(self.function, architecture, python, tuple(ROOT / config for config in self.configs))
 
 
 # Large modules that no function may load: the frameworks use them only for databases and Google Cloud.
@@ -85,25 +82,25 @@ class Result:
     holds: bool
 
 
-def size(case: Case, built: Package) -> Result:
+def size(case: Case, package: Package) -> Result:
     """Compare the unpacked size of a package with its budget."""
-    measured, budget = f"{built.size / MEGABYTE:.1f} MB", f"{case.budget / MEGABYTE:.0f} MB"
-    return Result(f"{case.name}, {built.plan.architecture}: unpacked", measured, budget, built.size <= case.budget)
+    measured, budget = f"{package.size / MEGABYTE:.1f} MB", f"{case.budget / MEGABYTE:.0f} MB"
+    return Result(f"{case.name}, {package.architecture}: unpacked", measured, budget, package.size <= case.budget)
 
 
-def modules(case: Case, built: Package) -> Iterator[Result]:
+def modules(case: Case, package: Package) -> Iterator[Result]:
     """Load a case's handler and agents. Check the number of loaded modules, and that no forbidden module is loaded."""
     statements = f"import {case.handler}{_AGENTS if case.configs else ''}"
-    loaded = _loaded(built, statements, case.configs, modules=case.foreign)
+    loaded = _loaded(package, statements, case.configs, modules=case.foreign)
     count, most = loaded.count, case.most_modules
     yield Result(f"{case.name}: loaded modules of others", f"{count}", f"{most}", count <= most)
     named = ", ".join(sorted(loaded.modules)) or "no foreign module"
     yield Result(f"{case.name}: loads", named, "no foreign module", not loaded.modules)
 
 
-def ratios(built: Sequence[tuple[Case, Package]]) -> Iterator[Result]:
+def ratios(packages: Sequence[tuple[Case, Package]]) -> Iterator[Result]:
     """Compare the import times of handlers with the import times of their largest dependencies."""
-    by_name = {case.name: (case, package) for case, package in built}
+    by_name = {case.name: (case, package) for case, package in packages}
     case, push = by_name["deliver_push"]
     yield _ratio("deliver_push: import, to boto3 with two clients", push, f"import {case.handler}", _BOTO3)
     case, api = by_name["api, LangGraph"]
@@ -118,9 +115,9 @@ def ratios(built: Sequence[tuple[Case, Package]]) -> Iterator[Result]:
     )
 
 
-def _ratio(what: str, built: Package, statements: str, yardstick: str, configs: Sequence[Path] = ()) -> Result:
+def _ratio(what: str, package: Package, statements: str, yardstick: str, configs: Sequence[Path] = ()) -> Result:
     def seconds(code: str) -> float:
-        return _loaded(built, code, configs).seconds
+        return _loaded(package, code, configs).seconds
 
     # Measure both programs in pairs, because the machine's load changes slowly. The first pair is a warm-up.
     pairs = [(seconds(statements), seconds(yardstick)) for _ in range(ROUNDS + 1)][1:]
@@ -129,42 +126,28 @@ def _ratio(what: str, built: Package, statements: str, yardstick: str, configs: 
     return Result(what, f"{ratio:.2f} ({mine:.0f} ms to {theirs:.0f} ms)", f"{RATIO}", ratio <= RATIO)
 
 
-def _loaded(built: Package, statements: str, configs: Sequence[Path] = (), modules: Sequence[str] = ()) -> Loaded:
-    beside = [] if (built.code / "boto3").is_dir() else [_runtimes_boto3(built.plan)]
-    return load(built, statements, config=str(configs[0]) if configs else None, modules=modules, beside=beside)
-
-
-def _runtimes_boto3(plan: PackagePlan) -> Path:
-    """Return a cached folder with boto3 and its requirements, which Lambda's runtime contains."""
-    others = ("a2a-sdk", "click", "msgspec", "pydantic", "pyyaml", "uuid-utils")
-    alone = resolved(
-        ["aws"], wanted(ROOT), without=others, architecture=plan.architecture, python=plan.python, folder=ROOT
-    )
-    planned = PackagePlan("boto3", plan.architecture, plan.python, alone, ())
-    folder = cache() / f"runtime-{plan.architecture}-{plan.python}-{planned.digest}"
-    with filled_once(folder) as is_new:
-        if is_new:
-            link_parts(planned, folder / "code")
-    return folder / "code"
+def _loaded(package: Package, statements: str, configs: Sequence[Path] = (), modules: Sequence[str] = ()) -> Loaded:
+    beside = [] if (package.code / "boto3").is_dir() else [runtimes_boto3(package.architecture, package.python)]
+    return load(package, statements, config=str(configs[0]) if configs else None, modules=modules, beside=beside)
 
 
 def results() -> Iterator[Result]:
     """Yield all results: sizes for both architectures, and loaded modules and times for this machine's architecture."""
     here = machine_architecture()
-    built = []
+    local = []
     for architecture in PLATFORMS:
         for case in CASES:
             package = case.package(architecture)
             yield size(case, package)
-            if package.warning:
-                raise BuildError(f"{case.name}: {package.warning}")
+            if package.warnings:
+                raise BuildError(f"{case.name}: {package.warnings[0]}")
             if architecture == here:
-                built.append((case, package))
-    if sys.platform != "linux" or interpreter(built[0][1].plan.python) is None:
+                local.append((case, package))
+    if sys.platform != "linux" or interpreter(local[0][1].python) is None:
         raise BuildError("loaded modules can be measured on Linux only")
-    for case, package in built:
+    for case, package in local:
         yield from modules(case, package)
-    yield from ratios(built)
+    yield from ratios(local)
 
 
 def main() -> int:

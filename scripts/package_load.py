@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from aion_tools.package.packages import Package
-from aion_tools.package.plan import BUILD_PLACE
+from aion_tools.package.package import Package
 from aion_tools.package.programs import BuildError, interpreter
 from aion_tools.shipped import shipped
+from aion_tools.template.names import BUILD_PLACE
 from aion_tools.template.reader import Template
 
 # Environment variables that Lambda sets and a function needs to start.
@@ -60,11 +60,11 @@ def load(
     `config` replaces the template's AION_CONFIG. The folders `beside` are added at the end of the import path. Raises
     BuildError if the statements fail, or if this machine has no Python of the package's version.
     """
-    python = interpreter(package.plan.python)
+    python = interpreter(package.python)
     if python is None:
-        raise BuildError(f"no Python {package.plan.python} is on this machine")
-    template = Template(shipped() / "template.yaml", BUILD_PLACE, {"Architecture": package.plan.architecture})
-    environ: Mapping[str, str] = {**template.environment(package.plan.function), **_LAMBDAS}
+        raise BuildError(f"no Python {package.python} is on this machine")
+    template = Template(shipped() / "template.yaml", BUILD_PLACE, {"Architecture": package.architecture})
+    environ: Mapping[str, str] = {**template.environment(package.function), **_LAMBDAS}
     if config:
         environ = {**environ, "AION_CONFIG": config}
     argument = json.dumps([str(package.code), [str(folder) for folder in beside], statements, list(modules)])
@@ -72,6 +72,6 @@ def load(
         [python, "-I", "-c", _PROGRAM, argument], cwd=package.code, env=environ, capture_output=True, text=True
     )
     if done.returncode:
-        raise BuildError(f"{package.plan.function} does not load: {statements!r}\n{done.stderr.strip()}")
+        raise BuildError(f"{package.function} does not load: {statements!r}\n{done.stderr.strip()}")
     seconds, count, found = json.loads(done.stdout.splitlines()[-1])
     return Loaded(seconds, count, frozenset(found))

@@ -129,10 +129,10 @@ def dev(
         click.echo(f"Not used: the aion.yaml in {above}. `aion dev {os.path.relpath(above)}` serves it.", err=True)
     _check_installed(store)
     # Import the server's modules only now, so that a wrong argument is reported without the slow imports.
+    from aion_tools.agent_code.imports import frameworks_used
     from aion_tools.dev.data_folder import DataFolder
     from aion_tools.dev.log_file import prepare as prepare_log_file
     from aion_tools.dev.supervisor import DevServer, Supervisor
-    from aion_tools.package.imports import frameworks_used
 
     folder = DataFolder(data_dir.expanduser().absolute())
     with _listen(port) as listener, folder.locked():

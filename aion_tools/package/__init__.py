@@ -1,17 +1,17 @@
-"""Build of Lambda packages with a project's code and its locked dependencies. Builds are reproducible.
+"""Build of Lambda packages with a project's code and its locked dependencies.
 
-plan           inputs of a function's package
-requirements   dependencies, in exact versions
-selection      files of the project
-secrets        finds private keys and credentials in them
-imports        modules that the agents import, and their frameworks
-metadata       metadata of the project's own distribution
-packages       builds the packages of plans
-parts          installed parts that several packages share
-files          tidies, compiles and normalises the files
-elf            removes symbols of native libraries
-aion_yaml      aion.yaml of the discovered agents of a project without one
-zip_writer     writes the files into a zip
-cache          folder of the built packages and parts
-programs       uv and Python interpreters
+build        reads a project, and writes the packages of its functions
+functions    the functions, and their requirements
+declared     dependencies that the project declares
+lock         their exact versions and hashes
+installed    the locked dependencies, installed, and which of them a function needs
+trim         files of dependencies that no function needs
+elf          removes symbols of native libraries
+selection    files of the project
+secrets      finds private keys and credentials in them
+metadata     metadata of the project's own distribution
+own_code     aion-lambda's own code
+package      a built package
+cache        folder of the installed dependencies
+programs     uv and Python interpreters
 """

@@ -1,23 +1,18 @@
-"""Cache folder of built Lambda packages, and a file lock between processes.
-
-All projects share the cache, because a package's name contains a hash of its inputs.
-"""
+"""Cache of installed dependencies. No build needs to clear it, because an entry's name contains a hash of its inputs."""
 
 import os
 import shutil
-import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from filelock import FileLock
 from platformdirs import user_cache_path
 
 # Seconds after its last use until an entry is deleted from the cache.
 _EXPIRES_AFTER = 86400
 _DIGEST = "[0-9a-f]" * 20
-# Folders of packages and parts, their lock files, resolved requirements, generated files, and wheels of local folders.
-_ENTRIES = (f"*-{_DIGEST}", f"*-{_DIGEST}.*", f"generated/{_DIGEST}", f"wheels/{_DIGEST}")
 
 
 def cache() -> Path:
@@ -26,21 +21,10 @@ def cache() -> Path:
     return Path(given) if given else user_cache_path("aion-lambda") / "packages"
 
 
-@contextmanager
-def file_lock(made: Path) -> Iterator[None]:
-    """Hold a lock between processes for this file or folder. The lock file has the suffix `.lock`.
-
-    On Windows there is no such lock, and processes do not wait for each other.
-    """
+def file_lock(made: Path) -> FileLock:
+    """Return a lock between processes for this file or folder. The lock file has the suffix `.lock`."""
     made.parent.mkdir(parents=True, exist_ok=True)
-    if sys.platform == "win32":
-        yield
-        return
-    import fcntl
-
-    with made.with_name(f"{made.name}.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        yield
+    return FileLock(made.with_name(f"{made.name}.lock"))
 
 
 @contextmanager
@@ -60,11 +44,11 @@ def filled_once(folder: Path) -> Iterator[bool]:
 
 
 def delete_expired() -> None:
-    """Delete the packages and other files of builds that no build has used for a day, also those of failed builds.
+    """Delete what no build has used for a day, also the rest of failed builds.
 
     Entries without a digest in their name are not deleted, since AION_PACKAGE_CACHE may name a folder with other files.
     """
-    for entry in [entry for pattern in _ENTRIES for entry in cache().glob(pattern)]:
+    for entry in [*cache().glob(f"*-{_DIGEST}"), *cache().glob(f"*-{_DIGEST}.lock")]:
         with suppress(OSError):  # another process may delete it
             used = max(each.stat().st_mtime for each in (entry, *entry.glob("*")))
             if time.time() - used > _EXPIRES_AFTER:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from aion_tools.package.requirements import read_pyproject
+from aion_tools.package.declared import read_pyproject
 
 
 def distribution_metadata(folder: Path) -> Iterator[tuple[str, str]]:

@@ -9,6 +9,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 
+_SHOWN_LINES = 10
+
 
 class BuildError(Exception):
     """Error of a Lambda package that cannot be built. The message names the fix, without the credentials in URLs."""
@@ -23,14 +25,17 @@ def without_credentials(text: str) -> str:
 
 
 def run(command: Sequence[str], *, cwd: Path | None = None, more: Mapping[str, str] | None = None) -> str:
-    """Run a program and return its standard output. If it fails, raise BuildError with its error output.
+    """Run a program and return its standard output. If it fails, raise BuildError with the end of its error output.
 
     `more` adds environment variables. Pass a secret there: all users of this machine can read a program's arguments.
     """
     environ = {**os.environ, **(more or {})}
     done = subprocess.run(command, cwd=cwd, env=environ, capture_output=True, text=True)  # noqa: S603 - no shell
     if done.returncode:
-        raise BuildError(f"{' '.join(command[:3])} failed:\n{done.stderr.strip()}")
+        # uv explains a conflict of versions in up to 2,000 lines, and the last of them are the conclusion.
+        lines = done.stderr.strip().splitlines()
+        shown = lines if len(lines) <= _SHOWN_LINES else ["…", *lines[-_SHOWN_LINES:]]
+        raise BuildError("\n".join([f"{Path(command[0]).name} {' '.join(command[1:3])} failed:", *shown]))
     return done.stdout
 
 

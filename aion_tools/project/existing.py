@@ -11,8 +11,8 @@ from aion_core.loading.discovery.discovered import Discovered
 from aion_core.loading.discovery.langgraph_json import LANGGRAPH_JSON
 from aion_core.loading.frameworks import extras
 from aion_core.loading.importing.places import YAML_AGENT, agent_files, import_roots
-from aion_tools.package.aion_yaml import as_yaml
-from aion_tools.package.imports import frameworks_of
+from aion_tools.agent_code.aion_yaml import as_yaml
+from aion_tools.agent_code.imports import frameworks_of
 from aion_tools.project import ProjectError
 from aion_tools.project.files import SCHEMA
 

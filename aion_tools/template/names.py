@@ -25,6 +25,10 @@ class Place(Struct, frozen=True):
     stack_name: str
 
 
+BUILD_PLACE = Place(account="000000000000", region="us-east-1", endpoint="", stack_name="build")
+"""Place for readers of a template that is not deployed, such as a build."""
+
+
 NAME_PROPERTY = {
     FUNCTION: "FunctionName",
     TABLE: "TableName",

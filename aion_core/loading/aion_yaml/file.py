@@ -39,6 +39,8 @@ class AionSection(StrictModel):
     """Limits for each caller. `null` turns a limit off."""
     python_path: list[RelativePath] = []
     """Further folders for imports, relative to this file. The file's folder and its `src` need no entry."""
+    exclude: list[str] = []
+    """Files of dependencies that the Lambda packages leave out, as patterns of .gitignore, such as `litellm/proxy/`."""
     environment: dict[Variable, Value] = {}
     """Environment variables for the agents' code, with values that may be public."""
     secrets: dict[Variable, Secret] = {}

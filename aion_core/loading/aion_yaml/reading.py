@@ -63,6 +63,8 @@ class DeploymentConfig(Struct, frozen=True):
     """Environment variables for the agents' code."""
     secrets: Mapping[str, SecretSource] = field(default_factory=dict)
     """Sources of secret values, by the name of the environment variable for the agents' code."""
+    exclude: Sequence[str] = ()
+    """Patterns of the dependencies' files that the Lambda packages leave out."""
 
 
 def read_config_file(path: Path) -> DeploymentConfig:
@@ -77,6 +79,7 @@ def read_config_file(path: Path) -> DeploymentConfig:
         roots,
         parsed.environment,
         parsed.secrets,
+        parsed.exclude,
     )
 
 

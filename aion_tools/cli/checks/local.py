@@ -245,8 +245,8 @@ def _check_upgrade(project: Path) -> CheckResult:
 def check_package(config: Path) -> Iterator[CheckResult]:
     """Check the project's requirement files, and search the files of its Lambda package for credentials and keys."""
     try:
+        from aion_tools.package.declared import check
         from aion_tools.package.programs import BuildError, UvMissing
-        from aion_tools.package.requirements import check
         from aion_tools.package.selection import UNIMPORTED, defined_module, select
     except ModuleNotFoundError as error:
         yield warning("package", f"{error.name} is missing.", "pip install 'aion-lambda[local]'.")

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from aion_tools.package.plan import BUILD_PLACE
+from aion_tools.template.names import BUILD_PLACE
 from aion_tools.template.reader import ALARM, Template
 
 TEMPLATE = Template(Path(__file__).parents[3] / "template.yaml", BUILD_PLACE)

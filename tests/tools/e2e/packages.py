@@ -1,13 +1,13 @@
-"""Packages of the Lambda functions for this machine, built once and cached for all tests and later runs."""
+"""Packages of the Lambda functions for this machine."""
 
 import hashlib
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
-from aion_tools.package.files import files_of
-from aion_tools.package.packages import Package, package
+from aion_tools.package.package import Package
 from aion_tools.shipped import shipped
+from scripts.packages import built
 from scripts.sam_local import machine_architecture
 from tests.support.e2e.runtime_emulator import lambda_python
 
@@ -15,21 +15,19 @@ ROOT = shipped()
 
 
 def package_here(function: str, configs: Sequence[Path] | None = None) -> Package:
-    """Return the function's cached package for this processor. Tests must not change its files."""
-    return package(
-        function, folder=ROOT, architecture=machine_architecture(), python=lambda_python()[1], configs=configs
-    )
+    """Return the function's package for this processor. Tests must not change its files."""
+    return built(function, machine_architecture(), lambda_python()[1], tuple(configs or ()))
 
 
-def file_states(folder: Path) -> dict[str, tuple[int, float, str]]:
-    """Return mode, modification time and hash of each file that a zip of the folder would contain."""
+def file_states(folder: Path) -> dict[str, tuple[int, str]]:
+    """Return mode and hash of each file of the folder."""
     return {
         file.relative_to(folder).as_posix(): (
             file.stat().st_mode,
-            file.stat().st_mtime,
             hashlib.sha256(file.read_bytes()).hexdigest(),
         )
-        for file in files_of(folder)
+        for file in sorted(folder.rglob("*"))
+        if file.is_file()
     }
 
 

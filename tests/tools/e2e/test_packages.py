@@ -13,14 +13,14 @@ from types import CodeType
 from typing import Any
 
 import pytest
-
-from aion_tools.package.cache import cache
 from aion_tools.package.files import NORMALIZED, files_of, tidy
 from aion_tools.package.packages import package, packages
 from aion_tools.package.parts import SERVICES, link_parts
 from aion_tools.package.plan import PackagePlan, plan
-from aion_tools.package.programs import BuildError, find_uv, interpreter
 from aion_tools.package.zip_writer import ZipWriter
+
+from aion_tools.package.cache import cache
+from aion_tools.package.programs import BuildError, find_uv, interpreter
 from aion_tools.shipped import shipped
 from scripts.package_check import ADK, CASES, Case, modules, size
 from scripts.package_load import load

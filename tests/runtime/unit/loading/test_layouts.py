@@ -11,7 +11,7 @@ import pytest
 from aion_core.bootstrap import build_app
 from aion_core.loading.discovery.discover import discover
 from aion_core.settings import Settings
-from aion_tools.package.aion_yaml import as_yaml
+from aion_tools.agent_code.aion_yaml import as_yaml
 from tests.support.adk import deltas, stream
 from tests.support.isolated import isolated_imports
 from tests.support.service import http

@@ -11,7 +11,7 @@ from aion_core.errors import ConfigurationError
 from aion_core.loading.aion_yaml.reading import DeploymentConfig
 from aion_core.loading.deployment import read_deployment_config
 from aion_tools.deploy.agent_rights import bedrock_models, template_parameters
-from aion_tools.package.plan import BUILD_PLACE
+from aion_tools.template.names import BUILD_PLACE
 from aion_tools.template.reader import Template
 from tests.support.server import ROOT
 

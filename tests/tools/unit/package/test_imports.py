@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from aion_tools.package.imports import frameworks_of, imports, missing
+from aion_tools.agent_code.imports import frameworks_of, imports, missing
 
 ROOT = Path(__file__).parents[4]
 CODE = {

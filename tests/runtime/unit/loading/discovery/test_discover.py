@@ -11,7 +11,7 @@ from aion_core.errors import ConfigurationError
 from aion_core.loading.deployment import read_deployment_config
 from aion_core.loading.discovery.discover import discover
 from aion_core.loading.discovery.discovered import Discovered
-from aion_tools.package.aion_yaml import as_yaml
+from aion_tools.agent_code.aion_yaml import as_yaml
 from tests.support.isolated import isolated_imports
 
 GRAPH = (

@@ -1,0 +1,218 @@
+"""Build of the Lambda packages of a project's functions.
+
+Dependencies are installed from wheels, so any machine can build for both of Lambda's processors, without docker.
+"""
+
+import os
+import shutil
+from collections.abc import Iterable, Iterator, Sequence
+from functools import cached_property
+from pathlib import Path
+
+from pathspec import GitIgnoreSpec
+
+from aion_core.loading.frameworks import extras
+from aion_tools.agent_code.imports import frameworks_of, loaded_files, missing
+from aion_tools.agent_code.project_agents import ProjectAgents, agents_of, check_syntax
+from aion_tools.package import trim
+from aion_tools.package.declared import check_python, declared
+from aion_tools.package.functions import ALL_EXTRAS, FUNCTION_EXTRAS, PLATFORMS, UNUSED, agent_extras, required_by
+from aion_tools.package.installed import Installed
+from aion_tools.package.lock import locked
+from aion_tools.package.metadata import distribution_metadata
+from aion_tools.package.own_code import RESERVED, compiled_files
+from aion_tools.package.package import LAMBDA_LIMIT, Package, fitting, put, size_of, too_large
+from aion_tools.package.programs import BuildError, interpreter, standard_modules
+from aion_tools.package.selection import Selection, select, top_module
+from aion_tools.shipped import shipped
+from aion_tools.template.names import BUILD_PLACE
+from aion_tools.template.reader import Template
+
+
+class Build:
+    """Build of a project's packages. Its creation reports problems of the project before anything is installed."""
+
+    def __init__(
+        self,
+        folder: Path,
+        functions: Sequence[str] = (),
+        *,
+        architecture: str | None = None,
+        python: str | None = None,
+        configs: Sequence[Path] | None = None,
+    ) -> None:
+        """Read the project in this folder, for these functions or for all.
+
+        Processor, Python version and AION_CONFIG come from the project's template.yaml or, if it is missing, from that of
+        aion-lambda. The last three arguments replace them. Raises BuildError, TemplateError or UvMissing.
+        """
+        self.folder = folder.resolve()
+        self.functions = tuple(functions or FUNCTION_EXTRAS)
+        self._template = Template(
+            template_of(self.folder), BUILD_PLACE, {"Architecture": architecture} if architecture else None
+        )
+        self.architecture, runtime = self._runtime()
+        self.python = python or runtime
+        if unknown := [each for each in self.functions if each not in FUNCTION_EXTRAS]:
+            raise BuildError(
+                f"{unknown[0]} is not a function of aion, so it has no package; the functions are {', '.join(FUNCTION_EXTRAS)}"
+            )
+        named = {each: self._template.environment(each).get("AION_CONFIG") for each in self.functions}
+        self._config = next(filter(None, named.values()), None)
+        self._with_agents = {each for each in self.functions if named[each]}
+        self.agents = ProjectAgents((), ())
+        self.selection: Selection | None = None
+        if self._config:
+            self._read_agents([self.folder / self._config] if configs is None else configs)
+        else:
+            self.declared = declared(self.folder)
+        self._lock = locked(self.declared, self._frameworks_of_agents(), self.architecture, self.python)
+        self._frameworks = self._frameworks_of_agents(self._lock.frameworks if self.declared.lock else ())
+
+    @cached_property
+    def installed(self) -> Installed:
+        """Dependencies of all functions, installed on first use. Raises BuildError or UvMissing."""
+        return Installed(self._lock, self.architecture, self.python)
+
+    def write(self, function: str, target: Path, *, link: bool = False) -> Package:
+        """Write a function's package into a folder. Raises BuildError or UvMissing.
+
+        With `link`, its files are hard links to the cache: the folder must be in the cache, and nobody may change them.
+        """
+        has_agents = function in self._with_agents
+        project = dict(self._project_files()) if has_agents else {}
+        own = dict(compiled_files(self.python))
+        words = trim.boto_words("", (file for file in project.values() if isinstance(file, Path)))
+        excluded = GitIgnoreSpec.from_lines(self.agents.exclude if has_agents else ())
+        files = self.installed.files(self._distributions(function), words)
+        others = sum(map(size_of, (*own.values(), *project.values())))
+        fitted = fitting([file for file in files if not excluded.match_file(file.place)], LAMBDA_LIMIT - others)
+        size = others + sum(file.size for file in fitted.files)
+        if size > LAMBDA_LIMIT:
+            raise BuildError(too_large(function, size, fitted.files))
+        # Two distributions may install the same file.
+        for place, source in {**{file.place: file.source for file in fitted.files}, **own}.items():
+            put(source, target / place, os.link if link else shutil.copyfile)
+        for place, content in project.items():
+            self._put_own(place, content, target)
+        trim.compile_modules(target, self.python, [place for place in project if place.endswith(".py")])
+        if has_agents:
+            self._check_imports(target)
+        agents = self.agents.agents if has_agents else ()
+        return Package(
+            function, self.architecture, self.python, agents, target, size, tuple(self._warnings(fitted.dropped))
+        )
+
+    def _warnings(self, dropped: Sequence[str]) -> Iterator[str]:
+        if not interpreter(self.python):
+            yield (
+                "the package has no .pyc files, which makes cold starts slower: this machine has no Python "
+                f"{self.python} (install it with `uv python install {self.python}`)"
+            )
+        elif dropped:
+            yield (
+                f"the .pyc files of {', '.join(dropped)} are left out, because the package would have more than Lambda's 250 MB: "
+                "cold starts are slower"
+            )
+
+    def _runtime(self) -> tuple[str, str]:
+        properties = self._template.resolved(self.functions[0], "Runtime", "Architectures")
+        (architecture,) = properties.get("Architectures") or ["x86_64"]
+        if architecture not in PLATFORMS:
+            raise BuildError(
+                f"Lambda has no processor {architecture!r}: set the parameter Architecture in template.yaml to {' or '.join(PLATFORMS)}"
+            )
+        return architecture, properties["Runtime"].removeprefix("python")
+
+    def _read_agents(self, configs: Sequence[Path]) -> None:
+        self.agents = found = agents_of(self.folder, configs)
+        # Check the syntax first, because a file with a syntax error has no known imports, and imports name the frameworks.
+        loaded = {file for agent in found.agents for file in loaded_files(agent.file, found.roots)}
+        check_syntax(loaded, self.folder, self.python)
+        check_python(self.folder, self.python)
+        self.declared = declared(self.folder, found.requirements)
+        self.selection = select(self.folder)
+        if self.selection.private_keys:
+            raise BuildError(
+                f"{', '.join(self.selection.private_keys)} looks like a private key or an AWS secret access key. Do not put keys "
+                "into a package: move it out of the folder or add it to .aionignore. Agents get keys from `secrets` in aion.yaml"
+            )
+        self._refuse_lost(self.selection, [*found.configs, *(agent.file for agent in found.agents), *sorted(loaded)])
+
+    def _frameworks_of_agents(self, otherwise: Iterable[str] = ()) -> set[str]:
+        agents, roots = self.agents.agents, self.agents.roots
+        return {each for agent in agents for each in frameworks_of(agent.file, roots, otherwise)}
+
+    def _distributions(self, function: str) -> set[str]:
+        """Return the names of the distributions for a function's package. Raises BuildError if the lock lacks one."""
+        without = UNUSED.get(function, frozenset())
+        frameworks = self._frameworks if function in self._with_agents else ()
+        needed = required_by(*FUNCTION_EXTRAS[function], *agent_extras(frameworks), *self.declared.extras)
+        if lost := self.installed.missing(needed, without):
+            raise BuildError(
+                f"{'uv.lock' if self.declared.lock else 'the project'} lacks {', '.join(lost)}, which {function} needs: require "
+                f"aion-lambda[{','.join(sorted(self._frameworks)) or 'api'}] in pyproject.toml, and run `uv lock`"
+            )
+        found = self.installed.reachable(needed, without)
+        if function in self._with_agents:
+            # The rest of the lock is the project's, also what its requirements name only by a path or URL.
+            own = required_by(*ALL_EXTRAS, *agent_extras(extras()), *self.declared.extras)
+            others = self.installed.names - self.installed.reachable(own)
+            found |= self.installed.reachable(self.declared.lines) | (set() if self.declared.is_aion else others)
+        return found
+
+    def _project_files(self) -> Iterator[tuple[str, Path | bytes]]:
+        """Yield the path in the package of each file of the project, with the file or its generated content."""
+        assert self.selection is not None  # noqa: S101  # read with the agents
+        for file in self.selection.files:
+            place = file.relative_to(self.folder).as_posix()
+            first = place.split("/")[0].removesuffix(".py")
+            if first not in RESERVED:
+                yield place, file
+            elif not self.declared.is_aion:
+                raise BuildError(
+                    f"rename {place}, or add it to .aionignore: the name {first} is reserved for aion's own code in a package"
+                )
+        if self.agents.generated and self._config:
+            yield self._config, self.agents.generated.encode()
+        if not self.declared.is_aion:
+            yield from ((place, text.encode()) for place, text in distribution_metadata(self.folder))
+
+    def _refuse_lost(self, selection: Selection, needed: Sequence[Path]) -> None:
+        """Raise BuildError if the package leaves out a file that an agent needs."""
+        chosen = set(selection.files)
+        for file in needed:
+            if file not in chosen and file.resolve() not in chosen:
+                place = file.relative_to(self.folder).as_posix()
+                reason = "".join(f": {each.reason}" for each in selection.left_out if f"{place}/".startswith(each.path))
+                raise BuildError(f"{place} is excluded from the package{reason}, but an agent needs it")
+
+    def _put_own(self, place: str, content: Path | bytes, target: Path) -> None:
+        """Add a file of the project to the dependencies in the folder. Raises BuildError if it would replace one of theirs."""
+        if (target / place).is_dir():
+            raise BuildError(f"rename the file {place}: a dependency has a folder with this name")
+        if isinstance(content, bytes):
+            (target / place).parent.mkdir(parents=True, exist_ok=True)
+            (target / place).write_bytes(content)
+            return
+        if top_module(place) and (target / place).is_file() and (target / place).read_bytes() != content.read_bytes():
+            top = place.partition("/")[0]
+            raise BuildError(f"rename {top}, or add it to .aionignore: a dependency has a module with this name")
+        (target / place).unlink(missing_ok=True)  # it may be a link to the cache
+        put(content, target / place)
+
+    def _check_imports(self, target: Path) -> None:
+        """Raise BuildError if an agent imports a module that the package in the folder does not contain."""
+        places = [target, *(target / root.relative_to(self.folder) for root in self.agents.roots)]
+        standard = standard_modules(self.python)
+        for lost in missing([agent.file for agent in self.agents.agents], self.agents.roots, places, standard):
+            raise BuildError(
+                f"{lost.file.relative_to(self.folder)}, line {lost.line}, imports {lost.name}, but the package does not contain "
+                f"it: correct the name, or add the dependency with `aion add`"
+            )
+
+
+def template_of(folder: Path) -> Path:
+    """Return the path of the project's template.yaml or, if it is missing, of the template shipped with aion-lambda."""
+    own = folder / "template.yaml"
+    return own if own.is_file() else shipped() / "template.yaml"

@@ -1,0 +1,99 @@
+"""A built Lambda package, and Lambda's limit of its size."""
+
+import shutil
+import zipfile
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+from aion_tools.agent_code.project_agents import PackagedAgent
+from aion_tools.package.installed import InstalledFile
+
+LAMBDA_LIMIT = 250 * 1024 * 1024
+_ZIP_EPOCH = (1980, 1, 1, 0, 0, 0)
+# Compression level of zip files. Level 6 makes a zip less than 1 % smaller, but takes a third longer.
+_LEVEL = 5
+
+
+@dataclass(frozen=True)
+class Package:
+    """A built Lambda package."""
+
+    function: str
+    architecture: str
+    python: str
+    agents: tuple[PackagedAgent, ...]
+    code: Path
+    """Folder with the content of /var/task."""
+    size: int
+    """Unpacked size of the package in bytes."""
+    warnings: tuple[str, ...] = ()
+    """Sentences about limitations of the package."""
+
+    def zip(self, archive: Path) -> None:
+        """Write the package into a zip file. Equal packages give equal bytes."""
+        archive.parent.mkdir(parents=True, exist_ok=True)
+        with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED, compresslevel=_LEVEL) as written:
+            for file in sorted(path for path in self.code.rglob("*") if path.is_file()):
+                info = zipfile.ZipInfo(file.relative_to(self.code).as_posix(), _ZIP_EPOCH)
+                info.create_system = 3  # Unix, so that unzip reads the attributes as file modes
+                info.external_attr = (0o100000 | (file.stat().st_mode & 0o777)) << 16
+                info.compress_type = zipfile.ZIP_DEFLATED
+                written.writestr(info, file.read_bytes(), compresslevel=_LEVEL)
+
+    def __str__(self) -> str:
+        size = f"{self.function}: {self.size / 1024**2:.0f} MB for {self.architecture}, Python {self.python}"
+        agents = ", ".join(f"{agent.id} ({agent.path})" for agent in self.agents)
+        return f"{size}; agents: {agents}" if agents else f"{size}; no agents"
+
+
+def put(source: Path, target: Path, copy: Callable[[Path, Path], object] = shutil.copyfile) -> None:
+    """Copy a file to a path in a package, with a mode that lets Lambda's user read it."""
+    if not target.parent.is_dir():
+        target.parent.mkdir(parents=True)
+    copy(source, target)
+    is_program = target.suffix == ".sh" or ".so" in target.name or source.stat().st_mode & 0o100
+    target.chmod(0o755 if is_program else 0o644)
+
+
+def size_of(file: Path | bytes) -> int:
+    """Return the size of a file or of a generated content, in bytes."""
+    return len(file) if isinstance(file, bytes) else file.stat().st_size
+
+
+class Fitted(NamedTuple):
+    """Files of dependencies for a package."""
+
+    files: list[InstalledFile]
+    dropped: list[str]
+    """Names of the distributions whose .pyc files are left out, because the package would be too large."""
+
+
+def fitting(files: Sequence[InstalledFile], limit: int) -> Fitted:
+    """Leave out the .pyc files of the distributions with the most, until the rest has at most `limit` bytes."""
+    dropped: list[str] = []
+    weights = Counter[str]()
+    for file in files:
+        weights[file.distribution] += file.size if file.place.endswith(".pyc") else 0
+    total = sum(file.size for file in files)
+    for name, weight in weights.most_common():
+        if total <= limit:
+            break
+        dropped.append(name)
+        total -= weight
+    kept = [file for file in files if not (file.distribution in dropped and file.place.endswith(".pyc"))]
+    return Fitted(kept, dropped)
+
+
+def too_large(function: str, size: int, files: Sequence[InstalledFile]) -> str:
+    """Return the error for a package above Lambda's limit without .pyc files. It names the largest distributions."""
+    weights = Counter[str]()
+    for file in files:
+        weights[file.distribution] += file.size
+    names = ", ".join(f"{name} ({weight / 1024**2:.0f} MB)" for name, weight in weights.most_common(3))
+    return (
+        f"{function} has {size / 1024**2:.0f} MB without the .pyc files; Lambda's limit is 250 MB. Remove dependencies, or list "
+        f"files of theirs that no agent needs under `exclude` in aion.yaml. The largest are {names}"
+    )
