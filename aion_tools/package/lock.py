@@ -8,6 +8,7 @@ import tempfile
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -97,14 +98,18 @@ def _resolve(project: Declared, frameworks: Iterable[str], architecture: str, py
 
 
 def _packages(file: Path) -> Iterator[dict[str, Any]]:
-    """Yield the packages of a pylock.toml except aion-lambda, with absolute paths, and without facts about the files."""
+    """Yield the packages of a pylock.toml except aion-lambda, with absolute paths and the hashes of local files."""
     for package in tomllib.loads(file.read_text(encoding="utf-8")).get("packages", []):
         if canonicalize_name(package["name"]) == DISTRIBUTION:
             continue
         for entry in _files(package, "sdist", "archive", "directory", "vcs"):
             entry.pop("upload-time", None)
+            entry.pop("editable", None)  # a link to the folder would not be in the package
             if "path" in entry:
-                entry["path"] = str((file.parent / entry["path"]).resolve())
+                path = (file.parent / entry["path"]).resolve()
+                entry["path"] = str(path)
+                if path.is_file():
+                    entry.setdefault("hashes", {"sha256": sha256(path.read_bytes()).hexdigest()})
         yield package
 
 

@@ -2,13 +2,13 @@
 
 import re
 import subprocess
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from pathspec import GitIgnoreSpec
 
 from aion_tools.package.elf import stripped
-from aion_tools.package.programs import interpreter
+from aion_tools.package.programs import BuildError, interpreter
 
 TASK_ROOT = "/var/task"
 DEAD_WEIGHT = {
@@ -57,35 +57,26 @@ def strip_libraries(folder: Path) -> None:
                 library.write_bytes(after)
 
 
-def compile_modules(folder: Path, python: str, modules: Iterable[str] = (".",)) -> None:
+def compile_modules(folder: Path, python: str, modules: Sequence[str] = (".",)) -> None:
     """Compile modules of the folder, by default all, to .pyc files, if this machine has that Python version.
 
     A function's file system is read-only: without .pyc files each cold start compiles its imports again. Python does not
     check these .pyc files against the times of their sources, which differ after unpacking.
     """
-    if (program := interpreter(python)) is None:
+    program = interpreter(python)
+    if program is None or not modules:
         return
-    command = [
-        program,
-        "-P",
-        "-s",
-        "-W",
-        "ignore",
-        "-m",
-        "compileall",
-        "-q",
-        "-j",
-        "0",
-        "--invalidation-mode",
-        "unchecked-hash",
-    ]
-    places = "\n".join(str(folder / module) for module in modules)
-    # Fix the hash seed, so that sets in the compiled code have the same order in every process. Ignore the exit code: some
-    # distributions contain templates that are not valid Python.
-    subprocess.run(  # noqa: S603 - no shell
-        [*command, "-s", str(folder), "-p", TASK_ROOT, "-i", "-"],
-        input=places, text=True, capture_output=True, check=False, env={"PYTHONHASHSEED": "0"},
-    )  # fmt: skip
+    command = [program, "-P", "-s", "-W", "ignore", "-m", "compileall", "-q", "-j", "0", "-i", "-", "-s", str(folder)]
+    done = subprocess.run(  # noqa: S603 - no shell
+        [*command, "-p", TASK_ROOT, "--invalidation-mode", "unchecked-hash"],
+        input="\n".join(str(folder / module) for module in modules),
+        env={"PYTHONHASHSEED": "0"},  # so that sets in the compiled code have the same order in every process
+        text=True,
+        capture_output=True,
+        check=False,  # some distributions contain templates that are not valid Python
+    )
+    if "Traceback" in done.stderr:
+        raise BuildError(f"cannot compile the package's modules.\n{done.stderr}")
 
 
 def compiled(module: str, python: str) -> str:
