@@ -85,7 +85,9 @@ class Result:
 def size(case: Case, package: Package) -> Result:
     """Compare the unpacked size of a package with its budget."""
     measured, budget = f"{package.size / MEGABYTE:.1f} MB", f"{case.budget / MEGABYTE:.0f} MB"
-    return Result(f"{case.name}, {package.architecture}: unpacked", measured, budget, package.size <= case.budget)
+    return Result(
+        f"{case.name}, {package.target.architecture}: unpacked", measured, budget, package.size <= case.budget
+    )
 
 
 def modules(case: Case, package: Package) -> Iterator[Result]:
@@ -127,7 +129,11 @@ def _ratio(what: str, package: Package, statements: str, yardstick: str, configs
 
 
 def _loaded(package: Package, statements: str, configs: Sequence[Path] = (), modules: Sequence[str] = ()) -> Loaded:
-    beside = [] if (package.code / "boto3").is_dir() else [runtimes_boto3(package.architecture, package.python)]
+    beside = (
+        []
+        if (package.code / "boto3").is_dir()
+        else [runtimes_boto3(package.target.architecture, package.target.python)]
+    )
     return load(package, statements, config=str(configs[0]) if configs else None, modules=modules, beside=beside)
 
 
@@ -143,7 +149,7 @@ def results() -> Iterator[Result]:
                 raise BuildError(f"{case.name}: {package.warnings[0]}")
             if architecture == here:
                 local.append((case, package))
-    if sys.platform != "linux" or interpreter(local[0][1].python) is None:
+    if sys.platform != "linux" or interpreter(local[0][1].target.python) is None:
         raise BuildError("loaded modules can be measured on Linux only")
     for case, package in local:
         yield from modules(case, package)

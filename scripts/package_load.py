@@ -60,10 +60,10 @@ def load(
     `config` replaces the template's AION_CONFIG. The folders `beside` are added at the end of the import path. Raises
     BuildError if the statements fail, or if this machine has no Python of the package's version.
     """
-    python = interpreter(package.python)
+    python = interpreter(package.target.python)
     if python is None:
-        raise BuildError(f"no Python {package.python} is on this machine")
-    template = Template(shipped() / "template.yaml", BUILD_PLACE, {"Architecture": package.architecture})
+        raise BuildError(f"no Python {package.target.python} is on this machine")
+    template = Template(shipped() / "template.yaml", BUILD_PLACE, {"Architecture": package.target.architecture})
     environ: Mapping[str, str] = {**template.environment(package.function), **_LAMBDAS}
     if config:
         environ = {**environ, "AION_CONFIG": config}

@@ -16,7 +16,15 @@ from aion_tools.agent_code.imports import frameworks_of, loaded_files, missing
 from aion_tools.agent_code.project_agents import ProjectAgents, agents_of, check_syntax
 from aion_tools.package import trim
 from aion_tools.package.declared import check_python, declared
-from aion_tools.package.functions import ALL_EXTRAS, FUNCTION_EXTRAS, PLATFORMS, UNUSED, agent_extras, required_by
+from aion_tools.package.functions import (
+    ALL_EXTRAS,
+    FUNCTION_EXTRAS,
+    PLATFORMS,
+    UNUSED,
+    Target,
+    agent_extras,
+    required_by,
+)
 from aion_tools.package.installed import Installed
 from aion_tools.package.lock import locked
 from aion_tools.package.metadata import distribution_metadata
@@ -51,8 +59,7 @@ class Build:
         self._template = Template(
             template_of(self.folder), BUILD_PLACE, {"Architecture": architecture} if architecture else None
         )
-        self.architecture, runtime = self._runtime()
-        self.python = python or runtime
+        self.target = self._template_target(python)
         if unknown := [each for each in self.functions if each not in FUNCTION_EXTRAS]:
             raise BuildError(
                 f"{unknown[0]} is not a function of aion, so it has no package; the functions are {', '.join(FUNCTION_EXTRAS)}"
@@ -66,23 +73,23 @@ class Build:
             self._read_agents([self.folder / self._config] if configs is None else configs)
         else:
             self.declared = declared(self.folder)
-        self._lock = locked(self.declared, self._frameworks_of_agents(), self.architecture, self.python)
+        self._lock = locked(self.declared, self._frameworks_of_agents(), self.target)
         self._frameworks = self._frameworks_of_agents(self._lock.frameworks if self.declared.lock else ())
 
     @cached_property
     def installed(self) -> Installed:
         """Dependencies of all functions, installed on first use. Raises BuildError or UvMissing."""
-        return Installed(self._lock, self.architecture, self.python)
+        return Installed(self._lock, self.target)
 
-    def write(self, function: str, target: Path, *, link: bool = False) -> Package:
+    def write(self, function: str, folder: Path, *, link: bool = False) -> Package:
         """Write a function's package into a folder. Raises BuildError or UvMissing.
 
         With `link`, its files are hard links to the cache: the folder must be in the cache, and nobody may change them.
         """
         has_agents = function in self._with_agents
         project = dict(self._project_files()) if has_agents else {}
-        own = dict(compiled_files(self.python))
-        words = trim.boto_words("", (file for file in project.values() if isinstance(file, Path)))
+        own = dict(compiled_files(self.target.python))
+        words = trim.boto_words(file for file in project.values() if isinstance(file, Path))
         excluded = GitIgnoreSpec.from_lines(self.agents.exclude if has_agents else ())
         files = self.installed.files(self._distributions(function), words)
         others = sum(map(size_of, (*own.values(), *project.values())))
@@ -92,22 +99,20 @@ class Build:
             raise BuildError(too_large(function, size, fitted.files))
         # Two distributions may install the same file.
         for place, source in {**{file.place: file.source for file in fitted.files}, **own}.items():
-            put(source, target / place, os.link if link else shutil.copyfile)
+            put(source, folder / place, os.link if link else shutil.copyfile)
         for place, content in project.items():
-            self._put_own(place, content, target)
-        trim.compile_modules(target, self.python, [place for place in project if place.endswith(".py")])
+            self._put_own(place, content, folder)
+        trim.compile_modules(folder, self.target.python, [place for place in project if place.endswith(".py")])
         if has_agents:
-            self._check_imports(target)
+            self._check_imports(folder)
         agents = self.agents.agents if has_agents else ()
-        return Package(
-            function, self.architecture, self.python, agents, target, size, tuple(self._warnings(fitted.dropped))
-        )
+        return Package(function, self.target, agents, folder, size, tuple(self._warnings(fitted.dropped)))
 
     def _warnings(self, dropped: Sequence[str]) -> Iterator[str]:
-        if not interpreter(self.python):
+        if not interpreter(self.target.python):
             yield (
                 "the package has no .pyc files, which makes cold starts slower: this machine has no Python "
-                f"{self.python} (install it with `uv python install {self.python}`)"
+                f"{self.target.python} (install it with `uv python install {self.target.python}`)"
             )
         elif dropped:
             yield (
@@ -115,21 +120,21 @@ class Build:
                 "cold starts are slower"
             )
 
-    def _runtime(self) -> tuple[str, str]:
+    def _template_target(self, python: str | None) -> Target:
         properties = self._template.resolved(self.functions[0], "Runtime", "Architectures")
         (architecture,) = properties.get("Architectures") or ["x86_64"]
         if architecture not in PLATFORMS:
             raise BuildError(
                 f"Lambda has no processor {architecture!r}: set the parameter Architecture in template.yaml to {' or '.join(PLATFORMS)}"
             )
-        return architecture, properties["Runtime"].removeprefix("python")
+        return Target(architecture, python or properties["Runtime"].removeprefix("python"))
 
     def _read_agents(self, configs: Sequence[Path]) -> None:
         self.agents = found = agents_of(self.folder, configs)
         # Check the syntax first, because a file with a syntax error has no known imports, and imports name the frameworks.
         loaded = {file for agent in found.agents for file in loaded_files(agent.file, found.roots)}
-        check_syntax(loaded, self.folder, self.python)
-        check_python(self.folder, self.python)
+        check_syntax(loaded, self.folder, self.target.python)
+        check_python(self.folder, self.target.python)
         self.declared = declared(self.folder, found.requirements)
         self.selection = select(self.folder)
         if self.selection.private_keys:
@@ -204,7 +209,7 @@ class Build:
     def _check_imports(self, target: Path) -> None:
         """Raise BuildError if an agent imports a module that the package in the folder does not contain."""
         places = [target, *(target / root.relative_to(self.folder) for root in self.agents.roots)]
-        standard = standard_modules(self.python)
+        standard = standard_modules(self.target.python)
         for lost in missing([agent.file for agent in self.agents.agents], self.agents.roots, places, standard):
             raise BuildError(
                 f"{lost.file.relative_to(self.folder)}, line {lost.line}, imports {lost.name}, but the package does not contain "

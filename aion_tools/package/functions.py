@@ -2,12 +2,13 @@
 
 from collections.abc import Iterable
 from importlib.metadata import requires
+from typing import NamedTuple
 
 from packaging.requirements import Requirement
 
 DISTRIBUTION = "aion-lambda"
-PLATFORMS = {"arm64": "aarch64-manylinux_2_28", "x86_64": "x86_64-manylinux_2_28"}
-"""uv's name of each of Lambda's processors."""
+PLATFORMS = {"arm64": "aarch64", "x86_64": "x86_64"}
+"""Python's name of each of Lambda's processors."""
 FUNCTION_EXTRAS = {
     "ApiFunction": ("api",),
     "TaskFunction": ("queue",),
@@ -41,3 +42,28 @@ def required_by(*extras: str) -> list[str]:
         if line.marker is None or any(line.marker.evaluate({"extra": extra}) for extra in ("", *extras))
     ]
     return list(dict.fromkeys(str(line).partition(";")[0].strip() for line in needed))
+
+
+class Target(NamedTuple):
+    """Processor and Python version of a function."""
+
+    architecture: str
+    """Lambda's name of the processor, arm64 or x86_64."""
+    python: str
+    """Python version, such as 3.13."""
+
+    @property
+    def options(self) -> list[str]:
+        """Options of uv that select the packages for this target."""
+        platform = f"{PLATFORMS[self.architecture]}-manylinux_2_28"
+        return ["--python-platform", platform, "--python-version", self.python]
+
+    def includes(self, requirement: Requirement, extra: str = "") -> bool:
+        """Return True if the requirement's marker holds for this target, with this extra."""
+        machine = {
+            "sys_platform": "linux",
+            "platform_system": "Linux",
+            "platform_machine": PLATFORMS[self.architecture],
+        }
+        python = {"python_version": self.python, "python_full_version": f"{self.python}.0"}
+        return requirement.marker is None or requirement.marker.evaluate({**machine, **python, "extra": extra})

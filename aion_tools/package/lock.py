@@ -17,7 +17,7 @@ from packaging.utils import canonicalize_name
 
 from aion_core.loading.frameworks import FRAMEWORKS, extras
 from aion_tools.package.declared import Declared
-from aion_tools.package.functions import ALL_EXTRAS, DISTRIBUTION, PLATFORMS, agent_extras, required_by
+from aion_tools.package.functions import ALL_EXTRAS, DISTRIBUTION, Target, agent_extras, required_by
 from aion_tools.package.programs import BuildError, find_uv, interpreter, run
 
 
@@ -44,7 +44,7 @@ def pylock(packages: Iterable[Mapping[str, Any]]) -> str:
     return tomlkit.dumps({"lock-version": "1.0", "created-by": DISTRIBUTION, "packages": list(packages)})
 
 
-def locked(project: Declared, frameworks: Iterable[str], architecture: str, python: str) -> Lock:
+def locked(project: Declared, frameworks: Iterable[str], target: Target) -> Lock:
     """Return the locked dependencies of the project and of all functions, from uv.lock or newly resolved.
 
     `frameworks` are those that the agents import. Raises BuildError for a uv.lock that does not match pyproject.toml, for
@@ -55,7 +55,7 @@ def locked(project: Declared, frameworks: Iterable[str], architecture: str, pyth
         if project.lock:
             _export(project, output)
         else:
-            _resolve(project, frameworks, architecture, python, output)
+            _resolve(project, frameworks, target, output)
         packages = list(_packages(output))
     where, hashes = (project.lock.name if project.lock else "the package index"), project.hashes
     checked = [_checked(each, where, hashes.get(each["name"])) for each in packages]
@@ -73,7 +73,7 @@ def _export(project: Declared, output: Path) -> None:
     run([*command, "--project", str(project.folder), "--output-file", str(output)])
 
 
-def _resolve(project: Declared, frameworks: Iterable[str], architecture: str, python: str, output: Path) -> None:
+def _resolve(project: Declared, frameworks: Iterable[str], target: Target, output: Path) -> None:
     """Resolve the requirements of a project without uv.lock, together with those of all functions and frameworks."""
     inputs, own = output.with_name("aion.in"), required_by(*ALL_EXTRAS, *agent_extras(frameworks), *project.extras)
     inputs.write_text("\n".join([*own, *project.also]), "utf-8")
@@ -81,9 +81,17 @@ def _resolve(project: Declared, frameworks: Iterable[str], architecture: str, py
     override, constraint = output.with_name("override.txt"), output.with_name("constraint.txt")
     override.write_text(f"{DISTRIBUTION} ; python_version < '0'", "utf-8")
     constraint.write_text("\n".join(project.pins), "utf-8")
-    command = [find_uv(), "pip", "compile", "--quiet", "--format", "pylock.toml", "--python-version", python]
-    command += ["--python-platform", PLATFORMS[architecture], "--python", sys.executable]
-    command += ["--override", str(override), "--constraint", str(constraint), "--output-file", str(output)]
+    command = [find_uv(), "pip", "compile", "--quiet", "--format", "pylock.toml", *target.options]
+    command += [
+        "--python",
+        sys.executable,
+        "--override",
+        str(override),
+        "--constraint",
+        str(constraint),
+        "--output-file",
+        str(output),
+    ]
     command += [str(inputs), *map(str, project.sources)]
     try:
         # Run it in the project's folder, since its [tool.uv] may name indexes, sources and constraints.
@@ -123,17 +131,20 @@ def _checked(package: dict[str, Any], where: str, permitted: frozenset[str] | No
     Raises BuildError if no file remains, or if a file has no hash.
     """
     files, name = _files(package, "sdist", "archive"), f"{package['name']} {package.get('version', '')}".strip()
-    if any("sha256" not in file.get("hashes", {}) for file in files):
-        raise BuildError(f"{name} has no SHA-256 hash in {where}, so nothing would show that its file was replaced")
+    if any(not file.get("hashes") for file in files):
+        raise BuildError(f"{name} has no hash in {where}, so nothing would show that its file was replaced")
     if permitted is None or not files:
         return package
-    found = {file["hashes"]["sha256"] for file in files}
+    found = {file["hashes"].get("sha256", "") for file in files}
     if not found & permitted:
         raise BuildError(
             f"{name} has another hash than in requirements.txt.\nExpected: sha256:{', sha256:'.join(sorted(permitted))}"
             f"\nFound:    sha256:{', sha256:'.join(sorted(found))}"
         )
-    kept = {**package, "wheels": [each for each in package.get("wheels", []) if each["hashes"]["sha256"] in permitted]}
+    kept = {
+        **package,
+        "wheels": [each for each in package.get("wheels", []) if each["hashes"].get("sha256") in permitted],
+    }
     if package.get("sdist", {}).get("hashes", {}).get("sha256") not in permitted:
         kept.pop("sdist", None)
     return {key: value for key, value in kept.items() if value}
@@ -145,24 +156,30 @@ def _is_source(package: Mapping[str, Any]) -> bool:
     return not is_wheel
 
 
-def install(
-    packages: Sequence[Mapping[str, Any]],
-    target: Path,
-    architecture: str,
-    python: str,
-    *options: str,
-    indexes: str = "",
-) -> None:
-    """Install locked packages into a folder for a Lambda function. uv compares each file with its hash.
+def install(lock: Lock, packages: Sequence[Mapping[str, Any]], folder: Path, target: Target, *options: str) -> None:
+    """Install packages of the lock into a folder, as `uv pip install` with these options. uv compares each file's hash.
 
-    `options` are those of `uv pip install`. Raises BuildError or UvMissing.
+    Raises BuildError or UvMissing.
     """
-    target.mkdir(parents=True, exist_ok=True)
-    file = target.with_name("pylock.toml")
+    folder.mkdir(parents=True, exist_ok=True)
+    file = folder.with_name("pylock.toml")
     file.write_text(pylock(packages), encoding="utf-8")
-    command = [find_uv(), "pip", "install", "--quiet", "--preview-features", "pylock", "--target", str(target)]
-    command += ["--python", interpreter(python) or sys.executable, "--link-mode", "copy", *options]
-    command += ["--python-platform", PLATFORMS[architecture], "--python-version", python, "--requirements", str(file)]
-    # Run it beside the target, because the project's [tool.uv] must not change what is already locked. Name the indexes in
-    # the variable instead of an option, because their URLs may contain passwords.
-    run(command, cwd=target.parent, more={"UV_INDEX": indexes} if indexes else {})
+    command = [find_uv(), "pip", "install", "--quiet", "--preview-features", "pylock", "--target", str(folder)]
+    command += [
+        "--python",
+        interpreter(target.python) or sys.executable,
+        "--link-mode",
+        "copy",
+        *target.options,
+        *options,
+    ]
+    try:
+        # Run it beside the folder, because the project's [tool.uv] must not change what is already locked. Name the indexes
+        # in the variable instead of an option, because their URLs may contain passwords.
+        run(
+            [*command, "--requirements", str(file)],
+            cwd=folder.parent,
+            more={"UV_INDEX": lock.indexes} if lock.indexes else {},
+        )
+    except BuildError as error:
+        raise BuildError(f"cannot install the dependencies for {' and Python '.join(target)}.\n{error}") from error

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from aion_tools.agent_code.project_agents import PackagedAgent
+from aion_tools.package.functions import Target
 from aion_tools.package.installed import InstalledFile
 
 LAMBDA_LIMIT = 250 * 1024 * 1024
@@ -22,8 +23,7 @@ class Package:
     """A built Lambda package."""
 
     function: str
-    architecture: str
-    python: str
+    target: Target
     agents: tuple[PackagedAgent, ...]
     code: Path
     """Folder with the content of /var/task."""
@@ -44,7 +44,7 @@ class Package:
                 written.writestr(info, file.read_bytes(), compresslevel=_LEVEL)
 
     def __str__(self) -> str:
-        size = f"{self.function}: {self.size / 1024**2:.0f} MB for {self.architecture}, Python {self.python}"
+        size = f"{self.function}: {self.size / 1024**2:.0f} MB for {', Python '.join(self.target)}"
         agents = ", ".join(f"{agent.id} ({agent.path})" for agent in self.agents)
         return f"{size}; agents: {agents}" if agents else f"{size}; no agents"
 

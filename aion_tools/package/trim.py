@@ -33,7 +33,8 @@ DEAD_WEIGHT = {
 """Patterns of the files to delete from installed distributions, with the reason."""
 SERVICES = frozenset({"dynamodb", "kms", "s3", "secretsmanager", "sqs", "ssm", "sts"})
 """Names of the AWS services used by aion and by boto3's sign-in. Packages always contain their boto models."""
-_BOTOS_OWN = frozenset({"boto3", "botocore", "s3transfer"})
+BOTOS_OWN = frozenset({"boto3", "botocore", "s3transfer"})
+"""Names of boto's own distributions, which quote the names of all services."""
 _MODEL = re.compile(r"(?:boto3|botocore)/data/([^/]+)/")
 _USES_BOTO = re.compile(rb"^\s*(?:import|from)\s+(?:aio)?boto(?:3|core)\b", re.MULTILINE)
 _QUOTED = re.compile(rb"[\"']([a-z0-9-]+)[\"']")
@@ -87,13 +88,11 @@ def compiled(module: str, python: str) -> str:
     )
 
 
-def boto_words(distribution: str, files: Iterable[Path]) -> set[str]:
+def boto_words(files: Iterable[Path]) -> set[str]:
     """Return all quoted words in the Python files if one of the files imports boto3 or botocore, else an empty set.
 
     Code quotes the names of its AWS services, as in `client("s3")`. The package contains only these services' models.
     """
-    if distribution in _BOTOS_OWN:
-        return set()
     texts = [file.read_bytes() for file in files if file.suffix == ".py"]
     if not any(b"boto" in text and _USES_BOTO.search(text) for text in texts):
         return set()
