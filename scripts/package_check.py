@@ -8,7 +8,7 @@ from statistics import median
 
 from aion_tools.package.functions import PLATFORMS
 from aion_tools.package.package import Package
-from aion_tools.package.programs import BuildError, UvMissing, interpreter
+from aion_tools.programs import BuildError, UvMissing, interpreter
 from aion_tools.shipped import shipped
 from aion_tools.template.reader import TemplateError
 from scripts.package_load import Loaded, load

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from aion_tools.package.package import Package
-from aion_tools.package.programs import BuildError, interpreter
+from aion_tools.programs import BuildError, interpreter
 from aion_tools.shipped import shipped
 from aion_tools.template.names import BUILD_PLACE
 from aion_tools.template.reader import Template

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from aion_tools.deploy import sam_install
-from aion_tools.package.programs import UvMissing
+from aion_tools.programs import UvMissing
 from aion_tools.stack import EmulatorError
 from aion_tools.stack.stack import SETTINGS, LocalStack
 from aion_tools.template.reader import FUNCTION, TemplateError

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from aion_core.loading.frameworks import extras
-from aion_tools.package.programs import UvMissing, find_uv
+from aion_tools.programs import UvMissing, find_uv
 
 ROOT = Path(__file__).resolve().parents[1]
 CACHE = ROOT / ".cache"

@@ -13,7 +13,7 @@ from aion_core.loading.deployment import read_deployment_config
 from aion_core.loading.discovery.discover import discover
 from aion_core.loading.importing.places import agent_files, import_roots
 from aion_tools.agent_code.aion_yaml import as_yaml
-from aion_tools.package.programs import BuildError, interpreter
+from aion_tools.programs import BuildError, interpreter
 
 
 @dataclass(frozen=True)

@@ -50,7 +50,7 @@ def build(functions: tuple[str, ...], target: Path | None, zips: Path) -> None:
     """
     from aion_core.loading.discovery.discover import project_above
     from aion_tools.package.cache import cache
-    from aion_tools.package.programs import BuildError, UvMissing
+    from aion_tools.programs import BuildError, UvMissing
     from aion_tools.template.reader import TemplateError
 
     if target is not None and len(functions) != 1:

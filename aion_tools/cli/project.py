@@ -174,7 +174,7 @@ def _show_next(project: "Project", first: list[str], last: str) -> None:
 
 def _uv() -> str:
     """Return the command that starts uv, which may be installed beside this program instead of on PATH."""
-    from aion_tools.package.programs import UvMissing, find_uv
+    from aion_tools.programs import UvMissing, find_uv
 
     try:
         return "uv" if shutil.which("uv") else shlex.quote(find_uv())

@@ -11,7 +11,7 @@ import platformdirs
 
 from aion_core.errors import AionError
 from aion_tools.package.cache import file_lock
-from aion_tools.package.programs import UvMissing, find_uv, without_credentials
+from aion_tools.programs import UvMissing, find_uv, without_credentials
 
 ROOT = Path(__file__).resolve().parents[2]
 REQUIREMENTS = Path(__file__).with_name("sam-requirements.txt")

@@ -13,5 +13,4 @@ metadata     metadata of the project's own distribution
 own_code     aion-lambda's own code
 package      a built package
 cache        folder of the installed dependencies
-programs     uv and Python interpreters
 """

@@ -30,8 +30,8 @@ from aion_tools.package.lock import locked
 from aion_tools.package.metadata import distribution_metadata
 from aion_tools.package.own_code import RESERVED, compiled_files
 from aion_tools.package.package import LAMBDA_LIMIT, Package, fitting, put, size_of, too_large
-from aion_tools.package.programs import BuildError, interpreter, standard_modules
 from aion_tools.package.selection import Selection, select, top_module
+from aion_tools.programs import BuildError, interpreter, standard_modules
 from aion_tools.shipped import shipped
 from aion_tools.template.names import BUILD_PLACE
 from aion_tools.template.reader import Template

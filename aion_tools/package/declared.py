@@ -13,7 +13,7 @@ from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.utils import canonicalize_name
 
 from aion_tools.package.functions import CHOSEN_EXTRAS, DISTRIBUTION
-from aion_tools.package.programs import BuildError, find_uv, run
+from aion_tools.programs import BuildError, find_uv, run
 
 
 @dataclass(frozen=True)

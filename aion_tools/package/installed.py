@@ -15,7 +15,7 @@ from aion_tools.package.cache import cache, filled_once
 from aion_tools.package.declared import parse
 from aion_tools.package.functions import Target
 from aion_tools.package.lock import Lock, install, pylock
-from aion_tools.package.programs import BuildError, compiler_version, interpreter, uv_version
+from aion_tools.programs import BuildError, compiler_version, interpreter, uv_version
 
 
 class InstalledFile(NamedTuple):

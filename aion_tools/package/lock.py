@@ -18,7 +18,7 @@ from packaging.utils import canonicalize_name
 from aion_core.loading.frameworks import FRAMEWORKS, extras
 from aion_tools.package.declared import Declared
 from aion_tools.package.functions import ALL_EXTRAS, DISTRIBUTION, Target, agent_extras, required_by
-from aion_tools.package.programs import BuildError, find_uv, interpreter, run
+from aion_tools.programs import BuildError, find_uv, interpreter, run
 
 
 @dataclass(frozen=True)

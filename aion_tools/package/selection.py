@@ -13,8 +13,8 @@ from pathspec import GitIgnoreSpec
 from aion_core.errors import ConfigurationError
 from aion_core.loading.discovery.langgraph_json import LANGGRAPH_JSON, read_langgraph_json
 from aion_tools.package.functions import FUNCTION_EXTRAS
-from aion_tools.package.programs import BuildError
 from aion_tools.package.secrets import looks_like_private_key, may_contain_credentials, searched_content
+from aion_tools.programs import BuildError
 
 IGNORE_FILES = (".aionignore", ".gitignore")
 """Names of files with ignore patterns in git's syntax. An .aionignore can include a file again with "!"."""

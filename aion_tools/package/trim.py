@@ -8,7 +8,7 @@ from pathlib import Path
 from pathspec import GitIgnoreSpec
 
 from aion_tools.package.elf import stripped
-from aion_tools.package.programs import BuildError, interpreter
+from aion_tools.programs import BuildError, interpreter
 
 TASK_ROOT = "/var/task"
 DEAD_WEIGHT = {

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from aion_tools.package.declared import files_with_install_requires
-from aion_tools.package.programs import UvMissing
+from aion_tools.programs import UvMissing
 from aion_tools.project import ProjectError, base
 from aion_tools.project.files import (
     AGENT_FILES,

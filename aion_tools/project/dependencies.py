@@ -5,7 +5,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from aion_tools.package.programs import UvMissing
+from aion_tools.programs import UvMissing
 from aion_tools.project import ProjectError
 from aion_tools.project.names import normal
 from aion_tools.project.tools import BY_FILE, PIP, POETRY, read_pyproject, read_text, tool_of, uv_run

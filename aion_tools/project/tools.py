@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from aion_tools.package.programs import find_uv, without_credentials
+from aion_tools.programs import find_uv, without_credentials
 from aion_tools.project import ProjectError
 
 

@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 from aion_tools.package.cache import file_lock
-from aion_tools.package.programs import find_uv
+from aion_tools.programs import find_uv
 from tests.support.server import ROOT
 
 

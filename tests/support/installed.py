@@ -8,7 +8,7 @@ from functools import cache
 from pathlib import Path
 
 from aion_tools.package.cache import cache as package_cache
-from aion_tools.package.programs import find_uv
+from aion_tools.programs import find_uv
 from aion_tools.shipped import shipped
 
 

@@ -25,7 +25,7 @@ from aion_core.loading.load_errors.import_remedies import hides_installed_module
 from aion_tools.cli.checks import CheckResult, failed, ok, warning
 from aion_tools.cli.dev import agents_variables
 from aion_tools.dev.environment import read_dotenv
-from aion_tools.package.programs import interpreter
+from aion_tools.programs import interpreter
 from aion_tools.project import ProjectError
 from aion_tools.project.upgrade import plan
 
@@ -246,8 +246,8 @@ def check_package(config: Path) -> Iterator[CheckResult]:
     """Check the project's requirement files, and search the files of its Lambda package for credentials and keys."""
     try:
         from aion_tools.package.declared import check
-        from aion_tools.package.programs import BuildError, UvMissing
         from aion_tools.package.selection import UNIMPORTED, defined_module, select
+        from aion_tools.programs import BuildError, UvMissing
     except ModuleNotFoundError as error:
         yield warning("package", f"{error.name} is missing.", "pip install 'aion-lambda[local]'.")
         return

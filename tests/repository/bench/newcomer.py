@@ -23,7 +23,7 @@ from pathlib import Path
 
 import httpx
 
-from aion_tools.package.programs import find_uv
+from aion_tools.programs import find_uv
 from tests.support.installed import wheel
 from tests.support.service import send
 

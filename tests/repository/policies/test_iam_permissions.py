@@ -31,8 +31,8 @@ from aion_core.protocol.types import TaskState
 from aion_core.table.item import Key
 from aion_core.table.keys import HEAD, LISTING_API_KEYS, context_key
 from aion_tools.deploy.agent_rights import template_parameters
-from aion_tools.template.names import BUILD_PLACE
 from aion_tools.stack.stack import LocalStack
+from aion_tools.template.names import BUILD_PLACE
 from aion_tools.template.reader import FUNCTION, Template
 from tests.repository.policies.iam_policies import Need, Statement, elements, is_allowed, listed, values_of
 from tests.repository.policies.iam_recorder import Recorder

@@ -9,8 +9,8 @@ import pytest
 from msgspec.structs import replace
 
 from aion_core.settings import Settings
-from aion_tools.template.names import BUILD_PLACE
 from aion_tools.template.file import parsed
+from aion_tools.template.names import BUILD_PLACE
 from aion_tools.template.reader import FUNCTION, Template
 from scripts.policies.check import EVERY_OPTION, VARIANTS, problems, transformed
 from scripts.policies.deployment import ROOT

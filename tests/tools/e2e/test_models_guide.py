@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from aion_tools.package.programs import find_uv
+from aion_tools.programs import find_uv
 from tests.support.pages import blocks
 from tests.support.server import ROOT
 

@@ -20,7 +20,7 @@ from aion_tools.package.plan import PackagePlan, plan
 from aion_tools.package.zip_writer import ZipWriter
 
 from aion_tools.package.cache import cache
-from aion_tools.package.programs import BuildError, find_uv, interpreter
+from aion_tools.programs import BuildError, find_uv, interpreter
 from aion_tools.shipped import shipped
 from scripts.package_check import ADK, CASES, Case, modules, size
 from scripts.package_load import load

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from aion_tools.package.programs import find_uv
+from aion_tools.programs import find_uv
 from tests.support.installed import wheel
 from tests.support.pages import SCRIPTS, blocks, run, shown
 from tests.support.server import ROOT

@@ -4,8 +4,8 @@ from pathlib import Path
 
 from aion_core.loading.deployment import read_deployment_config
 from aion_core.loading.frameworks import FRAMEWORKS
-from aion_tools.cli.checks.local import check_agents
 from aion_tools.agent_code.imports import frameworks_of
+from aion_tools.cli.checks.local import check_agents
 from aion_tools.testing import serve
 from tests.support.toy_framework import project
 

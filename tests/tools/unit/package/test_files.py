@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
 from aion_tools.package.files import compile_all, compiled, files_of, fix_times_and_modes, put, tidy
 from aion_tools.package.zip_writer import ZipWriter
 

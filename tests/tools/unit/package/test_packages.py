@@ -4,10 +4,10 @@ import os
 from pathlib import Path
 
 import pytest
+from aion_tools.package.plan import PackagePlan
 
 from aion_tools.package import packages as packaging
-from aion_tools.package.plan import PackagePlan
-from aion_tools.package.programs import BuildError
+from aion_tools.programs import BuildError
 from tests.tools.unit.package.wheels import hashed, wheel
 
 

@@ -9,10 +9,10 @@ from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
-
 from aion_tools.package.parts import install
 from aion_tools.package.plan import PackagePlan, plan
-from aion_tools.package.programs import find_uv
+
+from aion_tools.programs import find_uv
 from tests.tools.unit.package.wheels import hashed, wheel
 
 

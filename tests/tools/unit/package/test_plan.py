@@ -4,10 +4,10 @@ from importlib import metadata
 from pathlib import Path
 
 import pytest
+from aion_tools.package.plan import PackagePlan, plan
 
 from aion_core.loading.deployment import read_deployment_config
-from aion_tools.package.plan import PackagePlan, plan
-from aion_tools.package.programs import BuildError, find_uv, run
+from aion_tools.programs import BuildError, find_uv, run
 
 AGENT = "from langgraph.graph import StateGraph\ngraph = StateGraph(dict)\n"
 FILES = {

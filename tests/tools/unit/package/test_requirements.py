@@ -7,9 +7,9 @@ from pathlib import Path
 from threading import Thread
 
 import pytest
-
-from aion_tools.package.programs import BuildError, find_uv, run
 from aion_tools.package.requirements import TESTED, check, check_python, indexes, required_by, resolved, wanted
+
+from aion_tools.programs import BuildError, find_uv, run
 from aion_tools.shipped import shipped
 from tests.tools.unit.package.wheels import hashed, wheel
 

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from aion_tools.package.programs import BuildError
 from aion_tools.package.secrets import looks_like_private_key, searched_content
 from aion_tools.package.selection import select
+from aion_tools.programs import BuildError
 
 # Beginning of a private key that is used nowhere.
 PEM = (

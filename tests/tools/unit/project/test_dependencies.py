@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from aion_tools.package.programs import find_uv
+from aion_tools.programs import find_uv
 from aion_tools.project import ProjectError
 from aion_tools.project.dependencies import add
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from aion_tools.package.programs import interpreter, standard_modules
+from aion_tools.programs import interpreter, standard_modules
 
 
 def test_python_interpreter_is_found_behind_pyenv_shim(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
