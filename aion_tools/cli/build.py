@@ -72,6 +72,7 @@ def build(functions: tuple[str, ...], target: Path | None, zips: Path) -> None:
 def _build(folder: Path, functions: tuple[str, ...], target: Path | None, zips: Path) -> None:
     from aion_tools.package.build import Build
     from aion_tools.package.cache import cache, delete_expired
+    from aion_tools.package.secrets import SecretVerdict
 
     def print_notice(text: str) -> None:
         # Print to standard output for `sam build`, which hides the error output of a successful make.
@@ -81,10 +82,8 @@ def _build(folder: Path, functions: tuple[str, ...], target: Path | None, zips: 
         project = Build(folder, functions)
     if project.selection:
         print_notice(project.selection.summary)
-        for name in project.selection.credentials:
-            print_notice(
-                f"{name} may contain credentials, by its name or content. If it does, remove them, or add it to .aionignore"
-            )
+        for finding in project.selection.with_verdict(SecretVerdict.WARNED):
+            print_notice(f"check that this is no secret: {finding}")
         print_notice(f"dependencies from {project.declared.described}")
     with waiting("Installing the dependencies"):
         installed = project.installed

@@ -30,6 +30,7 @@ from aion_tools.package.lock import locked
 from aion_tools.package.metadata import distribution_metadata
 from aion_tools.package.own_code import RESERVED, compiled_files
 from aion_tools.package.package import LAMBDA_LIMIT, Package, fitting, put, size_of, too_large
+from aion_tools.package.secrets import REMEDY, SecretVerdict
 from aion_tools.package.selection import Selection, select, top_module
 from aion_tools.programs import BuildError, interpreter, standard_modules
 from aion_tools.shipped import shipped
@@ -137,11 +138,8 @@ class Build:
         check_python(self.folder, self.target.python)
         self.declared = declared(self.folder, found.requirements)
         self.selection = select(self.folder)
-        if self.selection.private_keys:
-            raise BuildError(
-                f"{', '.join(self.selection.private_keys)} looks like a private key or an AWS secret access key. Do not put keys "
-                "into a package: move it out of the folder or add it to .aionignore. Agents get keys from `secrets` in aion.yaml"
-            )
+        if refused := self.selection.with_verdict(SecretVerdict.REFUSED):
+            raise BuildError(f"a package must have no secrets: {'; '.join(map(str, refused))}. {REMEDY}")
         self._refuse_lost(self.selection, [*found.configs, *(agent.file for agent in found.agents), *sorted(loaded)])
 
     def _frameworks_of_agents(self, otherwise: Iterable[str] = ()) -> set[str]:

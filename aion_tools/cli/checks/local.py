@@ -246,7 +246,8 @@ def check_package(config: Path) -> Iterator[CheckResult]:
     """Check the project's requirement files, and search the files of its Lambda package for credentials and keys."""
     try:
         from aion_tools.package.declared import check
-        from aion_tools.package.selection import UNIMPORTED, defined_module, select
+        from aion_tools.package.secrets import REMEDY, SecretVerdict
+        from aion_tools.package.selection import select, top_module
         from aion_tools.programs import BuildError, UvMissing
     except ModuleNotFoundError as error:
         yield warning("package", f"{error.name} is missing.", "pip install 'aion-lambda[local]'.")
@@ -270,24 +271,15 @@ def check_package(config: Path) -> Iterator[CheckResult]:
         return
     for file in selection.files:
         name = file.relative_to(folder).as_posix()
-        module = defined_module(name)
-        if module and module not in UNIMPORTED and hides_installed_module(module, file):
+        module = top_module(name.removeprefix("src/"))
+        if module and hides_installed_module(module, file):
             message = f"{name} has the name of the module {module!r} of an installed package."
             next_step = "Rename it, or add it to .aionignore: `aion build` fails if it is a dependency."
             yield warning("package", message, next_step)
-    for name in selection.credentials:
-        yield warning(
-            "package",
-            f"{name} may contain credentials, by its name or content.",
-            "If it contains credentials, remove them, or add it to .aionignore.",
-        )
-    if selection.private_keys:
-        message = f"{', '.join(selection.private_keys)} looks like a private key or an AWS secret access key."
-        yield failed(
-            "package",
-            message,
-            "Move it out of the project's folder, or add it to .aionignore: no package may contain it.",
-        )
+    for finding in selection.with_verdict(SecretVerdict.WARNED):
+        yield warning("package", f"Check that this is no secret: {finding}.", f"{REMEDY}.")
+    if refused := selection.with_verdict(SecretVerdict.REFUSED):
+        yield failed("package", f"A package must have no secrets: {'; '.join(map(str, refused))}.", f"{REMEDY}.")
     else:
         files = "1 file" if len(selection.files) == 1 else f"{len(selection.files)} files"
         yield ok("package", f"A package contains {files} of {folder}; {selection.summary}.")

@@ -286,11 +286,11 @@ def test_build_packages_project_code_without_secret_or_ignored_files(
     (folder / "aion.yaml").write_text("aion: {agents: {mine: {path: agent.py:graph}}}")
     chosen = ["ApiFunction", "--architecture", machine_architecture(), "--python", lambda_python()[1]]
     refused = tools.run(project.aion, "build", *chosen, cwd=folder, fails=True)
-    assert "deploy.txt looks like a private key" in refused
+    assert "deploy.txt, line 1: a private key (private-key)" in refused
     (folder / "deploy.txt").unlink()
     said = tools.run(project.aion, "build", *chosen, cwd=folder)
     assert re.search(r"ApiFunction: \d+ MB for .*; agents: mine \(agent\.py", said)
-    assert re.search(r"excluded: \.env; .*notes\.secret \(matched by \.gitignore\)", said)
+    assert re.search(r"excluded: \.env, .*notes\.secret \(matched by \.gitignore\)", said)
     package = folder / ".aion" / "build" / "ApiFunction.zip"
     with zipfile.ZipFile(package) as archive:
         names = archive.namelist()

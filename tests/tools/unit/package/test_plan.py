@@ -93,7 +93,7 @@ def test_packaged_project_can_read_metadata_of_its_own_distribution(tmp_path: Pa
 def test_private_key_in_project_fails_build(tmp_path: Path) -> None:
     folder = project(tmp_path)
     (folder / "deploy.pem").write_text("-----BEGIN PRIVATE KEY-----\nMIIEvQIBADANBgkqhkiG9w0BAQ\n")
-    with pytest.raises(BuildError, match=r"deploy\.pem looks like a private key.*add it to \.aionignore"):
+    with pytest.raises(BuildError, match=r"deploy\.pem, line 1: a private key \(private-key\)\. Move.*\.aionignore"):
         planned(folder)
     (folder / ".aionignore").write_text("*.pem\n")
     assert "deploy.pem" not in places(planned(folder))
