@@ -74,6 +74,7 @@ def build(
     from aion_tools.package.programs import BuildError, UvMissing
     from aion_tools.package.requirements import FUNCTION_EXTRAS, wanted
     from aion_tools.package.zip_writer import ZipWriter
+    from aion_tools.template import stacks
     from aion_tools.template.reader import TemplateError
 
     if target is not None and len(functions) != 1:
@@ -81,6 +82,12 @@ def build(
     folder = Path.cwd().resolve()
     if (above := project_above(folder)) is not None:
         raise ConfigurationError(f"aion.yaml is in {above}. Run `aion build` there.")
+
+    if stacks.are_used(folder) and target is None:
+        stacks.write(folder)
+    elif stacks.are_used(folder):
+        # `sam build` runs this command, and has read the stacks before it.
+        stacks.check(folder)
 
     def print_notice(text: str) -> None:
         # Print to standard output for `sam build`, which hides the error output of a successful make.

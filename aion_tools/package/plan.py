@@ -36,7 +36,7 @@ from aion_tools.package.requirements import (
 )
 from aion_tools.package.selection import Selection, select
 from aion_tools.shipped import shipped
-from aion_tools.template.reader import Place, Template
+from aion_tools.template.reader import Place, project_template
 
 # Placeholders to resolve references in the template. A package does not depend on the account or the region.
 BUILD_PLACE = Place(account="000000000000", region="us-east-1", endpoint="", stack_name="build")
@@ -120,7 +120,7 @@ def plan(
     the template shipped with aion-lambda. Raises BuildError, TemplateError or UvMissing.
     """
     folder = (folder or Path.cwd()).resolve()
-    template = Template(template_of(folder), BUILD_PLACE, {"Architecture": architecture} if architecture else None)
+    template = project_template(folder, BUILD_PLACE, {"Architecture": architecture} if architecture else None)
     properties = template.resolved(function, "Runtime", "Architectures")
     (architecture,) = properties.get("Architectures") or ["x86_64"]
     if architecture not in PLATFORMS:
@@ -282,12 +282,6 @@ for name in sys.argv[1:]:
         sys.exit(f"{name}\\n{''.join(traceback.format_exception_only(error))}")
 """
 """Program that compiles files. For the first invalid file it prints the name, the line and the error, and exits."""
-
-
-def template_of(folder: Path) -> Path:
-    """Return the path of the project's template.yaml or, if it is missing, of the template shipped with aion-lambda."""
-    own = folder / "template.yaml"
-    return own if own.is_file() else shipped() / "template.yaml"
 
 
 def own_files() -> Iterator[tuple[str, Path]]:
