@@ -26,6 +26,8 @@ class Settings(Struct, frozen=True):
 
     config: Path
     """AION_CONFIG: path of the aion.yaml with the agents. Paths in it are relative to its folder."""
+    agent_environment: str
+    """AION_AGENT_ENVIRONMENT: JSON object of further environment variables for agents' code, or ""."""
     base_url: str
     """AION_BASE_URL: URL of the server in agent cards, or "". The server never takes it from a Host header."""
     store: str
@@ -109,6 +111,7 @@ class Settings(Struct, frozen=True):
         needs_aws = store == "dynamodb"
         return cls(
             config=Path(read.text("AION_CONFIG", "aion.yaml")),
+            agent_environment=read.text("AION_AGENT_ENVIRONMENT", ""),
             base_url=read.url("AION_BASE_URL", "").rstrip("/"),
             store=store,
             sqlite_folder=Path(read.text("AION_SQLITE_FOLDER", ".aion/store")),

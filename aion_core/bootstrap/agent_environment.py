@@ -10,11 +10,12 @@ import threading
 from collections.abc import Callable, Iterable, Mapping, MutableMapping
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
+from types import MappingProxyType
 
 from aion_core import log
 from aion_core.clock import Clock
 from aion_core.errors import ConfigurationError
-from aion_core.loading.aion_yaml.environment import SecretSource
+from aion_core.loading.aion_yaml.environment import SecretSource, variable_name
 from aion_core.loading.aion_yaml.reading import DeploymentConfig
 from aion_core.settings import Settings
 
@@ -45,9 +46,10 @@ def _in_a_thread(work: Callable[[], None]) -> None:
 
 
 class AgentEnvironment:
-    """Variables declared in aion.yaml for agents' code, set in `environ`.
+    """Variables for agents' code, declared in aion.yaml and in the template's AgentEnvironment, set in `environ`.
 
-    A variable with a value is not changed, and its secret is not read. An empty variable counts as unset.
+    A variable with a value is not changed, and its secret is not read. An empty variable counts as unset. The template's
+    variables precede those of aion.yaml, because they describe this deployment.
     """
 
     def __init__(
@@ -56,10 +58,15 @@ class AgentEnvironment:
         clock: Clock,
         read: Read | None,
         *,
+        given: Mapping[str, str] = MappingProxyType({}),
         environ: MutableMapping[str, str] | None = None,
         start: Start = _in_a_thread,
     ) -> None:
-        """Store the declared variables. `read` returns a secret's text. If `read` is None, no secret is read."""
+        """Store the declared variables, and those `given` by the template.
+
+        `read` returns a secret's text. If `read` is None, no secret is read.
+        """
+        self._given = given
         self._declared, self._clock, self._read = declared, clock, read
         self._environ = os.environ if environ is None else environ
         self._start = start
@@ -74,7 +81,7 @@ class AgentEnvironment:
 
         Raises ConfigurationError with a line for each unusable secret.
         """
-        for name, value in self._declared.environment.items():
+        for name, value in {**self._declared.environment, **self._given}.items():
             self._environ.setdefault(name, value)
         missing = {name: source for name, source in self._declared.secrets.items() if not self._environ.get(name)}
         if missing and self._read is None:
@@ -221,9 +228,39 @@ def _member(text: str, key: str) -> str:
 
 
 def agent_environment(declared: DeploymentConfig, settings: Settings, clock: Clock) -> AgentEnvironment:
-    """Return the environment for agents' code. It reads secrets from AWS if the settings enable this."""
+    """Return the environment for agents' code. It reads secrets from AWS if the settings enable this.
+
+    Raises ConfigurationError for an invalid AION_AGENT_ENVIRONMENT.
+    """
     is_needed = settings.secrets and not all(os.environ.get(name) for name in declared.secrets)
-    return AgentEnvironment(declared, clock, read_from_aws(declared.secrets.values()) if is_needed else None)
+    read = read_from_aws(declared.secrets.values()) if is_needed else None
+    return AgentEnvironment(declared, clock, read, given=given_variables(settings.agent_environment))
+
+
+def given_variables(text: str) -> dict[str, str]:
+    """Return the variables of AION_AGENT_ENVIRONMENT, a JSON object of texts, or "" for none.
+
+    Raises ConfigurationError. Its text names the template's parameter, and repeats no value.
+    """
+    try:
+        given = json.loads(text or "{}")
+    except ValueError as error:
+        raise ConfigurationError(f"{_PARAMETER} is not JSON: {error}.") from None
+    if not isinstance(given, dict):
+        raise ConfigurationError(f'{_PARAMETER} is not a JSON object, such as {{"TABLE": "notes"}}.')
+    for name, value in given.items():
+        try:
+            variable_name(name)
+        except ValueError as error:
+            raise ConfigurationError(f"{_PARAMETER} sets {name!r}: {error}.") from None
+        if not isinstance(value, str) or "\0" in value:
+            raise ConfigurationError(
+                f'{_PARAMETER}: the value of {name} is not a text. Put it in quotes: "{name}": "…".'
+            )
+    return given
+
+
+_PARAMETER = "The template parameter AgentEnvironment"
 
 
 def read_from_aws(sources: Iterable[SecretSource]) -> Read:

@@ -51,6 +51,7 @@ def build(functions: tuple[str, ...], target: Path | None, zips: Path) -> None:
     from aion_core.loading.discovery.discover import project_above
     from aion_tools.package.cache import cache
     from aion_tools.programs import BuildError, UvMissing
+    from aion_tools.template import stacks
     from aion_tools.template.reader import TemplateError
 
     if target is not None and len(functions) != 1:
@@ -58,6 +59,11 @@ def build(functions: tuple[str, ...], target: Path | None, zips: Path) -> None:
     folder = Path.cwd().resolve()
     if (above := project_above(folder)) is not None:
         raise ConfigurationError(f"aion.yaml is in {above}. Run `aion build` there.")
+    if stacks.are_used(folder) and target is None:
+        stacks.write(folder)
+    elif stacks.are_used(folder):
+        # `sam build` runs this command, and has read the stacks before it.
+        stacks.check(folder)
     try:
         _build(folder, functions, target, zips)
     except (BuildError, TemplateError, UvMissing) as error:

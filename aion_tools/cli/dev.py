@@ -137,7 +137,7 @@ def dev(
     folder = DataFolder(data_dir.expanduser().absolute())
     with _listen(port) as listener, folder.locked():
         base_url = f"http://{LOOPBACK}:{listener.getsockname()[1]}"
-        template = find_template(found.folder) if store == "dynamodb" else None
+        template = _template(found.folder) if store == "dynamodb" else None
 
         def variables() -> tuple[dict[str, str], list[str]]:
             # Discover the agents again for each worker, because an edit may have changed their variables.
@@ -286,13 +286,10 @@ def _watched(found: "Discovered") -> list[Path]:
     ]
 
 
-def find_template(folder: Path) -> Path:
-    """Return the path of the project's template.yaml or, if it is missing, of the template shipped with aion-lambda."""
-    own = folder / "template.yaml"
-    # Ignore a template.yaml without aion's API function, because the file belongs to another program.
-    if own.is_file() and "ApiFunction" in own.read_text(encoding="utf-8", errors="replace"):
-        return own
-    return shipped() / "template.yaml"
+def _template(folder: Path) -> Path:
+    from aion_tools.template.reader import template_file
+
+    return template_file(folder)
 
 
 def _near(path: Path) -> str:

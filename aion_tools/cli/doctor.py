@@ -19,6 +19,7 @@ from aion_tools.cli.deployment_options import Deployment
 from aion_tools.cli.error_text import error_text
 from aion_tools.cli.steps import waiting
 from aion_tools.shipped import shipped
+from aion_tools.template import stacks
 
 if TYPE_CHECKING:
     from aion_core.loading.aion_yaml.agent import AgentConfig
@@ -194,7 +195,7 @@ def _set(variables: Mapping[str, str]) -> Iterator[None]:
 def _project() -> Path | None:
     here = Path.cwd()
     folders = (here, *here.parents, shipped())
-    return next((each for each in folders if (each / "template.yaml").is_file() and (each / "infra").is_dir()), None)
+    return next((each for each in folders if (each / "infra").is_dir() or stacks.are_used(each)), None)
 
 
 def _print(check: CheckResult) -> None:

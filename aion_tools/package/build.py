@@ -33,9 +33,8 @@ from aion_tools.package.package import LAMBDA_LIMIT, Package, fitting, put, size
 from aion_tools.package.secrets import REMEDY, SecretVerdict
 from aion_tools.package.selection import Selection, select, top_module
 from aion_tools.programs import BuildError, interpreter, standard_modules
-from aion_tools.shipped import shipped
 from aion_tools.template.names import BUILD_PLACE
-from aion_tools.template.reader import Template
+from aion_tools.template.reader import project_template
 
 
 class Build:
@@ -57,9 +56,8 @@ class Build:
         """
         self.folder = folder.resolve()
         self.functions = tuple(functions or FUNCTION_EXTRAS)
-        self._template = Template(
-            template_of(self.folder), BUILD_PLACE, {"Architecture": architecture} if architecture else None
-        )
+        given = {"Architecture": architecture} if architecture else None
+        self._template = project_template(self.folder, BUILD_PLACE, given)
         self.target = self._template_target(python)
         if unknown := [each for each in self.functions if each not in FUNCTION_EXTRAS]:
             raise BuildError(
@@ -213,9 +211,3 @@ class Build:
                 f"{lost.file.relative_to(self.folder)}, line {lost.line}, imports {lost.name}, but the package does not contain "
                 f"it: correct the name, or add the dependency with `aion add`"
             )
-
-
-def template_of(folder: Path) -> Path:
-    """Return the path of the project's template.yaml or, if it is missing, of the template shipped with aion-lambda."""
-    own = folder / "template.yaml"
-    return own if own.is_file() else shipped() / "template.yaml"

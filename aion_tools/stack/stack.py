@@ -28,6 +28,7 @@ from aion_tools.stack.poller import Function, Handler, Poller
 from aion_tools.stack.queue_poller import QueuePoller, QueueSource
 from aion_tools.stack.resources import create_resources
 from aion_tools.stack.schedule_poller import SchedulePoller
+from aion_tools.template import stacks
 from aion_tools.template.reader import FUNCTION, Place, Template, TemplateError
 
 if TYPE_CHECKING:
@@ -235,7 +236,8 @@ class LocalStack:
     def _function(self, name: str, handler: Handler | None) -> Function:
         properties = self.template.resolved(name, "Handler", "CodeUri", "Timeout", "MemorySize")
         if handler is None:
-            handler = _imported(properties["Handler"], self.template.path.parent / properties.get("CodeUri", "."))
+            file = stacks.source(self.template.owner(name).path)
+            handler = _imported(properties["Handler"], file.parent / properties.get("CodeUri", "."))
         return Function(
             name=name,
             arn=self.template.attribute(name, "Arn", name),

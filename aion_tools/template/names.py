@@ -12,6 +12,7 @@ KEY = "AWS::KMS::Key"
 ROLE = "AWS::IAM::Role"
 LOG_GROUP = "AWS::Logs::LogGroup"
 STACK = "AWS::CloudFormation::Stack"
+APPLICATION = "AWS::Serverless::Application"
 TOPIC = "AWS::SNS::Topic"
 ALARM = "AWS::CloudWatch::Alarm"
 

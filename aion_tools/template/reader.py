@@ -8,9 +8,12 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
+from aion_tools.shipped import shipped
+from aion_tools.template import stacks
 from aion_tools.template.file import TemplateError, UnresolvableError, load
 from aion_tools.template.names import (
     ALARM,
+    APPLICATION,
     ATTRIBUTES,
     BUCKET,
     FUNCTION,
@@ -40,12 +43,16 @@ __all__ = [
     "Template",
     "TemplateError",
     "UnresolvableError",
+    "project_template",
+    "template_file",
 ]
 
 _REFERENCE = re.compile(r"\$\{([^}]*)\}")
 _NOTHING = object()
 _UUID = "00000000-0000-4000-8000-000000000000"
 """Last part of the resolved id of a stack."""
+_LOCATIONS = {STACK: "TemplateURL", APPLICATION: "Location"}
+"""Name of the property with the template of a nested stack, by resource type."""
 
 
 class _ParentValue(Struct, frozen=True):
@@ -57,15 +64,16 @@ class _ParentValue(Struct, frozen=True):
 
 
 class Template:
-    """SAM template with its nested stacks. `parameters` replace the defaults of the template's parameters.
+    """SAM template with its nested stacks and applications. `parameters` replace the defaults of its parameters.
 
     Logical ids are unique over all template files, so a resource of a nested stack is found by its logical id alone.
+    Files of a project's `.aion/stacks` are read from the package, so the folder need not exist.
     """
 
     def __init__(self, path: Path, place: Place, parameters: Mapping[str, Any] | None = None) -> None:
         self.path = path
         self.place = place
-        self.document = load(path)
+        self.document = load(stacks.source(path))
         """Parsed template file with short tags expanded. Do not change it."""
         self._parameters = self._parameter_values(parameters or {})
         self._nested = {name: self._read_nested(name) for name in self._nested_files()}
@@ -112,9 +120,20 @@ class Template:
         return resolved
 
     def environment(self, function: str) -> dict[str, str]:
-        """Return the resolved environment variables of a function as Lambda sets them."""
-        variables = self.resolved(function, "Environment").get("Environment", {}).get("Variables", {})
-        return {name: _text(value) for name, value in variables.items()}
+        """Return the resolved environment variables of a function as Lambda sets them.
+
+        A variable that a project fills with a resource of an unknown type is left out: nothing here can provide it.
+        """
+        owner, values = self.owner(function), {}
+        for name, value in (self.properties(function).get("Environment") or {}).get("Variables", {}).items():
+            try:
+                resolved = owner.resolve(value, f"{function}.Environment.Variables.{name}")
+            except UnresolvableError:
+                if owner is self:
+                    raise
+            else:
+                values[name] = resolved
+        return {name: _text(value) for name, value in values.items() if value is not _NOTHING}
 
     def environment_values(self, variable: str) -> set[str]:
         """Return the set of values that an environment variable has in all functions."""
@@ -123,9 +142,10 @@ class Template:
 
     def events(self, function: str, *kinds: str) -> Iterator[tuple[str, str, dict[str, Any]]]:
         """Yield the name, type and resolved properties of each event of the function with one of these types."""
-        for name, event in (self.properties(function).get("Events") or {}).items():
+        owner = self.owner(function)
+        for name, event in (owner.properties(function).get("Events") or {}).items():
             if event["Type"] in kinds:
-                yield name, event["Type"], self.resolve(event.get("Properties") or {}, f"{function}.Events.{name}")
+                yield name, event["Type"], owner.resolve(event.get("Properties") or {}, f"{function}.Events.{name}")
 
     def written_events(self, function: str, *kinds: str) -> dict[str, dict[str, Any]]:
         """Return the unresolved properties of the function's events with one of these types, by event name."""
@@ -174,11 +194,11 @@ class Template:
     # --- Implementation ---
 
     def _nested_files(self) -> dict[str, Path]:
-        """Return the local template files of the nested stacks, by logical id."""
+        """Return the local template files of the nested stacks and applications, by logical id."""
         urls = {
-            name: (resource.get("Properties") or {}).get("TemplateURL")
+            name: (resource.get("Properties") or {}).get(_LOCATIONS[resource["Type"]])
             for name, resource in self._resources.items()
-            if resource["Type"] == STACK
+            if resource["Type"] in _LOCATIONS
         }
         return {name: self.path.parent / url for name, url in urls.items() if isinstance(url, str) and "://" not in url}
 
@@ -193,7 +213,9 @@ class Template:
         owners: dict[str, Template] = dict.fromkeys(self._resources, self)
         for nested in self._nested.values():
             if doubled := sorted(owners.keys() & nested._owners.keys()):
-                raise TemplateError(f"{nested.path}: another file has a resource {', '.join(doubled)}")
+                raise TemplateError(
+                    f"rename {', '.join(doubled)} in {self.path}: {nested.path} has resources of that name"
+                )
             owners |= nested._owners
         return owners
 
@@ -227,11 +249,15 @@ class Template:
             raise TemplateError(f"{self.path} has no parameter {', '.join(unknown)}")
         return {name: overrides.get(name, parameter.get("Default", _NOTHING)) for name, parameter in declared.items()}
 
-    def _parameter(self, name: str) -> Any:
-        value = self._parameters[name]
+    def _parameter(self, name: str, where: str) -> Any:
+        value, declared = self._parameters[name], self.document["Parameters"][name]
         if isinstance(value, _ParentValue):
             value = value.template.resolve(value.value, value.where)
-        is_list = self.document["Parameters"][name]["Type"] == "CommaDelimitedList"
+            # As in CloudFormation, AWS::NoValue selects the default.
+            value = declared.get("Default", _NOTHING) if value is _NOTHING else value
+        if value is _NOTHING:
+            raise TemplateError(f"{where}: the parameter {name} has no default and no value")
+        is_list = declared["Type"] == "CommaDelimitedList"
         return _text(value).split(",") if is_list else value
 
     def _ref(self, name: Any, where: str) -> Any:
@@ -249,9 +275,7 @@ class Template:
         if name in pseudo:
             return pseudo[name]
         if name in self._parameters:
-            if self._parameters[name] is _NOTHING:
-                raise TemplateError(f"{where}: the parameter {name} has no default and no value")
-            return self._parameter(name)
+            return self._parameter(name, where)
         if name in self._resources:
             return self.attribute(name, None, where)
         if str(name).partition(".")[0] in self._resources:
@@ -329,6 +353,22 @@ class Template:
             return self._holds(argument, where)
         # Keep this `Condition`: it is an ordinary key, for example of an IAM statement, not the intrinsic function.
         return {"Condition": self.resolve(argument, where)}
+
+
+def project_template(folder: Path, place: Place, parameters: Mapping[str, Any] | None = None) -> Template:
+    """Return the whole template of a project: its own template.yaml, else the one shipped with aion-lambda.
+
+    Raises TemplateError.
+    """
+    return Template(template_file(folder), place, parameters)
+
+
+def template_file(folder: Path) -> Path:
+    """Return the path of the project's template.yaml or, if it is missing, of the template shipped with aion-lambda."""
+    own = folder / "template.yaml"
+    # Ignore a template.yaml with neither the API function nor the stacks of aion, because it belongs to another program.
+    is_own = own.is_file() and "ApiFunction" in own.read_text(encoding="utf-8", errors="replace")
+    return own if is_own or stacks.are_used(folder) else shipped() / "template.yaml"
 
 
 _INTRINSICS: dict[str, Callable[[Template, Any, str], Any]] = {

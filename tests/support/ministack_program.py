@@ -16,7 +16,7 @@ from hypercorn.asyncio import serve
 from hypercorn.config import Config
 from ministack.app import app
 from ministack.services.cloudformation import _stacks as stacks
-from ministack.services.cloudformation import provisioners
+from ministack.services.cloudformation import engine, provisioners
 from ministack.services.cloudformation.provisioners import _RESOURCE_HANDLERS as RESOURCES
 from ministack.services.cloudformation.provisioners import _nested_stack_lookup_name as name_of_nested
 from ministack.services.cloudformation.stacks import _add_event as add_event
@@ -65,6 +65,13 @@ def keep_attributes_in_updates() -> None:
     provisioners._update_resource = remembered(provisioners._update_resource)
 
 
+def transform_nested_templates() -> None:
+    """Apply SAM's transform to the templates of nested stacks too; ministack applies it only to an outermost template."""
+    parse, apply = engine._parse_template, engine._apply_transforms
+    # Only the deployment of nested stacks looks this name up when it runs.
+    engine._parse_template = lambda body: apply(parse(body))
+
+
 def keep_what_nested_stacks_retain() -> None:
     """Respect DeletionPolicy when a nested stack is deleted; ministack respects it only in an outermost stack."""
     nested = RESOURCES["AWS::CloudFormation::Stack"]
@@ -94,6 +101,7 @@ def _on_a_metric(alarm: dict[str, object]) -> dict[str, object]:
 
 accept_what_is_not_emulated()
 keep_attributes_in_updates()
+transform_nested_templates()
 keep_what_nested_stacks_retain()
 config = Config()
 config.bind = [f"fd://{sys.argv[1]}"]

@@ -55,7 +55,9 @@ def variable_name(name: str) -> str:
     if _LAMBDA_VARIABLES.fullmatch(name):
         raise ValueError("Lambda sets this variable and reserves its name")
     if _INTERPRETER_VARIABLES.fullmatch(name):
-        raise ValueError("this variable is read when the process starts, before aion.yaml is: it would change nothing")
+        raise ValueError(
+            "this variable is read when the process starts, before the agents' variables are set: it would change nothing"
+        )
     return name
 
 

@@ -11,7 +11,6 @@ import time
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
-from aion_core import __version__
 from aion_core.errors import AgentLoadError, ConfigurationError
 from aion_core.loading.aion_yaml.agent import default_agent
 from aion_core.loading.aion_yaml.environment import variable_name
@@ -26,8 +25,7 @@ from aion_tools.cli.checks import CheckResult, failed, ok, warning
 from aion_tools.cli.dev import agents_variables
 from aion_tools.dev.environment import read_dotenv
 from aion_tools.programs import interpreter
-from aion_tools.project import ProjectError
-from aion_tools.project.upgrade import plan
+from aion_tools.template import stacks
 
 OLDEST = (3, 11)
 RUNTIME = (3, 13)
@@ -217,7 +215,7 @@ def check_template(project: Path | None) -> Iterator[CheckResult]:
         yield warning("template", "There is no template.yaml here.", "Run this in your project's folder.")
         return
     if not (project / "scripts" / "policies").is_dir():
-        yield _check_upgrade(project)
+        yield _check_stacks(project)
         return
     command = [sys.executable, "-m", "scripts.policies.check"]
     ran = subprocess.run(command, cwd=project, capture_output=True, text=True)  # noqa: S603 - no shell
@@ -230,16 +228,22 @@ def check_template(project: Path | None) -> Iterator[CheckResult]:
         yield ok("template", f"{project / 'template.yaml'} passes its policy checks.")
 
 
-def _check_upgrade(project: Path) -> CheckResult:
-    """Warn if the project's template is older than the installed aion-lambda, since the deployed code may need the new one."""
+def _check_stacks(project: Path) -> CheckResult:
+    """Check that the project's template and its nested stacks can be read, and that `.aion/stacks` is not outdated."""
+    from aion_tools.template.names import BUILD_PLACE
+    from aion_tools.template.reader import FUNCTION, TemplateError, project_template
+
     try:
-        upgrade = plan(project)
-    except ProjectError as error:
-        return warning("template", str(error), "`aion upgrade` compares the template with the installed version.")
-    if upgrade.version and upgrade.is_needed:
-        message = f"The template's files are from aion-lambda {upgrade.version}, not yet upgraded to {__version__}."
-        return warning("template", message, "Run `aion upgrade`.")
-    return ok("template", f"Found {project / 'template.yaml'}; doctor does not check its content.")
+        template = project_template(project, BUILD_PLACE)
+        for function in template.resources(FUNCTION):
+            template.environment(function)
+        if stacks.are_used(project) and (project / stacks.FOLDER).is_dir():
+            stacks.check(project)
+    except TemplateError as error:
+        return failed("template", f"{error}.", "Fix template.yaml.")
+    except stacks.StacksError as error:
+        return warning("template", str(error), f"Run `{stacks.RENEW}`.")
+    return ok("template", f"{template.path} and its nested stacks can be read.")
 
 
 def check_package(config: Path) -> Iterator[CheckResult]:

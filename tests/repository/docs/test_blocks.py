@@ -7,11 +7,11 @@ import subprocess
 from pathlib import Path
 
 import pytest
-import yaml
 
 from aion_core.bootstrap import build_app
 from aion_core.loading.deployment import read_deployment_config
 from aion_core.settings import Settings
+from aion_tools.template.file import parsed
 from tests.support.pages import PAGES, SCRIPTS, Block, blocks
 from tests.support.server import ROOT
 from tests.support.service import http, send
@@ -31,6 +31,7 @@ RUN_BY = {
     ("docs/clients.md", "python"): "tests/tools/e2e/test_clients_guide.py",
     ("docs/clients.md", "sh"): "tests/tools/e2e/test_clients_guide.py",
     ("docs/clients.md", "ts"): "tests/tools/e2e/test_clients_guide.py",
+    ("docs/deploy.md", "sh"): "tests/tools/unit/cli/test_stacks.py",
     ("docs/durability.md", "sh"): "tests/runtime/e2e/test_faults.py",
     ("docs/errors.md", "json"): "tests/repository/docs/test_errors.py",
     ("docs/executor.md", "python"): "tests/runtime/unit/agents/executor/test_guide.py",
@@ -87,7 +88,7 @@ def test_test_files_listed_for_code_blocks_of_docs_exist() -> None:
 
 @pytest.mark.parametrize("block", [block for block in ALL if block.language == "yaml"], ids=place)
 def test_yaml_blocks_are_valid(block: Block, tmp_path: Path) -> None:
-    document = yaml.safe_load(block.code)
+    document = parsed(block.code)
     assert document
     if isinstance(document, dict) and "aion" in document:
         (tmp_path / "aion.yaml").write_text(block.code, encoding="utf-8")

@@ -60,9 +60,10 @@ def test_messages_quoted_in_runbook_exist_in_code() -> None:
 def commands(page: Path) -> Iterator[str]:
     """Yield each `aion …` command of the page, without trailing placeholders."""
     text = page.read_text(encoding="utf-8")
-    fenced = re.findall(r"^```(?:sh)?\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
+    blocks = re.findall(r"^```([^\n]*)\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
+    fenced = [code for opening, code in blocks if opening in ("", "sh")]
     for line in "\n".join(fenced).replace("\\\n", " ").splitlines():
-        for part in line.split(" | "):
+        for part in re.split(r" (?:\|\|?|>) ", line):
             if found := re.match(r"\s*(?:\.venv/bin/|uv run )?(aion (?!\w*:).+)", part):
                 yield found[1]
     inline = re.sub(r"^```.*?^```", "", text, flags=re.MULTILINE | re.DOTALL)

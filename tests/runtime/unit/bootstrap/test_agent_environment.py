@@ -15,7 +15,12 @@ import pytest
 
 from aion_core import log
 from aion_core.bootstrap import build_app
-from aion_core.bootstrap.agent_environment import AgentEnvironment, agent_environment, read_from_aws
+from aion_core.bootstrap.agent_environment import (
+    AgentEnvironment,
+    agent_environment,
+    given_variables,
+    read_from_aws,
+)
 from aion_core.errors import ConfigurationError
 from aion_core.loading.aion_yaml.reading import DeploymentConfig
 from aion_core.loading.deployment import read_deployment_config
@@ -444,3 +449,46 @@ def test_app_does_not_start_without_a_secret(tmp_path: Path, aws: SecretStore, m
     declared(tmp_path, **{name: name})
     with pytest.raises(ConfigurationError, match=f"{name}: secret {name}: not found. Create it"):
         build_app(Settings.from_environ({"AION_STORE": "memory", "AION_CONFIG": str(tmp_path / "aion.yaml")}))
+
+
+# --- The template's AgentEnvironment ---
+
+
+def test_template_variable_precedes_aion_yaml_but_not_environment(tmp_path: Path, clock: ManualClock) -> None:
+    file = tmp_path / "aion.yaml"
+    own = {"TABLE": "from aion.yaml", "MODEL": "small"}
+    file.write_text(json.dumps({"aion": {"environment": own, "agents": {"a": {"path": "a.py"}}}}))
+    environ = {"REGION": "developer's"}
+    given = given_variables('{"TABLE": "stack-Notes-1", "REGION": "eu-west-1"}')
+    AgentEnvironment(read_deployment_config(file), clock, None, given=given, environ=environ).apply()
+    assert environ == {"REGION": "developer's", "TABLE": "stack-Notes-1", "MODEL": "small"}
+
+
+def test_template_variables_reach_agents_environment(
+    tmp_path: Path, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("NOTES_TABLE", "")
+    monkeypatch.delenv("NOTES_TABLE")
+    settings = Settings.from_environ({"AION_STORE": "memory", "AION_AGENT_ENVIRONMENT": '{"NOTES_TABLE": "notes"}'})
+    agent_environment(declared(tmp_path), settings, clock).apply()
+    assert os.environ["NOTES_TABLE"] == "notes"
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ('{"TABLE": hidden}', "is not JSON"),
+        ('["TABLE"]', "is not a JSON object"),
+        ('{"AION_TABLE": "mine"}', "sets 'AION_TABLE': names that begin with AION_ are aion's own"),
+        ('{"AWS_REGION": "mars"}', "sets 'AWS_REGION': Lambda sets this variable"),
+        ('{"PYTHONPATH": "/tmp"}', "sets 'PYTHONPATH'"),
+        ('{"my table": "notes"}', "sets 'my table'"),
+        ('{"LIMIT": 5}', 'the value of LIMIT is not a text. Put it in quotes: "LIMIT": "…"'),
+        ('{"TABLE": "a\\u0000b"}', "the value of TABLE is not a text"),
+    ],
+)
+def test_invalid_template_variables_are_refused(text: str, told: str) -> None:
+    with pytest.raises(ConfigurationError, match="The template parameter AgentEnvironment") as refused:
+        given_variables(text)
+    assert told in str(refused.value)
+    assert "hidden" not in str(refused.value)

@@ -8,9 +8,8 @@ import pytest
 
 from aion_core.errors import ConfigurationError
 from aion_core.loading.discovery.discover import discover, project_above
-from aion_tools.cli.dev import _environment, _greeter, _listen, agents_variables, find_template
+from aion_tools.cli.dev import _environment, _greeter, _listen, agents_variables
 from aion_tools.dev.messages import AgentsLoaded
-from aion_tools.shipped import shipped
 from tests.support import operating
 from tests.support.server import ROOT
 
@@ -62,16 +61,6 @@ def test_search_for_aion_yaml_stops_at_nearest_project_root(above: str, tmp_path
         (tmp_path / "one" / above).write_text("")
     assert project_above(folder) == (None if above else tmp_path)
     assert project_above(tmp_path) is None
-
-
-@pytest.mark.parametrize(
-    ("text", "is_own"), [("Resources: {ApiFunction: {}}", True), ("Resources: {Other: {}}", False)]
-)
-def test_template_of_project_is_preferred_to_shipped_template(tmp_path: Path, text: str, is_own: bool) -> None:
-    assert find_template(tmp_path) == shipped() / "template.yaml"
-    own = tmp_path / "template.yaml"
-    own.write_text(text)
-    assert find_template(tmp_path) == (own if is_own else shipped() / "template.yaml")
 
 
 def test_environment_variable_overrides_value_in_dotenv_file_of_agent(tmp_path: Path) -> None:

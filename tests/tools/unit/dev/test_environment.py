@@ -64,8 +64,8 @@ REFUSED += [
         "LAMBDA_TASK_ROOT": "Lambda sets this variable and reserves its name.",
         "_HANDLER": "Lambda sets this variable and reserves its name.",
         "_X_AMZN_TRACE_ID": "Lambda sets this variable and reserves its name.",
-        "PYTHONPATH": "this variable is read when the process starts, before aion.yaml is: it would change nothing.",
-        "LD_PRELOAD": "this variable is read when the process starts, before aion.yaml is: it would change nothing.",
+        "PYTHONPATH": "this variable is read when the process starts, before the agents' variables are set: it would change nothing.",
+        "LD_PRELOAD": "this variable is read when the process starts, before the agents' variables are set: it would change nothing.",
     }.items()
 ]
 

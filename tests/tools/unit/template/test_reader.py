@@ -193,7 +193,7 @@ def test_template_has_resources_of_nested_stacks(tmp_path: Path) -> None:
         ("!GetAtt Below.Outputs.Colour", ("", ""), "below.yaml has no output Colour"),
         ("!GetAtt OnlyInProd.Outputs.Arn", ("", ""), "OnlyInProd does not exist"),
         ("1", ("Name: !Sub", "Nome: !Sub"), "has no parameter Nome"),
-        ("1", ("  Mine:", "  Named:"), "another file has a resource Named"),
+        ("1", ("  Mine:", "  Named:"), "below.yaml has resources of that name"),
         ("1", ("infra/below.yaml", "infra/nowhere.yaml"), "cannot read"),
     ],
 )

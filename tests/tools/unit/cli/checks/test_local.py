@@ -8,11 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from aion_core import __version__
 from aion_tools.cli.checks import Status
 from aion_tools.cli.checks.local import _python as python_check
 from aion_tools.cli.checks.local import check_package, check_template
-from aion_tools.project import base
+from aion_tools.template import stacks
 from tests.support import operating
 from tests.support.operating import RunCommand
 from tests.tools.unit.cli.checks.doctor_command import AGENT, OPEN, run_doctor, written
@@ -254,19 +253,25 @@ def test_doctor_fails_unreadable_dotenv(run: RunCommand, tmp_path: Path) -> None
     assert "cannot be read: it is not UTF-8" in results["environment"]["message"]
 
 
-@pytest.mark.parametrize(
-    ("recorded", "said"),
-    [
-        ("0.0.9", f"are from aion-lambda 0.0.9, not yet upgraded to {__version__}"),
-        ("99.0", "The project's files are from aion-lambda 99.0, but"),
-        ("", "doctor does not check its content"),
-    ],
-)
-def test_doctor_warns_if_template_is_from_another_aion_version(recorded: str, said: str, tmp_path: Path) -> None:
-    """Until `aion upgrade`, a deployment would combine the new code with the old permissions and parameters."""
-    base.put(tmp_path / "template.yaml", "old: 1\n")
-    if recorded:
-        base.write(tmp_path, {"template.yaml": "old: 1\n"}, recorded)
+NESTED = """
+Resources:
+  Aion: {Type: "AWS::Serverless::Application", Properties: {Location: .aion/stacks/template.yaml%s}}
+"""
+
+
+def test_doctor_warns_of_stacks_from_another_aion_version(tmp_path: Path) -> None:
+    (tmp_path / "template.yaml").write_text(NESTED % "")
+    assert [each.status for each in check_template(tmp_path)] == [Status.OK]
+    stacks.write(tmp_path)
+    assert [each.status for each in check_template(tmp_path)] == [Status.OK]
+    (tmp_path / stacks.FOLDER / "version").write_text("0.0.9\n")
     (found,) = check_template(tmp_path)
-    assert said in found.message
-    assert (found.status == "ok") is (not recorded)
+    assert (found.status, found.next_step) == (Status.WARNING, "Run `aion stacks`.")
+    assert "are from aion-lambda 0.0.9, and" in found.message
+
+
+def test_doctor_reports_unreadable_template(tmp_path: Path) -> None:
+    (tmp_path / "template.yaml").write_text(NESTED % ", Parameters: {Colour: red}")
+    (found,) = check_template(tmp_path)
+    assert (found.status, found.next_step) == (Status.FAILED, "Fix template.yaml.")
+    assert "has no parameter Colour" in found.message
