@@ -5,6 +5,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[3]
 MAY = (
+    "aion/adk/scripted.py",
     "aion_core/agents/adk/",
     "aion_tools/dev/console/stored_state/adk.py",
     # `aion init` copies this agent into a new ADK project.
