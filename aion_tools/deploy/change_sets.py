@@ -89,9 +89,11 @@ def _create_preview(arn: str) -> str:
         ChangeSetType="UPDATE",
         IncludeNestedStacks=True,
         TemplateBody=body if isinstance(body, str) else json.dumps(body),
-        Parameters=[{name: each[name] for name in ("ParameterKey", "ParameterValue")} for each in given["Parameters"]],
-        Capabilities=given["Capabilities"],
-        Tags=given["Tags"],
+        Parameters=[
+            {name: each[name] for name in ("ParameterKey", "ParameterValue")} for each in given.get("Parameters", ())
+        ],
+        Capabilities=given.get("Capabilities", []),
+        Tags=given.get("Tags", []),
     )
     return str(preview["Id"])
 
