@@ -142,7 +142,17 @@ def check(folder: Path, also: Sequence[str] = ()) -> None:
     """Check the project's files with dependencies as a build does. Raises BuildError or UvMissing."""
     project = declared(folder, also)
     if project.lock:
-        run([find_uv(), "lock", "--check", "--quiet", "--project", str(folder)])
+        run_on_lock(folder, "lock", "--check", "--quiet")
+
+
+def run_on_lock(folder: Path, *command: str) -> None:
+    """Run a command of uv that compares uv.lock with pyproject.toml. Raises BuildError or UvMissing."""
+    try:
+        run([find_uv(), *command, "--project", str(folder)])
+    except BuildError as error:
+        if "needs to be updated" in str(error):
+            raise BuildError("uv.lock does not match pyproject.toml: run `uv lock`") from error
+        raise
 
 
 def check_python(folder: Path, python: str) -> None:

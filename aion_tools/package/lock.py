@@ -16,7 +16,7 @@ import tomlkit
 from packaging.utils import canonicalize_name
 
 from aion_core.loading.frameworks import FRAMEWORKS, extras
-from aion_tools.package.declared import Declared
+from aion_tools.package.declared import Declared, run_on_lock
 from aion_tools.package.functions import ALL_EXTRAS, DISTRIBUTION, Target, agent_extras, required_by
 from aion_tools.programs import BuildError, find_uv, interpreter, run
 
@@ -66,11 +66,11 @@ def locked(project: Declared, frameworks: Iterable[str], target: Target) -> Lock
 
 def _export(project: Declared, output: Path) -> None:
     """Write what uv.lock has for the project, without development groups. uv compares the lock with pyproject.toml."""
-    command = [find_uv(), "export", "--quiet", "--locked", "--format", "pylock.toml", "--no-emit-project"]
+    command = ["export", "--quiet", "--locked", "--format", "pylock.toml", "--no-emit-project"]
     command += ["--no-default-groups", *(["--group", "agents"] if project.has_group else [])]
     if project.is_aion:
         command += [word for name in sorted(ALL_EXTRAS | extras()) for word in ("--extra", name)]
-    run([*command, "--project", str(project.folder), "--output-file", str(output)])
+    run_on_lock(project.folder, *command, "--output-file", str(output))
 
 
 def _resolve(project: Declared, frameworks: Iterable[str], target: Target, output: Path) -> None:

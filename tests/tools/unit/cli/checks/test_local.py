@@ -212,7 +212,7 @@ UNBUILDABLE = {
             "uv.lock": b'version = 1\nrequires-python = ">=3.11"\n[[package]]\nname = "x"\nversion = "0"\n'
             b'source = { virtual = "." }\n',
         },
-        "uv.lock lacks httpx of pyproject.toml: run `uv lock`",
+        "uv.lock does not match pyproject.toml: run `uv lock`",
     ),
 }
 
