@@ -15,7 +15,7 @@ from aion_tools.cli.build import build
         ("UV", "UV is {file}, which is not a program: correct or unset this variable"),
         (
             "AION_PACKAGE_CACHE",
-            r"{file}/\S+ cannot be read or written \((?:Not a directory|File exists)\): name another folder by {name}",
+            r"{file}\S* cannot be read or written \((?:Not a directory|File exists)\): name another folder by {name}",
         ),
     ],
 )
