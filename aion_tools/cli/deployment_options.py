@@ -61,7 +61,7 @@ class Deployment:
     def named_environ(self) -> dict[str, str]:
         """Environment variables of the functions, without those of a local development server."""
         if self.stack:
-            from aion_tools.operator.stacks import stack_environment
+            from aion_tools.deploy.functions import stack_environment
 
             return {**stack_environment(self.stack), **self.given}
         named = {name: value for name, value in os.environ.items() if name.startswith("AION_")}

@@ -72,6 +72,8 @@ def _print_plan(planned: "DestroyPlan", *, data: bool) -> None:
 
     if planned.stack is not None:
         click.echo(f"The stack {planned.name} ({planned.stack.status}): functions, API, queues, roles, alarms, logs.")
+    for own in planned.of_project:
+        click.echo(f"  {'stays' if own.is_retained else 'is deleted'}: your {own.path}, {own.type} {own.physical_id}")
     for each in planned.retained:
         click.echo(f"  {'is deleted' if data else 'stays'}: {each}")
     if planned.stack is None:

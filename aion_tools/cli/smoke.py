@@ -130,6 +130,7 @@ def stack_endpoint(stack: str, sign: str = "auto") -> Endpoint:
     from aion_tools.deploy import aws, cloudformation
 
     found = cloudformation.find(stack)
+    found = cloudformation.application(found) if found else None
     url = stack_url(found.parameters, found.outputs) if found else ""
     if found is None or not url:
         raise ConfigurationError(

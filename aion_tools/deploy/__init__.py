@@ -5,6 +5,7 @@ sam_install     installs SAM CLI
 samconfig       reads samconfig.toml, and writes the user's answers into it
 aws             calls AWS
 cloudformation  stacks with their nested stacks, and their failures
+functions       environment and resources of a deployment's functions
 change_sets     planned changes of a stack, and their execution
 agent_rights    template parameters with the agents' rights on AWS
 table_layout    refuses a table with another layout of stored items

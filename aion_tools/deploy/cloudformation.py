@@ -10,6 +10,8 @@ from aion_tools.deploy.errors import AwsRefused
 from aion_tools.template.file import parsed
 
 NESTED = "AWS::CloudFormation::Stack"
+APPLICATION = "Aion"
+"""Logical id of the nested stack with the functions, in the template.yaml of a project."""
 RETAINED = ("Retain", "RetainExceptOnCreate")
 PAUSE_SECONDS = 2.0
 """Seconds between two requests for the status of a changing stack."""
@@ -82,6 +84,22 @@ def find(name: str) -> CloudFormationStack | None:
     )
 
 
+def application(stack: CloudFormationStack) -> CloudFormationStack:
+    """Return the stack with the functions: the stack's nested stack `Aion`, or the stack itself if it has none."""
+    client = client_of("cloudformation")
+    try:
+        found = call(client.describe_stack_resource, StackName=stack.id, LogicalResourceId=APPLICATION)
+    except AwsRefused as error:
+        if error.code == "ValidationError":  # there is no such resource
+            return stack
+        raise
+    nested = found["StackResourceDetail"]
+    if nested["ResourceType"] != NESTED or nested["ResourceStatus"] == "DELETE_COMPLETE":
+        return stack
+    # A nested stack whose creation has just failed may have no id yet.
+    return (find(nested["PhysicalResourceId"]) if nested.get("PhysicalResourceId") else None) or stack
+
+
 def deleted(name: str) -> list[str]:
     """Return the ids of the deleted stacks with this name, newest first. CloudFormation lists them for 90 days."""
     found = [
@@ -123,9 +141,9 @@ def retained_by_deletion(stack_id: str, above: str = "") -> Iterator[Resource]:
         yield from retained_by_deletion(physical_id, f"{path}/")
 
 
-def template_resource_ids(stack_id: str) -> set[str]:
-    """Return the logical ids of the resources in the stack's template, without the resources of nested stacks."""
-    return set(_template(client_of("cloudformation"), stack_id))
+def template_resource_types(stack_id: str) -> dict[str, str]:
+    """Return the types of the resources in the stack's template by logical id, without those of nested stacks."""
+    return {name: each["Type"] for name, each in _template(client_of("cloudformation"), stack_id).items()}
 
 
 def _policies(cloudformation: Any, stack_id: str) -> dict[str, str]:

@@ -7,13 +7,22 @@ from typing import Any
 from aion_core.errors import ConfigurationError
 from aion_tools.deploy import cloudformation
 from aion_tools.deploy.aws import call, client_of, listed
-from aion_tools.deploy.cloudformation import PAUSE_SECONDS, CloudFormationStack, Resource, StackEvent
+from aion_tools.deploy.cloudformation import (
+    APPLICATION,
+    NESTED,
+    PAUSE_SECONDS,
+    CloudFormationStack,
+    Resource,
+    StackEvent,
+)
 from aion_tools.deploy.errors import AwsRefused, DeployError
 from aion_tools.deploy.logs import FUNCTIONS, group
 
 MOST_FAILURES = 4
 OWN = {"ApiFunction", "TaskFunction", "SweepFunction", "State"}
 """Logical ids in every aion template. A stack without these ids belongs to another program and is not deleted."""
+_STATE = ("State/", f"{APPLICATION}/State/")
+"""Paths of the nested stack with a deployment's data. `--data` deletes no other resource that a project retains."""
 EARLIER = 5
 """Number of earlier stacks of the same name searched for retained resources."""
 
@@ -53,6 +62,8 @@ class DestroyPlan:
     log_groups: Sequence[RetainedResource]
     earlier: Sequence[RetainedResource] = field(default=())
     """Retained resources of earlier stacks of this name. They are printed, but never deleted."""
+    of_project: Sequence[Resource] = field(default=())
+    """Resources of the project's own template.yaml, whose deletion policies decide on them."""
 
     @property
     def is_empty(self) -> bool:
@@ -72,13 +83,10 @@ def plan(name: str) -> DestroyPlan:
             "and --profile."
         )
     last, *before = [existing.id, *gone] if existing else gone
-    if (
-        existing is not None
-        and not cloudformation.template_resource_ids(existing.id) >= OWN
-        and existing.status != "REVIEW_IN_PROGRESS"
-    ):
+    if existing is not None and not _is_own(existing):
         raise ConfigurationError(f"The stack {name!r} is not an aion stack. Nothing was deleted.")
-    own = of_resources(cloudformation.resources(last)) if existing is not None else []
+    there = list(cloudformation.resources(last)) if existing is not None else []
+    own = of_resources(there)
     # Add the resources that an earlier, failed deletion of this stack has already retained.
     left = [
         each for each in of_resources(cloudformation.retained_by_deletion(last)) if each not in own and not owner(each)
@@ -86,7 +94,25 @@ def plan(name: str) -> DestroyPlan:
     rest = [each for each in [*own, *left] if is_there(each)]
     earlier = [each for stack in before[:EARLIER] for each in of_resources(cloudformation.retained_by_deletion(stack))]
     others = [each for each in earlier if each not in rest and is_there(each) and not owner(each)]
-    return DestroyPlan(name, existing, rest, log_groups(name), others)
+    return DestroyPlan(name, existing, rest, log_groups(name), others, _of_project(there))
+
+
+def _is_own(stack: CloudFormationStack) -> bool:
+    types = cloudformation.template_resource_types(cloudformation.application(stack).id)
+    # After a failed creation the nested stack `Aion` or all resources are gone.
+    is_project = types.get(APPLICATION) in (NESTED, "AWS::Serverless::Application")
+    return types.keys() >= OWN or is_project or stack.status == "REVIEW_IN_PROGRESS"
+
+
+def _of_project(resources: Sequence[Resource]) -> list[Resource]:
+    """Return the existing resources that a project's template.yaml has beside the nested stack `Aion`."""
+    if not any(each.path == APPLICATION and each.type == NESTED for each in resources):
+        return []
+    return [
+        each
+        for each in resources
+        if "/" not in each.path and each.path != APPLICATION and each.status != "DELETE_COMPLETE"
+    ]
 
 
 def check(planned: DestroyPlan, *, data: bool) -> None:
@@ -127,11 +153,12 @@ def delete_stack(
 
 
 def of_resources(resources: Iterable[Resource]) -> list[RetainedResource]:
-    """Return those resources that the deletion of their stack retains or has retained, sorted by kind."""
+    """Return the data that the deletion of the stack retains or has retained, sorted by kind."""
     found = [
         RetainedResource(each.type, each.physical_id)
         for each in resources
         if each.type in KINDS
+        and each.path.startswith(_STATE)
         and each.physical_id
         and (each.status == "DELETE_SKIPPED" or (each.is_retained and each.status != "DELETE_COMPLETE"))
     ]

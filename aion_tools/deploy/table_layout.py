@@ -2,7 +2,7 @@
 
 from aion_core.table.schema import VERSION, VERSION_ATTRIBUTE
 from aion_tools.deploy.aws import call, client_of
-from aion_tools.deploy.cloudformation import CloudFormationStack
+from aion_tools.deploy.cloudformation import CloudFormationStack, application
 from aion_tools.deploy.errors import AwsRefused, DeployError
 
 
@@ -11,7 +11,7 @@ def check_layout(stack: CloudFormationStack | None) -> None:
 
     One item is read, because all items of a table have the same layout: functions refuse the items of another one.
     """
-    table = stack.outputs.get("TableName") if stack is not None else None
+    table = application(stack).outputs.get("TableName") if stack is not None else None
     if stack is None or not table:
         return
     options = {"ProjectionExpression": "#v", "ExpressionAttributeNames": {"#v": VERSION_ATTRIBUTE}, "Limit": 1}

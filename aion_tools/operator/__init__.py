@@ -1,7 +1,6 @@
 """Reads and changes of a deployment for the operator's commands.
 
 bootstrap             builds the services from the settings of a deployment
-stacks                settings and resources of a CloudFormation stack
 inspection            reads contexts, tasks, their events and deliveries
 health                checks the table, bucket, keys, secrets and triggers
 dead_letters          messages of a queue that could not be handled

@@ -26,8 +26,11 @@ ELSEWHERE = ("AION_", "AWS_")
 """Prefixes of the variables that name deployments and credentials; tests remove these variables."""
 
 
-def registered(stack: LocalStack, name: str = STACK, **parameters: str) -> str:
-    """Create a CloudFormation stack with template.yaml's outputs for the emulated resources."""
+def registered(stack: LocalStack, name: str = STACK, *, nests: bool = True, **parameters: str) -> str:
+    """Create a CloudFormation stack with template.yaml's outputs for the emulated resources.
+
+    As in a project, the stack nests the package's stack, and passes up no output. With `nests=False` it is that stack.
+    """
     environment = stack.environment("ApiFunction")
     outputs = {
         "TableName": environment["AION_TABLE"],
@@ -37,18 +40,35 @@ def registered(stack: LocalStack, name: str = STACK, **parameters: str) -> str:
         "KeyArn": environment["AION_KMS_KEY"],
     }
     given = {"RetentionDays": "30", "LeaseSeconds": "30", **parameters}
-    body = {
+    body: dict[str, Any] = {
         "Parameters": {each: {"Type": "String"} for each in given},
         "Resources": {"Any": {"Type": "AWS::SQS::Queue"}},
         "Outputs": {key: {"Value": value} for key, value in outputs.items()},
     }
-    cloudformation = stack.client("cloudformation")
-    cloudformation.create_stack(
+    if nests:
+        properties = {"TemplateURL": uploaded(stack, name, body), "Parameters": {each: {"Ref": each} for each in given}}
+        nested = {"Type": "AWS::CloudFormation::Stack", "Properties": properties}
+        body = {"Parameters": body["Parameters"], "Resources": {"Aion": nested}}
+    stack.client("cloudformation").create_stack(
         StackName=name,
         TemplateBody=json.dumps(body),
         Parameters=[{"ParameterKey": key, "ParameterValue": value} for key, value in given.items()],
     )
     return name
+
+
+def uploaded(stack: LocalStack, name: str, template: dict[str, Any]) -> str:
+    """Upload the template of a nested stack, and return its URL."""
+    s3, bucket = stack.client("s3"), f"{name}-{stack.emulator.account}"
+    s3.create_bucket(Bucket=bucket)
+    s3.put_object(Bucket=bucket, Key="template.json", Body=json.dumps(template))
+    return f"https://{bucket}.s3.amazonaws.com/template.json"
+
+
+def nested_stack(stack: LocalStack, name: str = STACK) -> str:
+    """Return the id of the nested stack with the functions."""
+    found = stack.client("cloudformation").describe_stack_resource(StackName=name, LogicalResourceId="Aion")
+    return str(found["StackResourceDetail"]["PhysicalResourceId"])
 
 
 def environ_of(stack: LocalStack) -> dict[str, str]:

@@ -12,7 +12,7 @@ from aion_tools.cli.checks.resources import QUEUES, checked
 
 if TYPE_CHECKING:
     from aion_core.aws.client import AwsClient
-    from aion_tools.operator.stacks import StackResources
+    from aion_tools.deploy.functions import StackResources
 
 ALIAS = "live"
 """Alias of each function's deployed version, from template.yaml."""
@@ -48,11 +48,11 @@ FUNCTIONS = {
 async def check_triggers(stack: str, environ: Mapping[str, str]) -> AsyncIterator[CheckResult]:
     """Check the API's function, the event source mapping of each queue, and the sweep's schedule rule with its target."""
     from aion_core.aws.client import AwsClient
-    from aion_tools.operator.stacks import read_resources
+    from aion_tools.deploy.functions import read_resources
 
     with ThreadPoolExecutor(1) as executor:
         # Read the stack once, in a task that each check awaits, so that a refusal becomes the result of each check.
-        resources = asyncio.ensure_future(read_resources(AwsClient("cloudformation", executor), stack))
+        resources = asyncio.ensure_future(asyncio.to_thread(read_resources, stack))
         functions = AwsClient("lambda", executor)
         yield await checked("API's function", stack, "", partial(_api, functions, resources))
         for queue, variable in QUEUES.items():

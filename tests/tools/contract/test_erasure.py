@@ -317,6 +317,7 @@ async def test_runbook_iam_policy_suffices_for_deletion(stack: Stack, erasure: M
     needed: set[str] = {
         "dynamodb:GetItem",  # the command reads API keys to find their tenants
         "cloudformation:DescribeStacks",
+        "cloudformation:DescribeStackResource",
     }
 
     def note(model: Any, **_: Any) -> None:

@@ -50,6 +50,12 @@ def test_stack_option_overrides_table_named_by_environment_variable(moto: LocalS
     assert run("key", "list", "--table", moto.physical_id("Table")).exit_code == 0
 
 
+@pytest.mark.parametrize("nests", [True, False], ids=["project", "repository"])
+def test_stack_option_finds_table_of_nested_or_outermost_stack(moto: LocalStack, *, nests: bool) -> None:
+    stack = operating.registered(moto, f"aion-nests-{nests}".lower(), nests=nests)
+    assert operating.runs(operating.environ_of(moto))("key", "list", "--stack", stack).exit_code == 0
+
+
 def test_stack_of_another_program_is_refused(moto: LocalStack) -> None:
     body = '{"Resources": {"Any": {"Type": "AWS::SQS::Queue"}}}'
     moto.client("cloudformation").create_stack(StackName="foreign", TemplateBody=body)

@@ -1,5 +1,6 @@
 """Layout of a deployed table, checked before a deployment to its stack."""
 
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -15,11 +16,14 @@ STACK = CloudFormationStack("mine", "mine-id", "UPDATE_COMPLETE", {}, {"TableNam
 
 
 @pytest.fixture
-def dynamodb(monkeypatch: pytest.MonkeyPatch) -> Stubber:
+def dynamodb(monkeypatch: pytest.MonkeyPatch) -> Iterator[Stubber]:
     monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "none")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "none")
-    return Stubber(client_of("dynamodb"))
+    with Stubber(client_of("cloudformation")) as cloudformation:
+        # The stack has no nested stack.
+        cloudformation.add_client_error("describe_stack_resource", "ValidationError")
+        yield Stubber(client_of("dynamodb"))
 
 
 def scan(dynamodb: Stubber, *items: dict[str, Any]) -> None:

@@ -11,7 +11,7 @@ from botocore.exceptions import ClientError
 from moto.backends import get_backend
 
 from aion_core.table.schema import INDEXES, TTL_ATTRIBUTE
-from aion_tools.operator.stacks import DOMAIN, OUTPUTS, PARAMETERS, URLS
+from aion_tools.deploy.functions import DOMAIN, OUTPUTS, PARAMETERS, URLS
 from aion_tools.stack import REGION
 from aion_tools.stack.stack import SETTINGS, LocalStack
 from aion_tools.template.reader import Place, Template

@@ -27,11 +27,13 @@ class Triggers:
 
     def __init__(self, stack: LocalStack, name: str) -> None:
         self.lambdas, self.events = stack.client("lambda"), stack.client("events")
-        self._run, self._stack = operating.runs(operating.environ_of(stack)), operating.registered(stack, name)
+        # The clients that read stacks are cached by their environment, so each test has its own.
+        environ = {**operating.environ_of(stack), "AWS_MAX_ATTEMPTS": str(next(_numbers) + 2)}
+        self._run, self._stack = operating.runs(environ), operating.registered(stack, name)
         role = stack.client("iam").create_role(RoleName=name, AssumeRolePolicyDocument="{}")["Role"]["Arn"]
         code = {"Handler": "a.b", "Role": role, "Runtime": "python3.13", "Code": {"ZipFile": "x"}}
         ids = self._add(
-            stack.client("cloudformation"),
+            stack,
             {each: {"Type": "AWS::Lambda::Function", "Properties": code} for each in (API, *QUEUES, SWEEP)}
             | {RULE: {"Type": "AWS::Events::Rule", "Properties": {"ScheduleExpression": "rate(1 minute)"}}},
         )
@@ -52,12 +54,13 @@ class Triggers:
         results = run_doctor(lambda *a: self._run("doctor", *a), "--stack", self._stack, "--config", "/nowhere.yaml")[1]
         return {name: results[name] for name in ALL}
 
-    def _add(self, cloudformation: Any, resources: dict[str, Any]) -> dict[str, str]:
-        template = cloudformation.get_template(StackName=self._stack)["TemplateBody"]
+    def _add(self, stack: LocalStack, resources: dict[str, Any]) -> dict[str, str]:
+        cloudformation, nested = stack.client("cloudformation"), operating.nested_stack(stack, self._stack)
+        template = cloudformation.get_template(StackName=nested)["TemplateBody"]
         template["Resources"] |= resources
         given = [{"ParameterKey": each, "UsePreviousValue": True} for each in template["Parameters"]]
-        cloudformation.update_stack(StackName=self._stack, TemplateBody=json.dumps(template), Parameters=given)
-        found = cloudformation.describe_stack_resources(StackName=self._stack)["StackResources"]
+        cloudformation.update_stack(StackName=nested, TemplateBody=json.dumps(template), Parameters=given)
+        found = cloudformation.describe_stack_resources(StackName=nested)["StackResources"]
         return {each["LogicalResourceId"]: each["PhysicalResourceId"] for each in found}
 
 

@@ -1,12 +1,12 @@
-"""Readers of a deployed CloudFormation stack: its outputs and parameters as environment variables, and its resources."""
+"""Environment variables of a deployment's functions, and names of the resources beside them, read from their stack."""
 
 from collections.abc import Mapping
-from concurrent.futures import ThreadPoolExecutor
 
 from msgspec import Struct
 
-from aion_core.aws.client import AwsClient
-from aion_core.errors import ConfigurationError, StoreError
+from aion_core.errors import ConfigurationError
+from aion_tools.deploy.aws import call, client_of
+from aion_tools.deploy.cloudformation import CloudFormationStack, application, find
 
 OUTPUTS = {
     "TableName": "AION_TABLE",
@@ -34,7 +34,7 @@ DOMAIN = "DomainName"
 
 
 class StackResources(Struct, frozen=True):
-    """Names of a stack's resources, without those of its nested stacks."""
+    """Names of the resources of the stack with the functions, without those of its nested stacks."""
 
     stack_id: str
     """ARN of the stack."""
@@ -53,44 +53,37 @@ class StackResources(Struct, frozen=True):
         return f"arn:{partition}:{service}:{region}:{account}:{resource}"
 
 
-async def read_resources(cloudformation: AwsClient, name: str) -> StackResources:
-    """Return the resources of the stack with this name. Raises StoreError."""
-    found = (await cloudformation("describe_stack_resources", StackName=name))["StackResources"]
-    ids = {each["LogicalResourceId"]: each.get("PhysicalResourceId", "") for each in found}
-    return StackResources(found[0]["StackId"], ids)
+def read_resources(name: str) -> StackResources:
+    """Return the resources beside the functions of a deployment. Raises ConfigurationError or StoreError."""
+    stack, client = _application(name), client_of("cloudformation")
+    found = call(client.describe_stack_resources, StackName=stack.id)["StackResources"]
+    return StackResources(stack.id, {each["LogicalResourceId"]: each.get("PhysicalResourceId", "") for each in found})
 
 
-def stack_environment(stack: str) -> dict[str, str]:
-    """Return the functions' environment of the stack with this name.
-
-    Raises ConfigurationError for an unknown stack, StoreError if CloudFormation fails.
-    """
-    return read_stack(AwsClient("cloudformation", ThreadPoolExecutor(1)), stack)
-
-
-def read_stack(cloudformation: AwsClient, name: str) -> dict[str, str]:
-    """Return the environment variables of a stack's functions, made from its outputs and parameters.
+def stack_environment(name: str) -> dict[str, str]:
+    """Return the environment variables of a deployment's functions, made from their stack's outputs and parameters.
 
     Raises ConfigurationError if the stack does not exist or is not an aion deployment, and StoreError for other errors
     of CloudFormation.
     """
-    try:
-        stack = cloudformation.blocking("describe_stacks", StackName=name)["Stacks"][0]
-    except StoreError as error:
-        # Explain a ValidationError, because CloudFormation returns this code for an unknown stack name.
-        if str(error).endswith("ValidationError"):
-            raise ConfigurationError(
-                f"There is no stack {name!r} in this account and region. Choose others by --region and --profile."
-            ) from error
-        raise
-    outputs = {each["OutputKey"]: each["OutputValue"] for each in stack.get("Outputs", [])}
-    parameters = {each["ParameterKey"]: each.get("ParameterValue", "") for each in stack.get("Parameters", [])}
-    found = {**_environment({**PARAMETERS, **RIGHTS}, parameters), **_environment({**URLS, **OUTPUTS}, outputs)}
-    if domain := parameters.get(DOMAIN):
+    stack = _application(name)
+    found = {
+        **_environment({**PARAMETERS, **RIGHTS}, stack.parameters),
+        **_environment({**URLS, **OUTPUTS}, stack.outputs),
+    }
+    if domain := stack.parameters.get(DOMAIN):
         found.setdefault("AION_BASE_URL", f"https://{domain}")
     if "AION_TABLE" not in found:
         raise ConfigurationError(f"The stack {name!r} is not an aion deployment: it has no output TableName.")
     return found
+
+
+def _application(name: str) -> CloudFormationStack:
+    if (stack := find(name)) is None:
+        raise ConfigurationError(
+            f"There is no stack {name!r} in this account and region. Choose others by --region and --profile."
+        )
+    return application(stack)
 
 
 def _environment(names: Mapping[str, str], values: Mapping[str, str]) -> dict[str, str]:
