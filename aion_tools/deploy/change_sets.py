@@ -1,11 +1,16 @@
 """Change sets of CloudFormation: planned changes of a stack, and their execution."""
 
+import json
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from typing import Any
+
+from botocore.exceptions import WaiterError
 
 from aion_tools.deploy.aws import call, client_of, listed
 from aion_tools.deploy.cloudformation import (
+    NESTED,
     PAUSE_SECONDS,
     CloudFormationStack,
     StackEvent,
@@ -14,7 +19,7 @@ from aion_tools.deploy.cloudformation import (
     last_event,
     wait_until_settled,
 )
-from aion_tools.deploy.errors import DeployError, remedy
+from aion_tools.deploy.errors import AwsRefused, DeployError, remedy
 
 WORDS = {
     "Add": "to create",
@@ -32,31 +37,84 @@ _SUCCEEDED = ("CREATE_COMPLETE", "UPDATE_COMPLETE")
 
 @dataclass(frozen=True)
 class ChangeSet:
-    """Planned changes of a CloudFormation stack, not executed yet."""
+    """Planned changes of a CloudFormation stack and of its nested stacks, not executed yet."""
 
-    arn: str
     counts: Counter[str]
     """Number of resources for each action of CloudFormation, such as Add, Modify and Remove."""
     lost: list[str]
     """Lines of text: one for each resource that would be deleted or replaced, so that its data would be lost."""
+    unread: str = ""
+    """Reason why the changes inside of nested stacks are unknown, or ""."""
 
     def __str__(self) -> str:
         return ", ".join(f"{self.counts[action]} {words}" for action, words in WORDS.items() if self.counts[action])
 
 
 def read(arn: str) -> ChangeSet:
-    """Read the change set with this ARN from CloudFormation."""
-    counts: Counter[str] = Counter()
-    lost = []
+    """Read the change set with this ARN, and let CloudFormation compute the changes inside of nested stacks.
+
+    A change set of SAM CLI names only the nested stack that would change. So another change set of the same template,
+    with nested change sets, is created, read and deleted. SAM's is the one to execute, as `sam deploy` does.
+    """
+    found = list(_changes(arn))
+    if not any(each["ResourceType"] == NESTED and each["Action"] == "Modify" for _, each in found):
+        return _summary(found)
+    cloudformation = client_of("cloudformation")
+    try:
+        preview = _create_preview(arn)
+        try:
+            cloudformation.get_waiter("change_set_create_complete").wait(
+                ChangeSetName=preview, WaiterConfig={"Delay": PAUSE_SECONDS, "MaxAttempts": 150}
+            )
+            return _summary(_changes(preview))
+        finally:
+            call(cloudformation.delete_change_set, ChangeSetName=preview)
+    except AwsRefused as error:
+        return _summary(found, unread=error.reason)
+    except WaiterError as error:
+        return _summary(found, unread=str(error.last_response.get("StatusReason", error)))
+
+
+def _create_preview(arn: str) -> str:
+    """Create a change set of the same template and parameters with nested change sets. Return its ARN."""
+    cloudformation = client_of("cloudformation")
+    given = call(cloudformation.describe_change_set, ChangeSetName=arn)
+    body = call(cloudformation.get_template, ChangeSetName=arn, TemplateStage="Original")["TemplateBody"]
+    preview = call(
+        cloudformation.create_change_set,
+        StackName=given["StackId"],
+        ChangeSetName=f"{given['ChangeSetName']}-nested",
+        ChangeSetType="UPDATE",
+        IncludeNestedStacks=True,
+        TemplateBody=body if isinstance(body, str) else json.dumps(body),
+        Parameters=[{name: each[name] for name in ("ParameterKey", "ParameterValue")} for each in given["Parameters"]],
+        Capabilities=given["Capabilities"],
+        Tags=given["Tags"],
+    )
+    return str(preview["Id"])
+
+
+def _changes(arn: str, above: str = "") -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield path and change of each resource. A nested change set is yielded instead of the change of its stack."""
     for each in listed(client_of("cloudformation"), "describe_change_set", "Changes", ChangeSetName=arn):
         change = each["ResourceChange"]
+        path = f"{above}{change['LogicalResourceId']}"
+        if nested := change.get("ChangeSetId"):
+            yield from _changes(nested, f"{path}/")
+        else:
+            yield path, change
+
+
+def _summary(changes: Iterable[tuple[str, dict[str, Any]]], unread: str = "") -> ChangeSet:
+    counts: Counter[str] = Counter()
+    lost = []
+    for path, change in changes:
         counts[change["Action"]] += 1
-        name = f"{change['LogicalResourceId']} ({change['ResourceType']})"
         if change["Action"] == "Remove":
-            lost.append(f"{name} is deleted")
+            lost.append(f"{path} ({change['ResourceType']}) is deleted")
         elif change.get("Replacement") == "True":
-            lost.append(f"{name} is replaced")
-    return ChangeSet(arn, counts, lost)
+            lost.append(f"{path} ({change['ResourceType']}) is replaced")
+    return ChangeSet(counts, lost, unread)
 
 
 def discard(arn: str, name: str) -> None:

@@ -1,4 +1,4 @@
-"""Execution of change sets. tests/tools/e2e/test_deploy.py deploys to an emulated CloudFormation."""
+"""Change sets: nested changes, and execution. tests/tools/e2e/test_deploy.py deploys to an emulated CloudFormation."""
 
 from datetime import UTC, datetime
 from pathlib import Path
@@ -7,7 +7,7 @@ import pytest
 from botocore.stub import Stubber
 
 from aion_tools.deploy.aws import client_of
-from aion_tools.deploy.change_sets import check_deployable, execute
+from aion_tools.deploy.change_sets import check_deployable, execute, read
 from aion_tools.deploy.cloudformation import find
 from aion_tools.deploy.errors import DeployError
 from aion_tools.deploy.samconfig import SamConfig
@@ -61,3 +61,76 @@ def test_failed_stack_is_deployable_only_without_rollback(cloudformation: Stubbe
         check_deployable(stack, disables_rollback=True)
         with pytest.raises(DeployError, match=f"is {status}"):
             check_deployable(stack)
+
+
+def change(name: str, kind: str, action: str = "Modify", **more: str) -> dict[str, object]:
+    return {"ResourceChange": {"LogicalResourceId": name, "ResourceType": kind, "Action": action, **more}}
+
+
+NESTED, NESTED_ARN = "AWS::CloudFormation::Stack", f"{ARN}-nested"
+OWN = change("Orders", "AWS::DynamoDB::Table", "Add")
+
+
+def add_preview(cloudformation: Stubber, status: str, reason: str = "") -> None:
+    """Add the responses from the change set of SAM CLI to the end of the wait for the one with nested change sets."""
+    given = {
+        "ChangeSetName": "samcli-1",
+        "StackId": "mine-id",
+        "Parameters": [{"ParameterKey": "Stage", "ParameterValue": "dev"}],
+        "Capabilities": ["CAPABILITY_IAM"],
+        "Tags": [{"Key": "app", "Value": "aion"}],
+        "Changes": [change("Aion", NESTED), OWN],
+    }
+    for _ in range(2):
+        cloudformation.add_response("describe_change_set", given, {"ChangeSetName": ARN})
+    asked = {"ChangeSetName": ARN, "TemplateStage": "Original"}
+    cloudformation.add_response("get_template", {"TemplateBody": "Resources: {}"}, asked)
+    request = {
+        "StackName": "mine-id",
+        "ChangeSetName": "samcli-1-nested",
+        "ChangeSetType": "UPDATE",
+        "IncludeNestedStacks": True,
+        "TemplateBody": "Resources: {}",
+        **{name: given[name] for name in ("Parameters", "Capabilities", "Tags")},
+    }
+    cloudformation.add_response("create_change_set", {"Id": NESTED_ARN}, request)
+    cloudformation.add_response("describe_change_set", {"Status": status, "StatusReason": reason})
+
+
+def test_change_set_includes_losses_two_nested_stacks_below(cloudformation: Stubber) -> None:
+    add_preview(cloudformation, "CREATE_COMPLETE")
+    below = [
+        (NESTED_ARN, [change("Aion", NESTED, ChangeSetId=f"{ARN}-aion"), OWN]),
+        (
+            f"{ARN}-aion",
+            [change("State", NESTED, ChangeSetId=f"{ARN}-state"), change("Api", "AWS::ApiGateway::RestApi")],
+        ),
+        (
+            f"{ARN}-state",
+            [
+                change("Table", "AWS::DynamoDB::Table", Replacement="True"),
+                change("Key", "AWS::KMS::Key", "Remove"),
+                change("TaskQueue", "AWS::SQS::Queue", Replacement="False"),
+            ],
+        ),
+    ]
+    for arn, changes in below:
+        cloudformation.add_response("describe_change_set", {"Changes": changes}, {"ChangeSetName": arn})
+    cloudformation.add_response("delete_change_set", {}, {"ChangeSetName": NESTED_ARN})
+    with cloudformation:
+        found = read(ARN)
+    cloudformation.assert_no_pending_responses()
+    assert found.lost == [
+        "Aion/State/Table (AWS::DynamoDB::Table) is replaced",
+        "Aion/State/Key (AWS::KMS::Key) is deleted",
+    ]
+    assert (str(found), found.unread) == ("1 to create, 3 to change, 1 to delete", "")
+
+
+def test_change_set_names_reason_if_nested_changes_are_unknown(cloudformation: Stubber) -> None:
+    add_preview(cloudformation, "FAILED", "Currently in FAILED.")
+    cloudformation.add_response("delete_change_set", {}, {"ChangeSetName": NESTED_ARN})
+    with cloudformation:
+        found = read(ARN)
+    cloudformation.assert_no_pending_responses()
+    assert (str(found), found.unread) == ("1 to create, 1 to change", "Currently in FAILED.")
