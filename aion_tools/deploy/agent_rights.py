@@ -1,7 +1,6 @@
-"""Template parameters with the rights of agents on AWS: their secrets and their Bedrock models. Pure."""
+"""Template parameters with the rights of agents on AWS: to read their secrets. Pure."""
 
 import re
-from collections.abc import Iterable, Iterator
 
 from aion_core.errors import ConfigurationError
 from aion_core.loading.aion_yaml.environment import SECRETS_MANAGER, SecretSource
@@ -12,8 +11,6 @@ LONGEST_PARAMETER = 4096
 _SUFFIX = re.compile(r"-[A-Za-z0-9]{6}")
 """Pattern of the suffix that Secrets Manager adds to a secret's name in its ARN."""
 _VERSION = re.compile(r":[\w.-]+$", re.ASCII)
-_PROFILE = re.compile(r"(us-gov|us|eu|apac|ap|jp|au|ca|global)\.")
-"""Prefixes of the ids of Bedrock inference profiles, which name a geography."""
 
 
 def template_parameters(declared: DeploymentConfig, region: str, account: str) -> dict[str, str]:
@@ -42,22 +39,6 @@ def _secret_arn(source: SecretSource, region: str, account: str) -> str:
     if name.startswith("arn:"):
         return name
     return f"arn:{partition}:ssm:{region}:{account}:parameter/{name.removeprefix('/')}"
-
-
-def bedrock_models(models: Iterable[str], region: str, account: str) -> str:
-    """Return the template parameter BedrockModels. `models` has ids or ARNs of models and inference profiles."""
-    return ",".join(dict.fromkeys(_bedrock_arns(models, region, account)))
-
-
-def _bedrock_arns(models: Iterable[str], region: str, account: str) -> Iterator[str]:
-    for model in models:
-        if model.startswith("arn:"):
-            yield model
-        elif _PROFILE.match(model):
-            # Name the profile, because the template then permits its models only through this profile.
-            yield f"arn:{_partition(region)}:bedrock:{region}:{account}:inference-profile/{model}"
-        else:
-            yield f"arn:{_partition(region)}:bedrock:{region}::foundation-model/{model}"
 
 
 def _partition(region: str) -> str:

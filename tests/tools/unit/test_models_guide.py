@@ -5,17 +5,17 @@ import importlib.util
 import json
 import os
 import re
-import shlex
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import yaml
 
 from aion_core.loading.aion_yaml.reading import DeploymentConfig
 from aion_core.loading.deployment import read_deployment_config
 from aion_core.loading.frameworks import framework_of
-from aion_tools.deploy.agent_rights import bedrock_models, template_parameters
+from aion_tools.deploy.agent_rights import template_parameters
 from aion_tools.dev.environment import local_environment
 from aion_tools.package.plan import BUILD_PLACE
 from aion_tools.template.reader import Template
@@ -27,6 +27,7 @@ SECTIONS = dict(
     zip(*(iter(re.split(r"^## (.+)$", GUIDE, flags=re.MULTILINE)[1:]),) * 2, strict=True)
 )
 PROVIDERS = ["OpenAI", "Anthropic", "Gemini with an API key", "Gemini on Vertex AI", "Amazon Bedrock"]
+OF_TEMPLATE = "# template.yaml, under Parameters of Aion\n"
 REGION, ACCOUNT = "eu-west-1", "123456789012"
 # Packages of the modules that the examples import. The development environment does not have these packages.
 BROUGHT_BY = {
@@ -44,7 +45,7 @@ def blocks(section: str, language: str) -> list[str]:
 
 
 def declared(section: str, folder: Path) -> DeploymentConfig:
-    (block,) = blocks(section, "yaml")
+    (block,) = (each for each in blocks(section, "yaml") if not each.startswith(OF_TEMPLATE))
     file = folder / "aion.yaml"
     file.write_text(block)
     return read_deployment_config(file)
@@ -57,7 +58,7 @@ def test_models_guide_has_section_for_each_provider() -> None:
         assert any(f"(#{link})" in GUIDE.partition("\n## ")[0] for link in links), section
 
 
-@pytest.mark.parametrize("section", [title for title, text in SECTIONS.items() if "```yaml" in text])
+@pytest.mark.parametrize("section", [title for title, text in SECTIONS.items() if "```yaml\naion:" in text])
 def test_yaml_examples_in_models_guide_are_valid(section: str, tmp_path: Path) -> None:
     found = declared(section, tmp_path)
     assert found.environment
@@ -132,13 +133,9 @@ def test_adk_agent_in_models_guide_needs_no_extra_package(tmp_path: Path, monkey
 
 
 def given(section: str) -> Iterator[tuple[str, str]]:
-    """Yield the parameters in the section's commands and in its samconfig.toml."""
-    for block in blocks(section, "sh"):
-        for line in block.replace("\\\n", " ").splitlines():
-            words = shlex.split(line, comments=True)
-            if words[:2] == ["aion", "deploy"]:
-                assert set(words[2::2]) <= {"--parameter"}
-                yield from (tuple(word.split("=", 1)) for word in words[3::2])  # type: ignore[misc]
+    """Yield the parameters in the section's template.yaml and in its samconfig.toml."""
+    for block in blocks(section, "yaml"):
+        yield from yaml.safe_load(block).items() if block.startswith(OF_TEMPLATE) else ()
     for block in blocks(section, "toml"):
         yield from (tuple(word.split("=", 1)) for word in tomllib.loads(block)["parameter_overrides"])
 
@@ -177,13 +174,11 @@ def test_models_guide_shows_secret_from_parameter_store(tmp_path: Path) -> None:
     assert f"--name {named[1].removeprefix('ssm:')} " in SECTIONS["OpenAI"]
 
 
-def test_bedrock_table_in_models_guide_matches_code(tmp_path: Path) -> None:
+def test_bedrock_table_in_models_guide_has_arn_of_its_model(tmp_path: Path) -> None:
     model = declared("Amazon Bedrock", tmp_path).environment["MODEL"]
-    assert list(given("Amazon Bedrock")) == [("BedrockModels", bedrock_models([model], REGION, ACCOUNT))]
     rows = re.findall(r"^\| .*?: `([\w.:-]+)`.*? \| `(arn:[^`]+)` \|$", SECTIONS["Amazon Bedrock"], re.MULTILINE)
     assert len(rows) == 2
-    for id_, arn in rows:
-        assert bedrock_models([id_], REGION, ACCOUNT) == arn
+    assert list(given("Amazon Bedrock")) == [("BedrockModels", dict(rows)[model])]
 
 
 def test_links_in_models_guide_have_targets() -> None:

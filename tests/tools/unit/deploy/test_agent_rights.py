@@ -1,4 +1,4 @@
-"""Template parameters with the rights of agents: their secrets and Bedrock models."""
+"""Template parameters with the rights of agents: their secrets."""
 
 import json
 import re
@@ -10,7 +10,7 @@ import pytest
 from aion_core.errors import ConfigurationError
 from aion_core.loading.aion_yaml.reading import DeploymentConfig
 from aion_core.loading.deployment import read_deployment_config
-from aion_tools.deploy.agent_rights import bedrock_models, template_parameters
+from aion_tools.deploy.agent_rights import template_parameters
 from aion_tools.package.plan import BUILD_PLACE
 from aion_tools.template.reader import Template
 from tests.support.server import ROOT
@@ -66,23 +66,6 @@ def test_too_many_secrets_are_refused(tmp_path: Path) -> None:
     file = written(tmp_path, secrets={f"K{n}": f"{n:0100}" for n in range(30)})
     with pytest.raises(ConfigurationError, match="the template parameter AgentSecrets takes 4096"):
         template_parameters(read_deployment_config(file), "eu-west-1", "123456789012")
-
-
-def test_bedrock_model_ids_are_converted_to_arns() -> None:
-    models = [
-        "anthropic.claude-3-haiku-20240307-v1:0",
-        "eu.anthropic.claude-sonnet-4-20250514-v1:0",
-        "global.amazon.nova-2-lite-v1:0",
-        "arn:aws:bedrock:eu-west-1:123456789012:application-inference-profile/abc123",
-    ]
-    found = bedrock_models([*models, models[0]], "eu-west-1", "123456789012")
-    assert found.split(",") == [
-        "arn:aws:bedrock:eu-west-1::foundation-model/anthropic.claude-3-haiku-20240307-v1:0",
-        "arn:aws:bedrock:eu-west-1:123456789012:inference-profile/eu.anthropic.claude-sonnet-4-20250514-v1:0",
-        "arn:aws:bedrock:eu-west-1:123456789012:inference-profile/global.amazon.nova-2-lite-v1:0",
-        models[3],
-    ]
-    assert re.fullmatch(pattern_of("BedrockModels"), found)
 
 
 def pattern_of(parameter: str) -> str:
