@@ -19,6 +19,7 @@ from aion_tools.cli.steps import INDENT, step
 if TYPE_CHECKING:
     from aion_core.loading.aion_yaml.reading import DeploymentConfig
     from aion_tools.deploy.cloudformation import CloudFormationStack
+    from aion_tools.deploy.parameters import TemplateParameters
     from aion_tools.deploy.sam import Sam
 
 
@@ -65,8 +66,11 @@ def deploy(environment: str, stack: str | None, given: dict[str, str], *, yes: b
     terminal, as in CI, give --yes.
     """
     from aion_tools.deploy import aws, sam_install
+    from aion_tools.deploy.parameters import TemplateParameters
     from aion_tools.deploy.sam import Sam
     from aion_tools.deploy.samconfig import SamConfig
+    from aion_tools.template import stacks
+    from aion_tools.template.reader import Place
 
     project = Path.cwd()
     if not (project / "template.yaml").is_file():
@@ -75,7 +79,10 @@ def deploy(environment: str, stack: str | None, given: dict[str, str], *, yes: b
     if not is_interactive and not yes:
         raise click.UsageError(f"{NO_TERMINAL}: give --yes to deploy without questions.")
     saved = SamConfig.read(project / "samconfig.toml", environment)
-    _check_names({**saved.parameters, **given})
+    if stacks.are_used(project):
+        stacks.write(project)
+    parameters = TemplateParameters.read(project)
+    parameters.check({**saved.parameters, **given})
     with aws_options.aws_environment(*aws_options.saved_place(saved), None):
         declared = _run_doctor(project)
         schemes = _schemes(declared)
@@ -85,10 +92,11 @@ def deploy(environment: str, stack: str | None, given: dict[str, str], *, yes: b
                 account = aws.account()
                 running.result = f"{account}, {os.environ.get('AWS_PROFILE') or 'your default credentials'}, {region}"
             # Let flags and samconfig.toml override the template parameters derived from aion.yaml.
-            given = {**_agent_rights(declared, region, account), **saved.parameters, **given}
-            target = complete_target(saved, name, region, given, schemes, is_interactive=is_interactive)
-            before = target.before.parameters if target.before else {}
-            if warning := cors_warning(declared, {**before, **target.parameters}):
+            given = {**_agent_rights(declared, parameters, region, account), **saved.parameters, **given}
+            target = complete_target(
+                saved, Place(account, region, "", name), parameters, given, schemes, is_interactive=is_interactive
+            )
+            if warning := cors_warning(declared, target.effective):
                 click.echo(warning)
             with step("sam") as running:
                 program = sam_install.command()
@@ -124,17 +132,6 @@ def _schemes(declared: "DeploymentConfig") -> list[str]:
     return sorted({name for policy in read_auth_policies(declared.agents).values() for name in policy.required_schemes})
 
 
-def _check_names(given: Mapping[str, str]) -> None:
-    """Raise ConfigurationError for a parameter that template.yaml does not declare, because SAM would ignore it."""
-    from aion_core.loading.suggestions import did_you_mean
-
-    known = _defaults(Path("template.yaml"))
-    for name in given:
-        if name not in known:
-            hint = did_you_mean(name, known) or "`aion upgrade` installs the newest template."
-            raise ConfigurationError(f"template.yaml has no parameter {name}. {hint}")
-
-
 def _counted(found: Sequence[CheckResult]) -> str:
     counted = {status: sum(each.status is status for each in found) for status in Status}
     return ", ".join(f"{number} {status}" for status, number in counted.items() if number)
@@ -151,16 +148,22 @@ def cors_warning(declared: "DeploymentConfig", parameters: Mapping[str, str]) ->
     )
 
 
-def _agent_rights(declared: "DeploymentConfig", region: str, account: str) -> dict[str, str]:
-    """Return the template parameters that permit reading the secrets named in aion.yaml.
+def _agent_rights(
+    declared: "DeploymentConfig", parameters: "TemplateParameters", region: str, account: str
+) -> dict[str, str]:
+    """Return the template parameters that permit reading the secrets named in aion.yaml, without secret values.
 
-    Parameters missing in template.yaml are left out. Secret values are not included.
+    Raises ConfigurationError if template.yaml does not take them.
     """
     from aion_tools.deploy.agent_rights import template_parameters
 
-    known = _defaults(Path("template.yaml"))
     wanted = template_parameters(declared, region, account)
-    return {name: value for name, value in wanted.items() if name in known}
+    settable = parameters.of_application - parameters.passed.keys()
+    found = {
+        name: value for name, value in wanted.items() if name in parameters.defaults or (value and name in settable)
+    }
+    parameters.check(found)
+    return found
 
 
 def _deployed(sam: "Sam", target: DeployTarget, account: str, *, is_interactive: bool) -> "CloudFormationStack":
@@ -168,19 +171,19 @@ def _deployed(sam: "Sam", target: DeployTarget, account: str, *, is_interactive:
     from aion_tools.deploy import change_sets, cloudformation
 
     with step("build") as running:
-        # Build for the processor of the earlier deployment, unless a parameter changes it.
-        before = target.before.parameters if target.before else {}
-        sam.build(running.print, {**before, **target.parameters}.get("Architecture", ""))
+        sam.build(running.print)
         running.result = "the packages are in .aws-sam"
     with step("changes") as running:
         arn = sam.change_set(target.stack, target.region, target.parameters)
         change_set = change_sets.read(arn) if arn else None
         running.result = str(change_set) if change_set else "the stack is up to date"
-    for previous in _previous(target):
+    for previous in target.previous:
         click.echo(f"{INDENT}{previous}")
     if change_set is not None:
         for lost in change_set.lost:
             click.echo(f"{INDENT}{lost}")
+        if change_set.unread:
+            click.echo(f"{INDENT}changes inside of nested stacks are unknown: {change_set.unread}")
         if is_interactive and not click.confirm(
             f"Deploy {target.stack} to account {account}, {target.region}?", default=True
         ):
@@ -200,41 +203,16 @@ def _deployed(sam: "Sam", target: DeployTarget, account: str, *, is_interactive:
     return found
 
 
-def _previous(target: DeployTarget) -> list[str]:
-    """Return a line for each parameter that this deployment does not set and whose earlier value CloudFormation keeps.
-
-    Values equal to the template's default are omitted.
-    """
-    if target.before is None:
-        return []
-    defaults = _defaults(Path("template.yaml"))
-    return [
-        f"{name}={value} stays from an earlier deployment; it is not in samconfig.toml"
-        for name, value in sorted(target.before.parameters.items())
-        if name in defaults and name not in target.parameters and value != defaults[name]
-    ]
-
-
-def _defaults(template: Path) -> dict[str, str]:
-    """Return the default values of the template's parameters by name. Raises ConfigurationError if it is unreadable."""
-    from aion_tools.template.file import TemplateError, load
-
-    try:
-        found = load(template).get("Parameters") or {}
-    except TemplateError as error:
-        raise ConfigurationError(f"{error}.") from error
-    return {name: str(each.get("Default", "")) for name, each in found.items()}
-
-
 def _print_summary(stack: "CloudFormationStack", declared: Sequence[str], *, smokes: bool) -> None:
     """Request a first reply if `smokes` is True. Print the deployment's URL, card, idle price and next commands."""
-    from aion_tools.deploy import price
+    from aion_tools.deploy import cloudformation, price
 
-    url = stack_url(stack.parameters, stack.outputs)
+    application = cloudformation.application(stack)
+    url = stack_url(application.parameters, application.outputs)
     failed = False
     if smokes:
         try:
-            _first_reply(stack, url, declared)
+            _first_reply(stack.name, application.parameters, url, declared)
         except AionError as error:
             click.echo(f"aion: {error}", err=True)
             failed = True
@@ -242,7 +220,7 @@ def _print_summary(stack: "CloudFormationStack", declared: Sequence[str], *, smo
     for name, text in (
         ("URL", url),
         ("card", f"{url}/.well-known/agent-card.json"),
-        ("idle", price.idle(stack.parameters)),
+        ("idle", price.idle(application.parameters)),
         (
             "next",
             f"aion logs -f --stack {stack.name}, aion smoke --stack {stack.name}, aion destroy --stack {stack.name}",
@@ -253,19 +231,19 @@ def _print_summary(stack: "CloudFormationStack", declared: Sequence[str], *, smo
         sys.exit(1)
 
 
-def _first_reply(stack: "CloudFormationStack", url: str, declared: Sequence[str]) -> None:
+def _first_reply(stack: str, parameters: Mapping[str, str], url: str, declared: Sequence[str]) -> None:
     from aion_tools.deploy import aws
     from aion_tools.deploy.errors import DeployError
     from aion_tools.smoke.agent import CheckFailed
     from aion_tools.smoke.credentials import NoCredentials, SmokeCredentials
     from aion_tools.smoke.first_reply import first_reply
 
-    signs = stack.parameters.get("ApiAuthorizer", "AWS_IAM") == "AWS_IAM"
+    signs = parameters.get("ApiAuthorizer", "AWS_IAM") == "AWS_IAM"
     given = [name for name in ("TOKEN", "API_KEY", "BASIC") if os.environ.get(name)]
     if not signs and not given:
         click.echo(
             f"{'skipped':8} first reply: callers need {', '.join(declared)}. Set TOKEN, API_KEY or BASIC, and run "
-            f"`aion smoke --stack {stack.name}`."
+            f"`aion smoke --stack {stack}`."
         )
         return
     with step("first reply") as running:
@@ -279,7 +257,7 @@ def _first_reply(stack: "CloudFormationStack", url: str, declared: Sequence[str]
             raise DeployError(
                 "The stack is deployed, but its agent's first reply failed.",
                 lines=[str(error)],
-                next_step=f"See `aion logs --stack {stack.name} --since 10m`; `aion smoke --stack {stack.name}` tries again.",
+                next_step=f"See `aion logs --stack {stack} --since 10m`; `aion smoke --stack {stack}` tries again.",
             ) from error
         words.end()
         how = "streamed" if reply.is_streamed else "not streamed, by its card"

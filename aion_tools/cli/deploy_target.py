@@ -11,8 +11,9 @@ from aion_core.errors import ConfigurationError
 from aion_tools.cli.steps import INDENT, step
 
 if TYPE_CHECKING:
-    from aion_tools.deploy.cloudformation import CloudFormationStack
+    from aion_tools.deploy.parameters import TemplateParameters
     from aion_tools.deploy.samconfig import SamConfig
+    from aion_tools.template.reader import Place
 
 
 STACK_NAME = re.compile(r"[a-zA-Z][a-zA-Z0-9-]{0,127}")
@@ -29,8 +30,10 @@ class DeployTarget:
     region: str
     parameters: dict[str, str]
     """Template parameters from samconfig.toml, answers and flags. Other parameters keep their values in the stack."""
-    before: "CloudFormationStack | None"
-    """The stack before this deployment, None for a new stack."""
+    effective: Mapping[str, str]
+    """Parameters that the stack with the functions will have, as far as template.yaml shows."""
+    previous: Sequence[str]
+    """A line for each parameter that this deployment does not set and whose earlier value CloudFormation keeps."""
 
 
 def place(saved: "SamConfig", stack: str | None, *, is_interactive: bool) -> tuple[str, str]:
@@ -53,8 +56,8 @@ def place(saved: "SamConfig", stack: str | None, *, is_interactive: bool) -> tup
 
 def complete_target(
     saved: "SamConfig",
-    name: str,
-    region: str,
+    where: "Place",
+    parameters: "TemplateParameters",
     given: Mapping[str, str],
     declared: Sequence[str],
     *,
@@ -63,8 +66,10 @@ def complete_target(
     """Ask for missing template parameters, save the answers in samconfig.toml, and return the deployment's target."""
     from aion_tools.deploy import cloudformation
     from aion_tools.deploy.change_sets import check_deployable
+    from aion_tools.deploy.parameters import ARCHITECTURE
     from aion_tools.deploy.table_layout import check_layout
 
+    name = where.stack_name
     with step("stack") as running:
         before = cloudformation.find(name)
         if before is not None and before.status == "REVIEW_IN_PROGRESS":
@@ -72,20 +77,35 @@ def complete_target(
         check_deployable(before, disables_rollback=saved.disables_rollback)
         check_layout(before)
         running.result = f"{name}, {f'{before.status} now' if before else 'new'}"
-    known = {**(before.parameters if before else {}), **saved.parameters, **given}
+    earlier = before.parameters if before else {}
+    known = {**earlier, **saved.parameters, **given}
     chosen: dict[str, str] = {}
-    if is_interactive and declared and "ApiAuthorizer" not in known:
+    if is_interactive and declared and "ApiAuthorizer" in parameters.defaults.keys() - known.keys():
         click.echo(f"\nWho may call?  1  callers declared in aion.yaml, by {', '.join(declared)}")
         click.echo("               2  AWS credentials with the permission execute-api:Invoke")
         answer = click.prompt("Who may call", default="1", type=click.Choice(["1", "2"]))
         chosen["ApiAuthorizer"] = "NONE" if answer == "1" else "AWS_IAM"
-    if is_interactive and "AlarmEmail" not in known and "AlarmTopic" not in known:
+    if (
+        is_interactive
+        and "AlarmEmail" in parameters.defaults.keys() - known.keys()
+        and "AlarmTopic" not in {**parameters.passed, **known}
+    ):
         chosen["AlarmEmail"] = _ask(
             "E-mail address for alarms (may be empty)", "", "", is_interactive=is_interactive, pattern=_MAIL
         )
     _remember(saved, {}, chosen)
-    _check_callers({**known, **chosen}, declared)
-    return DeployTarget(name, region, {**saved.parameters, **given}, before)
+    overrides = {**saved.parameters, **given}
+    if ARCHITECTURE in parameters.defaults:
+        # Without this, CloudFormation would keep the processor of the last deployment after a change of template.yaml.
+        overrides[ARCHITECTURE] = parameters.defaults[ARCHITECTURE]
+    effective = parameters.effective({**earlier, **overrides}, where)
+    _check_callers(effective, declared)
+    previous = [
+        f"{name}={value} stays from an earlier deployment; it is not in samconfig.toml"
+        for name, value in sorted(earlier.items())
+        if name not in overrides and parameters.defaults.get(name, value) != value
+    ]
+    return DeployTarget(name, where.region, overrides, effective, previous)
 
 
 def _remember(saved: "SamConfig", answers: Mapping[str, str], chosen: Mapping[str, str]) -> None:

@@ -7,6 +7,7 @@ aws             calls AWS
 cloudformation  stacks with their nested stacks, and their failures
 functions       environment and resources of a deployment's functions
 change_sets     planned changes of a stack, and their execution
+parameters      parameters of template.yaml and of its nested stack
 agent_rights    template parameters with the agents' rights on AWS
 table_layout    refuses a table with another layout of stored items
 price           price of an idle month

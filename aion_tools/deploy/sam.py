@@ -37,8 +37,8 @@ class Sam:
     project: Path
     saved: SamConfig
 
-    def build(self, report: Report, architecture: str) -> None:
-        """Build the packages for a processor architecture; "" means the one in the template. Raises DeployError.
+    def build(self, report: Report) -> None:
+        """Build the packages. Raises DeployError.
 
         `report` receives the output lines of the build, each once: the builds of two functions print the same notices.
         """
@@ -49,11 +49,8 @@ class Sam:
                 reported.add(line)
                 report(line)
 
-        overrides = _overrides({"Architecture": architecture} if architecture else {})
-        more = {"AION_ARCHITECTURE": architecture} if architecture else {}
         # Build in the project's folder, because SAM would otherwise build in a copy of it without .venv and .git.
-        command = ["build", "--build-in-source", *self._config(), *overrides]
-        code, lines = self._run(command, report_once, more)
+        code, lines = self._run(["build", "--build-in-source", *self._config()], report_once)
         if code:
             raise DeployError(
                 "The packages could not be built.",
@@ -72,7 +69,7 @@ class Sam:
         command += [] if self.saved.get("s3_bucket") else ["--resolve-s3"]
         command += [] if self.saved.get("capabilities") else ["--capabilities", *CAPABILITIES]
         command += ["--no-execute-changeset", "--no-confirm-changeset", "--no-fail-on-empty-changeset"]
-        code, lines = self._run([*command, *_overrides(given)], lambda line: None, {})
+        code, lines = self._run([*command, *_overrides(given)], lambda line: None)
         output = "\n".join(lines)
         if found := _CHANGE_SET.search(output):
             return found[0]
@@ -90,7 +87,7 @@ class Sam:
             return []
         return ["--config-file", str(self.saved.path), "--config-env", self.saved.environment]
 
-    def _run(self, arguments: Sequence[str], report: Report, more: Mapping[str, str]) -> tuple[int, list[str]]:
+    def _run(self, arguments: Sequence[str], report: Report) -> tuple[int, list[str]]:
         # Put this Python environment first on PATH, because SAM's build calls `aion` and uv, which must be those of
         # this environment.
         path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}"
@@ -98,7 +95,7 @@ class Sam:
             process = subprocess.Popen(  # noqa: S603 - no shell
                 [str(self.program), *arguments],
                 cwd=self.project,
-                env={**os.environ, **ENVIRONMENT, "PATH": path, **more},
+                env={**os.environ, **ENVIRONMENT, "PATH": path},
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.STDOUT,

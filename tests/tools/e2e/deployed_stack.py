@@ -21,7 +21,6 @@ from aion_tools.stack.poller import Function
 from aion_tools.stack.queue_poller import QueuePoller, QueueSource
 from aion_tools.stack.stack import SETTINGS
 from aion_tools.template.reader import Place
-from scripts.sam_local import machine_architecture
 from tests.support import ministack
 from tests.support.e2e.rest_api import RestApi, rest_api
 from tests.support.e2e.runtime_emulator import alone, emulated, lambda_python
@@ -123,13 +122,14 @@ def deployed_stack(folder: Path, aion_yaml: str, agents: Mapping[str, str]) -> I
         project.environ["AION_PYTHON"] = lambda_python()[1]
         chosen = {
             "BaseUrl": entrypoint_url.url,
-            "Architecture": machine_architecture(),
             "AwsEndpointUrl": endpoint,
             "LeaseSeconds": "5",
         }
         options = [f"--parameter={name}={value}" for name, value in chosen.items()]
         printed = project.deployed(STACK, *options).stdout
-        found = project.client("cloudformation").describe_stack_resources(StackName=STACK)["StackResources"]
+        found = project.client("cloudformation").describe_stack_resources(StackName=project.application(STACK))[
+            "StackResources"
+        ]
         ids = {each["LogicalResourceId"]: each["PhysicalResourceId"] for each in found}
         functions = project.client("lambda")
         configurations = {name: functions.get_function_configuration(FunctionName=ids[name]) for name in FUNCTIONS}

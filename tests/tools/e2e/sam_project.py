@@ -13,16 +13,41 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+from aion_tools import project
 from aion_tools.shipped import shipped
 from aion_tools.stack.stack import client_of
+from scripts.sam_local import machine_architecture
 from tests.support.e2e import forked
 from tests.support.e2e.rest_api import CALLER, REGION
 
 PROGRAM = Path(sys.executable).with_name("aion")
 TIMEOUT = 300
 BUILDS = "include infra/functions.mk\n"
-COPIES = 'build-%:\n\t@echo "$* for $$AION_ARCHITECTURE"\n\t@cp agent.py "$(ARTIFACTS_DIR)"\n'
+COPIES = 'build-%:\n\t@echo "$* is built"\n\t@cp agent.py "$(ARTIFACTS_DIR)"\n'
 """Makefile rule without a package, for tests of the stack alone."""
+TESTED = {"AwsEndpointUrl": "", "BaseUrl": "", "LeaseSeconds": "30"}
+"""Defaults of further parameters, which tests set by flags."""
+ORDERS = """
+  Orders:
+    Type: AWS::DynamoDB::Table
+    DeletionPolicy: Retain
+    Properties:
+      BillingMode: PAY_PER_REQUEST
+      AttributeDefinitions: [{ AttributeName: id, AttributeType: S }]
+      KeySchema: [{ AttributeName: id, KeyType: HASH }]
+"""
+"""Resource of the project itself, beside the nested stack."""
+
+
+def project_template() -> str:
+    """Return the template.yaml of a project for this machine's processor, with a resource and further parameters."""
+    declared = "".join(f'  {name}: {{ Type: String, Default: "{value}" }}\n' for name, value in TESTED.items())
+    passed = "".join(f"        {name}: !Ref {name}\n" for name in TESTED)
+    text = (Path(project.__file__).with_name("files") / "every" / "template.yaml").read_text()
+    for place, added in (("\nConditions:", declared), ("        # Your resources", passed), ("\nOutputs:", ORDERS)):
+        assert text.count(place) == 1
+        text = text.replace(place, f"{added}{place}")
+    return text.replace("@architecture@", machine_architecture()).replace("@name@", "Tested")
 
 
 @dataclass
@@ -35,16 +60,27 @@ class SamProject:
 
     @classmethod
     def made(
-        cls, folder: Path, endpoint: str, agents: Mapping[str, str], *, aion_yaml: str, makefile: str = COPIES
+        cls,
+        folder: Path,
+        endpoint: str,
+        agents: Mapping[str, str],
+        *,
+        aion_yaml: str,
+        makefile: str = COPIES,
+        nests: bool = True,
     ) -> "SamProject":
-        """Create a project in the folder: the shipped template, aion.yaml and the files of its agents."""
+        """Create a project: a template.yaml that nests the shipped one, aion.yaml and the files of its agents.
+
+        With `nests=False`, the template.yaml is the shipped one, as in a clone of the repository.
+        """
         (folder / "infra").mkdir(parents=True)
         for file in (shipped() / "infra").iterdir():
-            if file.suffix in (".yaml", ".mk"):
+            if file.suffix == ".mk" or (file.suffix == ".yaml" and not nests):
                 shutil.copy(file, folder / "infra")
-        for name in ("template.yaml", "samconfig.toml"):
-            shutil.copy(shipped() / name, folder)
-        for name, text in {**agents, "aion.yaml": aion_yaml, "Makefile": makefile}.items():
+        shutil.copy(shipped() / "samconfig.toml", folder)
+        template = project_template() if nests else (shipped() / "template.yaml").read_text()
+        written = {**agents, "aion.yaml": aion_yaml, "Makefile": makefile, "template.yaml": template}
+        for name, text in written.items():
             (folder / name).write_text(text)
         return cls(folder, endpoint)
 
@@ -66,6 +102,17 @@ class SamProject:
         """Return the stack's outputs by name."""
         (found,) = self.client("cloudformation").describe_stacks(StackName=stack)["Stacks"]
         return {each["OutputKey"]: each["OutputValue"] for each in found["Outputs"]}
+
+    def application(self, stack: str) -> str:
+        """Return the id of the stack's nested stack with the functions."""
+        cloudformation = self.client("cloudformation")
+        found = cloudformation.describe_stack_resource(StackName=stack, LogicalResourceId="Aion")
+        return str(found["StackResourceDetail"]["PhysicalResourceId"])
+
+    def parameters(self, stack: str) -> dict[str, str]:
+        """Return the stack's parameters by name."""
+        (found,) = self.client("cloudformation").describe_stacks(StackName=stack)["Stacks"]
+        return {each["ParameterKey"]: each["ParameterValue"] for each in found["Parameters"]}
 
     def status(self, stack: str) -> str:
         """Return the stack's status, or "" if the stack does not exist."""

@@ -13,6 +13,8 @@ import pytest
 import tomlkit
 
 from aion_tools.deploy import sam_install
+from aion_tools.shipped import shipped
+from scripts.sam_local import machine_architecture
 from tests.support import ministack
 from tests.support.server import ROOT
 from tests.tools.e2e.deployed_stack import SERVICES
@@ -41,10 +43,10 @@ def project(tmp_path: Path, endpoint: str) -> SamProject:
 
 @pytest.fixture(scope="module")
 def deployed(tmp_path_factory: pytest.TempPathFactory, endpoint: str) -> SamProject:
-    """Deploy a project to the stack `standing` once for several tests, for x86_64 instead of the default arm64."""
+    """Deploy a project to the stack `standing` once for several tests."""
     folder = tmp_path_factory.mktemp("deployed") / "project"
     project = SamProject.made(folder, endpoint, {"agent.py": AGENT}, aion_yaml=CONFIG)
-    project.deployed("standing", "--parameter", "Architecture=x86_64")
+    project.deployed("standing")
     return project
 
 
@@ -90,8 +92,7 @@ def test_deploy_lets_functions_read_secrets_named_in_aion_yaml(project: SamProje
         file.write("  secrets: {OPENAI_API_KEY: openai}\n")
     done = project.run("deploy", "--yes", "--no-smoke", "--stack", "secretive", OPENAI_API_KEY="sk-not-a-real-key")
     assert done.returncode == 0, done.stdout + done.stderr
-    (found,) = project.client("cloudformation").describe_stacks(StackName="secretive")["Stacks"]
-    values = {each["ParameterKey"]: each["ParameterValue"] for each in found["Parameters"]}
+    values = project.parameters(project.application("secretive"))
     assert values["AgentSecrets"] == "arn:aws:secretsmanager:us-east-1:000000000000:secret:openai-??????"
     saved = (project.folder / "samconfig.toml").read_text()
     assert "sk-not-a-real-key" not in done.stdout + done.stderr + saved
@@ -147,25 +148,25 @@ def test_deploy_without_any_authentication_is_refused(project: SamProject) -> No
     assert "there are no callers in it: the function would not start" in done.stderr
 
 
-def test_deploy_names_unknown_parameter(project: SamProject) -> None:
-    done = project.run("deploy", "--yes", "--stack", "odd", "--parameter", "AlarmMail=ops@example.com")
-    assert (done.returncode, done.stderr) == (
-        1,
-        "aion: template.yaml has no parameter AlarmMail. Did you mean 'AlarmEmail'?\n",
+def test_deploy_names_template_line_for_undeclared_parameter(project: SamProject) -> None:
+    done = project.run("deploy", "--yes", "--stack", "odd", "--parameter", "SlowSeconds=30")
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr == (
+        "aion: template.yaml does not declare the parameter SlowSeconds. Set it in template.yaml, by this line under Aion, "
+        "Properties, Parameters:\n    SlowSeconds: '30'\n"
     )
 
 
 @pytest.mark.deep
 def test_deploy_prints_reason_of_nested_stack_failure(project: SamProject) -> None:
-    broken = (
-        (project.folder / "infra" / "roles.yaml").read_text().replace("AWS::Logs::LogGroup", "AWS::Logs::NoSuchType")
-    )
-    (project.folder / "infra" / "roles.yaml").write_text(broken)
+    broken = (shipped() / "infra" / "roles.yaml").read_text().replace("AWS::Logs::LogGroup", "AWS::Logs::NoSuchType")
+    (project.folder / "stacks").mkdir()
+    (project.folder / "stacks" / "roles.yaml").write_text(broken)
     done = project.run("deploy", "--yes", "--stack", "failing")
     assert done.returncode == 1
     assert "FAILED   deploy" in done.stdout
     assert "The stack failing could not be created; it is ROLLBACK_COMPLETE now." in done.stderr
-    assert "    Roles: CREATE_FAILED: Unsupported resource type: AWS::Logs::NoSuchType\n" in done.stderr
+    assert "    Aion: CREATE_FAILED: Unsupported resource type: AWS::Logs::NoSuchType\n" in done.stderr
     assert "aion destroy --stack failing --data" in done.stderr
     again = project.run("deploy", "--yes", "--stack", "failing")
     assert "aion destroy --stack failing --data" in again.stderr
@@ -176,19 +177,27 @@ def test_deploy_prints_reason_of_nested_stack_failure(project: SamProject) -> No
 
 @pytest.mark.deep
 def test_parameter_set_by_flag_is_kept_unless_samconfig_has_it(deployed: SamProject) -> None:
-    """Deploy again without flags: SlowSeconds keeps the flag's value; RequestRate gets the value of samconfig.toml."""
-    chosen = [f"--parameter={each}" for each in ("SlowSeconds=30", "RequestRate=9")]
+    """Deploy again without flags: MemorySize keeps the flag's value; RequestRate gets the value of samconfig.toml."""
+    chosen = [f"--parameter={each}" for each in ("MemorySize=512", "RequestRate=9")]
     deployed.deployed("standing", *chosen)
     again = deployed.deployed("standing")
-    assert "SlowSeconds=30 stays from an earlier deployment; it is not in samconfig.toml\n" in again.stdout
-    # Expect the processor of the deployed stack, although only the first deployment chose it, by a flag.
-    assert "ApiFunction for x86_64\n" in again.stdout
-    (found,) = deployed.client("cloudformation").describe_stacks(StackName="standing")["Stacks"]
-    values = {each["ParameterKey"]: each["ParameterValue"] for each in found["Parameters"]}
-    assert (values["SlowSeconds"], values["RequestRate"]) == ("30", "20")
+    assert "MemorySize=512 stays from an earlier deployment; it is not in samconfig.toml\n" in again.stdout
+    for stack in ("standing", deployed.application("standing")):
+        values = deployed.parameters(stack)
+        assert (values["MemorySize"], values["RequestRate"]) == ("512", "20")
     unchanged = deployed.deployed("standing")
     assert "ok       changes: the stack is up to date\n" in unchanged.stdout
     assert "standing is deployed." in unchanged.stdout
+
+
+@pytest.mark.deep
+def test_deploy_changes_processor_with_default_in_template(deployed: SamProject) -> None:
+    """CloudFormation would keep the value of the first deployment, although nobody has set it."""
+    template = deployed.folder / "template.yaml"
+    before, other = (machine_architecture(), *({"arm64", "x86_64"} - {machine_architecture()}))
+    template.write_text(template.read_text().replace(f"Default: {before},", f"Default: {other},"))
+    deployed.deployed("standing")
+    assert deployed.parameters(deployed.application("standing"))["Architecture"] == other
 
 
 # --- Destroy ---
@@ -218,7 +227,9 @@ def test_destroy_refuses_stack_of_another_program(project: SamProject) -> None:
 
 
 def test_destroy_retains_data_by_default(project: SamProject) -> None:
+    """Destroy a stack without its data, and then the data, but not the table of the project itself."""
     project.deployed("kept")
+    (orders,) = (name for name in project.client("dynamodb").list_tables()["TableNames"] if "kept-Orders" in name)
     names = project.outputs("kept")
     s3, key = project.client("s3"), names["KeyArn"].rpartition("/")[2]
     for body in (b"1", b"2"):
@@ -228,6 +239,7 @@ def test_destroy_retains_data_by_default(project: SamProject) -> None:
     code, shown = project.typed("destroy", "--stack", "kept", answers=["kept"])
     assert code == 0, shown
     assert project.status("kept") == ""
+    assert f"stays: your Orders, AWS::DynamoDB::Table {orders}\n" in shown
     for name in (names["TableName"], names["BucketName"], key):
         assert name in shown
     assert names["TableName"] in project.client("dynamodb").list_tables()["TableNames"]
@@ -236,11 +248,23 @@ def test_destroy_retains_data_by_default(project: SamProject) -> None:
     deleted = project.run("destroy", "--stack", "kept", "--data", "--yes")
     assert deleted.returncode == 0, deleted.stdout + deleted.stderr
     assert f"bucket {names['BucketName']}: emptied of 3 versions, and deleted" in deleted.stdout
-    assert names["TableName"] not in project.client("dynamodb").list_tables()["TableNames"]
+    assert {names["TableName"], orders} & {*project.client("dynamodb").list_tables()["TableNames"]} == {orders}
     assert names["BucketName"] not in [each["Name"] for each in s3.list_buckets()["Buckets"]]
     assert project.client("kms").describe_key(KeyId=key)["KeyMetadata"]["KeyState"] == "PendingDeletion"
     again = project.run("destroy", "--stack", "kept", "--data", "--yes")
     assert (again.returncode, again.stdout) == (0, "Nothing is left of kept.\n")
+
+
+@pytest.mark.deep
+def test_template_of_repository_is_deployed_and_destroyed(tmp_path: Path, endpoint: str) -> None:
+    project = SamProject.made(tmp_path / "clone", endpoint, {"agent.py": AGENT}, aion_yaml=CONFIG, nests=False)
+    project.deployed("flat")
+    names = project.outputs("flat")
+    assert not (project.folder / ".aion" / "stacks").exists()
+    assert project.run("tasks", "list", "--scan", "--stack", "flat").stderr == "No tasks.\n"
+    gone = project.run("destroy", "--stack", "flat", "--data", "--yes")
+    assert gone.returncode == 0, gone.stdout + gone.stderr
+    assert names["TableName"] not in project.client("dynamodb").list_tables()["TableNames"]
 
 
 @pytest.mark.deep

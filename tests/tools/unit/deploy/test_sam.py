@@ -50,7 +50,7 @@ def test_failed_installation_hides_credentials_in_urls(tmp_path: Path, monkeypat
 def test_build_reports_notice_of_several_functions_once(tmp_path: Path) -> None:
     found = program(tmp_path, "Build Succeeded\n3 MB\nexcluded: .env\n4 MB\nexcluded: .env")
     lines: list[str] = []
-    sam.Sam(found, tmp_path, SamConfig.read(tmp_path / "samconfig.toml")).build(lines.append, "")
+    sam.Sam(found, tmp_path, SamConfig.read(tmp_path / "samconfig.toml")).build(lines.append)
     assert lines == ["3 MB", "excluded: .env", "4 MB"]
 
 
@@ -73,7 +73,7 @@ class SlowStart(subprocess.Popen):
 if sys.argv[2] == "starting":
     subprocess.Popen = SlowStart
 folder = Path(sys.argv[1])
-Sam(folder / "sam", folder, SamConfig.read(folder / "samconfig.toml")).build(print, "")
+Sam(folder / "sam", folder, SamConfig.read(folder / "samconfig.toml")).build(print)
 """
 
 

@@ -1,0 +1,77 @@
+"""Parameters of a project's template.yaml, and those that it passes to its nested stack `Aion`."""
+
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Self
+
+import yaml
+
+from aion_core.errors import ConfigurationError
+from aion_core.loading.suggestions import did_you_mean
+from aion_tools.deploy.cloudformation import APPLICATION
+from aion_tools.template.file import TemplateError, load
+from aion_tools.template.reader import Place, Template
+
+ARCHITECTURE = "Architecture"
+"""Parameter whose default chooses the processor: the build reads it too, so no deployment may override it."""
+
+
+@dataclass(frozen=True)
+class TemplateParameters:
+    """Parameters that a project's template.yaml declares, and those of its nested stack `Aion`."""
+
+    template: Path
+    defaults: Mapping[str, str]
+    """Defaults of the parameters that template.yaml declares. samconfig.toml and `--parameter` can set these."""
+    passed: Mapping[str, Any]
+    """Values in template.yaml for parameters of `Aion`, with their intrinsic functions."""
+    of_application: frozenset[str]
+    """Names of the parameters of `Aion`. Empty for a template.yaml with the functions, which has no such stack."""
+
+    @classmethod
+    def read(cls, folder: Path) -> Self:
+        """Read template.yaml and the template of `Aion`. Raises ConfigurationError if one is unreadable."""
+        template = folder / "template.yaml"
+        try:
+            document = load(template)
+            nested = document["Resources"].get(APPLICATION, {}).get("Properties") or {}
+            location = nested.get("Location") or nested.get("TemplateURL")
+            declared = (load(folder / location).get("Parameters") or {}) if location else {}
+        except TemplateError as error:
+            raise ConfigurationError(f"{error}.") from error
+        defaults = {name: str(each.get("Default", "")) for name, each in (document.get("Parameters") or {}).items()}
+        return cls(template, defaults, nested.get("Parameters") or {}, frozenset(declared))
+
+    def check(self, given: Mapping[str, str]) -> None:
+        """Raise ConfigurationError for an override that template.yaml does not declare: SAM would ignore it."""
+        for name, value in given.items():
+            if name == ARCHITECTURE and name in self.defaults:
+                raise ConfigurationError(
+                    f"{name} has one source, its Default in template.yaml, because the build reads it too. Set it there, "
+                    "and remove it from samconfig.toml or the command line."
+                )
+            if name in self.of_application - self.defaults.keys():
+                line = yaml.safe_dump({name: value}, width=10_000).strip()
+                raise ConfigurationError(
+                    f"template.yaml does not declare the parameter {name}. Set it in template.yaml, by this line under "
+                    f"{APPLICATION}, Properties, Parameters:\n    {line}"
+                )
+            if name not in self.defaults:
+                hint = did_you_mean(name, {*self.defaults, *self.of_application})
+                raise ConfigurationError(f"template.yaml has no parameter {name}.{hint and f' {hint}'}")
+
+    def effective(self, given: Mapping[str, str], place: Place) -> dict[str, str]:
+        """Return the parameters of the stack with the functions that template.yaml sets, for these overrides."""
+        own = {name: value for name, value in given.items() if name in self.defaults}
+        if not self.of_application:
+            return {**self.defaults, **own}
+        try:
+            template, found = Template(self.template, place, own), dict[str, str]()
+        except TemplateError as error:
+            raise ConfigurationError(f"{error}.") from error
+        for name, value in self.passed.items():
+            with suppress(TemplateError):  # a value that only AWS knows
+                found[name] = str(template.resolve(value, f"{APPLICATION}.{name}"))
+        return found

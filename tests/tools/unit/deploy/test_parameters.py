@@ -1,0 +1,94 @@
+"""Overrides of a deployment, checked against a project's template.yaml and its nested stack."""
+
+from pathlib import Path
+
+import pytest
+
+from aion_core.errors import ConfigurationError
+from aion_tools.deploy.parameters import TemplateParameters
+from aion_tools.template import stacks
+from aion_tools.template.reader import Place
+
+PROJECT = """
+Parameters:
+  Stage: {Type: String, Default: dev}
+  Architecture: {Type: String, Default: arm64}
+  ApiAuthorizer: {Type: String, Default: AWS_IAM}
+Conditions:
+  IsProd: !Equals [!Ref Stage, prod]
+Resources:
+  NotesPolicy: {Type: AWS::IAM::ManagedPolicy}
+  Aion:
+    Type: AWS::Serverless::Application
+    Properties:
+      Location: .aion/stacks/template.yaml
+      Parameters:
+        Stage: !Ref Stage
+        ApiAuthorizer: !Ref ApiAuthorizer
+        FunctionUrlAuth: !If [IsProd, NONE, AWS_IAM]
+        AgentPolicyArns: !Ref NotesPolicy
+"""
+PLACE = Place("123456789012", "eu-west-1", "", "mine")
+
+
+@pytest.fixture
+def parameters(tmp_path: Path) -> TemplateParameters:
+    (tmp_path / "template.yaml").write_text(PROJECT)
+    stacks.write(tmp_path)
+    return TemplateParameters.read(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "line"),
+    [
+        ("AlarmEmail", "me@example.com", "AlarmEmail: me@example.com"),
+        ("Console", "on", "Console: 'on'"),
+        (
+            "AgentSecrets",
+            "arn:aws:secretsmanager:a:secret:b-??????",
+            "AgentSecrets: arn:aws:secretsmanager:a:secret:b-??????",
+        ),
+    ],
+)
+def test_override_of_undeclared_parameter_names_line_of_template(
+    parameters: TemplateParameters, name: str, value: str, line: str
+) -> None:
+    with pytest.raises(ConfigurationError) as refused:
+        parameters.check({"Stage": "prod", name: value})
+    assert str(refused.value) == (
+        f"template.yaml does not declare the parameter {name}. Set it in template.yaml, by this line under Aion, Properties, "
+        f"Parameters:\n    {line}"
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "told"),
+    [
+        ("Stages", "template.yaml has no parameter Stages. Did you mean 'Stage'?"),
+        ("AlarmMail", "template.yaml has no parameter AlarmMail. Did you mean 'AlarmEmail'?"),
+        ("Architecture", "Architecture has one source, its Default in template.yaml"),
+    ],
+)
+def test_unusable_override_is_refused(parameters: TemplateParameters, name: str, told: str) -> None:
+    with pytest.raises(ConfigurationError) as refused:
+        parameters.check({name: "x"})
+    assert str(refused.value).startswith(told)
+
+
+@pytest.mark.parametrize(
+    ("given", "authorizer", "url"),
+    [({}, "AWS_IAM", "AWS_IAM"), ({"Stage": "prod", "ApiAuthorizer": "NONE", "Unknown": "x"}, "NONE", "NONE")],
+)
+def test_effective_parameters_follow_expressions_of_template(
+    parameters: TemplateParameters, given: dict[str, str], authorizer: str, url: str
+) -> None:
+    found = parameters.effective(given, PLACE)
+    assert (found["ApiAuthorizer"], found["FunctionUrlAuth"]) == (authorizer, url)
+
+
+def test_template_with_functions_has_only_its_own_parameters(tmp_path: Path) -> None:
+    (tmp_path / "template.yaml").write_text("Parameters: {Stage: {Type: String, Default: dev}}\nResources: {}\n")
+    parameters = TemplateParameters.read(tmp_path)
+    assert parameters.effective({"Stage": "prod"}, PLACE) == {"Stage": "prod"}
+    with pytest.raises(ConfigurationError, match=r"^template.yaml has no parameter AlarmEmail\.$"):
+        parameters.check({"AlarmEmail": "me@example.com"})
