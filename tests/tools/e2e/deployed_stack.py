@@ -136,7 +136,7 @@ def deployed_stack(folder: Path, aion_yaml: str, agents: Mapping[str, str]) -> I
         stack = DeployedStack(project, options, printed, entrypoint_url, folder, ids, configurations)
         for name in FUNCTIONS:
             if DEEP:
-                shutil.copytree(project.folder / ".aws-sam" / "build" / name, folder / name)
+                shutil.copytree(project.folder / ".aws-sam" / "build" / "Aion" / name, folder / name)
             else:
                 unpacked(name, folder / name, {"aion.yaml": aion_yaml, **agents})
         until_the_end.enter_context(running(stack))

@@ -185,6 +185,11 @@ def test_parameter_set_by_flag_is_kept_unless_samconfig_has_it(deployed: SamProj
     for stack in ("standing", deployed.application("standing")):
         values = deployed.parameters(stack)
         assert (values["MemorySize"], values["RequestRate"]) == ("512", "20")
+    found = deployed.client("cloudformation").describe_stack_resource(
+        StackName=deployed.application("standing"), LogicalResourceId="ApiFunction"
+    )
+    function = found["StackResourceDetail"]["PhysicalResourceId"]
+    assert deployed.client("lambda").get_function_configuration(FunctionName=function)["MemorySize"] == 512
     unchanged = deployed.deployed("standing")
     assert "ok       changes: the stack is up to date\n" in unchanged.stdout
     assert "standing is deployed." in unchanged.stdout
