@@ -185,7 +185,7 @@ def _deployed(sam: "Sam", target: DeployTarget, account: str, *, is_interactive:
         if change_set.unread:
             click.echo(f"{INDENT}changes inside of nested stacks are unknown: {change_set.unread}")
         if is_interactive and not click.confirm(
-            f"Deploy {target.stack} to account {account}, {target.region}?", default=True
+            f"Deploy {target.stack} to account {account}, {target.region}?", default=not change_set.lost
         ):
             change_sets.discard(arn, target.stack)
             raise click.exceptions.Exit(1)

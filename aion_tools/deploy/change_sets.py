@@ -29,6 +29,8 @@ WORDS = {
     "Dynamic": "to change or not",
 }
 
+_RENEWED = ("AWS::Lambda::Version", "AWS::ApiGateway::Deployment")
+"""Types of resources that each deployment makes anew. They hold no data, so they would hide a lost table in the list."""
 MOST_FAILURES = 4
 NEVER_CREATED = ("ROLLBACK_COMPLETE", "ROLLBACK_FAILED", "CREATE_FAILED")
 """Statuses of a stack after its first creation has failed. Such a stack can only be deleted."""
@@ -87,9 +89,11 @@ def _create_preview(arn: str) -> str:
         ChangeSetType="UPDATE",
         IncludeNestedStacks=True,
         TemplateBody=body if isinstance(body, str) else json.dumps(body),
-        Parameters=[{name: each[name] for name in ("ParameterKey", "ParameterValue")} for each in given["Parameters"]],
-        Capabilities=given["Capabilities"],
-        Tags=given["Tags"],
+        Parameters=[
+            {name: each[name] for name in ("ParameterKey", "ParameterValue")} for each in given.get("Parameters", ())
+        ],
+        Capabilities=given.get("Capabilities", []),
+        Tags=given.get("Tags", []),
     )
     return str(preview["Id"])
 
@@ -110,6 +114,8 @@ def _summary(changes: Iterable[tuple[str, dict[str, Any]]], unread: str = "") ->
     lost = []
     for path, change in changes:
         counts[change["Action"]] += 1
+        if change["ResourceType"] in _RENEWED:
+            continue
         if change["Action"] == "Remove":
             lost.append(f"{path} ({change['ResourceType']}) is deleted")
         elif change.get("Replacement") == "True":

@@ -103,7 +103,10 @@ def test_change_set_includes_losses_two_nested_stacks_below(cloudformation: Stub
         (NESTED_ARN, [change("Aion", NESTED, ChangeSetId=f"{ARN}-aion"), OWN]),
         (
             f"{ARN}-aion",
-            [change("State", NESTED, ChangeSetId=f"{ARN}-state"), change("Api", "AWS::ApiGateway::RestApi")],
+            [
+                change("State", NESTED, ChangeSetId=f"{ARN}-state"),
+                change("ApiVersion1", "AWS::Lambda::Version", "Remove"),
+            ],
         ),
         (
             f"{ARN}-state",
@@ -124,7 +127,7 @@ def test_change_set_includes_losses_two_nested_stacks_below(cloudformation: Stub
         "Aion/State/Table (AWS::DynamoDB::Table) is replaced",
         "Aion/State/Key (AWS::KMS::Key) is deleted",
     ]
-    assert (str(found), found.unread) == ("1 to create, 3 to change, 1 to delete", "")
+    assert (str(found), found.unread) == ("1 to create, 2 to change, 2 to delete", "")
 
 
 def test_change_set_names_reason_if_nested_changes_are_unknown(cloudformation: Stubber) -> None:
