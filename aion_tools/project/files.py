@@ -165,6 +165,8 @@ def samconfig(name: str) -> str:
     text = (shipped() / "samconfig.toml").read_text(encoding="utf-8")
     for stage in STAGES:
         text = text.replace(f'stack_name = "aion-{stage}"', f'stack_name = "{stack_name(name, stage)}"')
+    # The functions are those of the nested stack.
+    text = re.sub(r'"(\w+Function)=', r'"Aion/\1=', text)
     return text.replace('"app=aion"', f'"app={name}"')
 
 

@@ -4,6 +4,7 @@ import json
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from aion_tools.template import stacks
 from aion_tools.template.reader import BUCKET, KEY, QUEUE, TABLE, Template, TemplateError
 
 if TYPE_CHECKING:
@@ -127,8 +128,11 @@ def _create_keys(template: Template, keys: list[str], kms: "KMSClient") -> None:
 
 
 def _supported(template: Template, logical_id: str, supported: set[str], ignored: set[str]) -> dict[str, Any]:
-    """Return the properties of a resource to set in the emulator. Raises TemplateError for an unknown property."""
+    """Return the properties of a resource to set in the emulator. Raises TemplateError for an unknown property.
+
+    A project's own resource may have any property: the emulator leaves out what it does not know.
+    """
     unknown = sorted(set(template.properties(logical_id)) - supported - ignored)
-    if unknown:
+    if unknown and not (template.owner(logical_id) is template and stacks.are_used(template.path.parent)):
         raise TemplateError(f"{logical_id}: the local stack does not know the property {', '.join(unknown)}")
     return template.resolved(logical_id, *(name for name in template.properties(logical_id) if name in supported))

@@ -11,6 +11,7 @@ import time
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
+from aion_core.bootstrap.agent_environment import given_variables
 from aion_core.errors import AgentLoadError, ConfigurationError
 from aion_core.loading.aion_yaml.agent import default_agent
 from aion_core.loading.aion_yaml.environment import variable_name
@@ -133,8 +134,10 @@ def check_environment(config: Path) -> tuple[Mapping[str, str], list[CheckResult
     except ConfigurationError:
         # Report no problem here, because `check_config` reports the invalid configuration.
         return {}, []
+    given = {name: value for name, value in _of_template(discovered.folder).items() if name not in os.environ}
     try:
         variables, warnings = agents_variables(discovered, os.environ)
+        variables = {**given, **variables}
         dotenv = {name for file in discovered.env_files for name in read_dotenv(file)}
     except ConfigurationError as error:
         return {}, [failed("environment", str(error), "Fix the file or remove it.")]
@@ -147,18 +150,35 @@ def check_environment(config: Path) -> tuple[Mapping[str, str], list[CheckResult
             f"{', '.join(open_)} in aion.environment: readers of the package or the repository can read the value."
         )
         found.append(warning("environment", message, "If it is secret, move it to aion.secrets and change the value."))
-    if local := sorted(dotenv - {*declared.environment, *declared.secrets} - _of_this_machine(dotenv)):
+    if local := sorted(dotenv - {*declared.environment, *declared.secrets, *given} - _of_this_machine(dotenv)):
         message = f"{', '.join(local)} {'is' if len(local) == 1 else 'are'} only in .env, and .env is never deployed."
         next_step = "Name it under `secrets` in aion.yaml, or under `environment` if its value is public."
         found.append(warning("environment", message, next_step))
     if variables and not found:
         by_source = {
-            "from aion.yaml": [name for name in variables if name not in dotenv],
+            "from aion.yaml": [name for name in variables if name not in dotenv and name not in given],
             "from .env": [name for name in variables if name in dotenv],
+            "from template.yaml": [name for name in given if name not in dotenv],
         }
         message = ", and ".join(f"{', '.join(names)} {source}" for source, names in by_source.items() if names)
         found.append(ok("environment", f"The agents get {message}."))
     return variables, found
+
+
+def _of_template(folder: Path) -> dict[str, str]:
+    """Return the agents' variables in the project's template (AgentEnvironment), with logical ids as resources' names."""
+    from aion_tools.template.file import TemplateError, load
+
+    try:
+        resources = load(folder / "template.yaml")["Resources"].values() if stacks.are_used(folder) else ()
+    except TemplateError:
+        return {}
+    given = [(each.get("Properties") or {}).get("Parameters") or {} for each in resources]
+    for value in (each["AgentEnvironment"] for each in given if "AgentEnvironment" in each):
+        text = value.get("Fn::Sub", "") if isinstance(value, dict) else value
+        with contextlib.suppress(ValueError, ConfigurationError):
+            return given_variables(re.sub(r"\$\{([^}]*)\}", r"\1", text if isinstance(text, str) else text[0]))
+    return {}
 
 
 def _of_this_machine(names: Iterable[str]) -> set[str]:

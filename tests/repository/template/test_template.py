@@ -109,6 +109,33 @@ def test_changed_parameter_publishes_function_version() -> None:
     assert len(reached) > 15
 
 
+@pytest.mark.parametrize(("given", "name"), [({}, BUILD_PLACE.stack_name), ({"Name": "orders"}, "orders")])
+def test_names_hang_on_parameter_or_else_on_stack(given: dict[str, str], name: str) -> None:
+    template = Template(TEMPLATE, BUILD_PLACE, given)
+    for function, ending in (("ApiFunction", "api"), ("TaskFunction", "task"), ("SweepFunction", "sweep")):
+        assert template.environment(function)["POWERTOOLS_SERVICE_NAME"] == name
+        group = template.resolved(function, "LoggingConfig")["LoggingConfig"]["LogGroup"]
+        assert group == f"/aws/lambda/{name}-{ending}"
+    assert template.resolved("Api", "Name") == {"Name": name}
+    assert template.resolved("Dashboard", "DashboardName") == {"DashboardName": name}
+    assert template.resolved("ApiErrorsAlarm", "AlarmName") == {"AlarmName": f"{name}-ApiErrorsAlarm"}
+    assert template.output("DashboardUrl", "").endswith(f"#dashboards/dashboard/{name}")
+
+
+@pytest.mark.parametrize(
+    ("value", "allowed"),
+    [
+        ("", True),
+        ('{"TABLE": "notes"}', True),
+        ('{\n "TABLE": "notes"\n}\n', True),
+        ("TABLE=notes", False),
+        ("[]", False),
+    ],
+)
+def test_agent_environment_is_a_json_object(value: str, allowed: bool) -> None:
+    assert is_allowed("AgentEnvironment", value) is allowed
+
+
 def configuration_of(template: Template) -> str:
     content: str = template.resolved("ConfigurationVersion", "Content")["Content"]
     return content

@@ -147,9 +147,9 @@ def test_package_contains_project_files_and_dependency_group_agents(tmp_path_fac
     assert "\nclick==" in planned.requirements
 
 
-def test_package_is_for_arm_by_default(copied: Path) -> None:
-    assert (plan("ApiFunction").architecture, plan("ApiFunction").python) == ("arm64", LAMBDA_PYTHON)
-    assert package("PushFunction").plan == plan("PushFunction", architecture="arm64", python=LAMBDA_PYTHON)
+def test_package_is_for_processor_of_template(copied: Path) -> None:
+    assert (plan("ApiFunction").architecture, plan("ApiFunction").python) == ("x86_64", LAMBDA_PYTHON)
+    assert package("PushFunction").plan == plan("PushFunction", architecture="x86_64", python=LAMBDA_PYTHON)
 
 
 @pytest.mark.parametrize("architecture", MACHINES)

@@ -73,10 +73,14 @@ def test_template_of_deploy_guide_gives_agent_its_table(tmp_path: Path) -> None:
 
 
 def test_emulated_aws_has_tables_of_project_and_package(tmp_path: Path) -> None:
-    (tmp_path / "template.yaml").write_text(EXAMPLE)
+    # The emulator does not know this property, and leaves it out.
+    files = "  Files: {Type: 'AWS::S3::Bucket', Properties: {CorsConfiguration: {CorsRules: []}}}\n"
+    (tmp_path / "template.yaml").write_text(EXAMPLE + files)
     with LocalStack.start(tmp_path / "template.yaml") as stack:
         tables = sorted(stack.client("dynamodb").list_tables()["TableNames"])
         assert tables == ["local-Aion-State-Table", "local-Notes"]
+        buckets = [each["Name"] for each in stack.client("s3").list_buckets()["Buckets"]]
+        assert stack.physical_id("Files") in buckets
         assert stack.environment("TaskFunction")["AION_TABLE"] == tables[0]
         assert json.loads(stack.environment("TaskFunction")["AION_AGENT_ENVIRONMENT"]) == {"NOTES_TABLE": tables[1]}
         assert len(stack.pollers({name: lambda *_: None for name in stack.template.resources(FUNCTION)})) == 3

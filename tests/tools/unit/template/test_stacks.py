@@ -5,11 +5,16 @@ from pathlib import Path
 import pytest
 
 from aion_core import __version__
+from aion_tools.deploy.samconfig import SamConfig
 from aion_tools.shipped import shipped
 from aion_tools.template import stacks
+from aion_tools.template.file import load, parsed
 from aion_tools.template.reader import FUNCTION, TABLE, Place, Template, TemplateError, project_template
 from aion_tools.template.stacks import StacksError
 
+FILE = shipped() / "aion_tools" / "project" / "files" / "every" / "template.yaml"
+NEW = FILE.read_text().replace("@name@", "orders").replace("@architecture@", "x86_64")
+"""The template of a new project."""
 PLACE = Place(account="111122223333", region="eu-west-1", endpoint="http://127.0.0.1:4566", stack_name="orders-dev")
 TEMPLATE = """
 Transform: AWS::Serverless-2016-10-31
@@ -139,6 +144,32 @@ def test_template_of_another_program_is_not_the_projects(tmp_path: Path) -> None
     assert project_template(tmp_path, PLACE).path == shipped() / "template.yaml"
     (tmp_path / "template.yaml").write_text("Resources: {ApiFunction: {Type: 'AWS::Serverless::Function'}}")
     assert project_template(tmp_path, PLACE).path == tmp_path / "template.yaml"
+
+
+# --- The template of a new project ---
+
+
+def test_template_of_new_project_passes_on_package_defaults(tmp_path: Path) -> None:
+    """Keep the defaults equal: a parameter without a value would otherwise change by moving into a project's template."""
+    (tmp_path / "template.yaml").write_text(NEW)
+    template = project_template(tmp_path, PLACE)
+    own, package = (each.document["Parameters"] for each in template.all[:2])
+    given = template.document["Resources"]["Aion"]["Properties"]["Parameters"]
+    assert given == {**{name: {"Ref": name} for name in own}, "Name": {"Ref": "AWS::StackName"}}
+    assert {name: each["Default"] for name, each in own.items()} == {name: package[name]["Default"] for name in own}
+    assert {name: each["Type"] for name, each in own.items()} == {name: package[name]["Type"] for name in own}
+    assert len(NEW.splitlines()) <= 80
+
+
+def test_template_of_new_project_passes_up_every_output() -> None:
+    """Leave out the domain's, whose parameter a project adds itself."""
+    assert parsed(NEW)["Outputs"].keys() == load(shipped() / "template.yaml")["Outputs"].keys() - {"DomainTarget"}
+
+
+def test_template_of_new_project_declares_parameters_of_samconfig() -> None:
+    declared = parsed(NEW)["Parameters"].keys()
+    for environment in ("default", "dev", "prod"):
+        assert SamConfig.read(shipped() / "samconfig.toml", environment).parameters.keys() <= declared
 
 
 # --- Ejected stacks ---

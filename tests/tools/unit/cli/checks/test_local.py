@@ -16,6 +16,12 @@ from tests.support import operating
 from tests.support.operating import RunCommand
 from tests.tools.unit.cli.checks.doctor_command import AGENT, OPEN, run_doctor, written
 
+NESTED = """
+Resources:
+  Notes: {Type: "AWS::DynamoDB::Table"}
+  Aion: {Type: "AWS::Serverless::Application", Properties: {Location: .aion/stacks/template.yaml%s}}
+"""
+
 
 @pytest.fixture
 def run() -> RunCommand:
@@ -141,6 +147,21 @@ def test_doctor_checks_variables_and_secrets_of_agents(
     assert not {"DOCTORS_MODEL", "DOCTORS_KEY"} & os.environ.keys()
 
 
+def test_agents_find_variables_of_projects_template(run: RunCommand, tmp_path: Path) -> None:
+    """Give the agent's code the variable that AgentEnvironment sets on AWS, also for a resource of an unknown type."""
+    environment = """{"DOCTORS_POOL": "${Pool.Arn}", "DOCTORS_TABLE": "${Notes}"}"""
+    (tmp_path / "template.yaml").write_text(NESTED % f", Parameters: {{AgentEnvironment: !Sub '{environment}'}}")
+    (tmp_path / ".env").write_text("DOCTORS_TABLE=mine\n")
+    code = (
+        f"import os\nassert [*map(os.environ.get, ('DOCTORS_POOL', 'DOCTORS_TABLE'))] == ['Pool.Arn', 'mine']\n{AGENT}"
+    )
+    config = written(tmp_path, "aion: {agents: {helper: {path: fine_agent.py}}}", fine_agent=code)
+    results = run_doctor(run, "--config", config, "--no-template")[1]
+    assert results["agent helper"]["status"] == "ok", results["agent helper"]
+    said = results["environment"]["message"]
+    assert said == "The agents get DOCTORS_TABLE from .env, and DOCTORS_POOL from template.yaml."
+
+
 def test_doctor_names_variables_set_only_in_dotenv(run: RunCommand, tmp_path: Path) -> None:
     text = "aion: {environment: {MODEL: m}, secrets: {KNOWN_KEY: k}, agents: {helper: {path: fine_agent.py}}}"
     config = written(tmp_path, text, fine_agent=AGENT)
@@ -251,12 +272,6 @@ def test_doctor_fails_unreadable_dotenv(run: RunCommand, tmp_path: Path) -> None
     code, results = run_doctor(run, "--config", config, "--no-template")
     assert code == 1
     assert "cannot be read: it is not UTF-8" in results["environment"]["message"]
-
-
-NESTED = """
-Resources:
-  Aion: {Type: "AWS::Serverless::Application", Properties: {Location: .aion/stacks/template.yaml%s}}
-"""
 
 
 def test_doctor_warns_of_stacks_from_another_aion_version(tmp_path: Path) -> None:

@@ -1,0 +1,270 @@
+"""A user's project, whose template nests the package's stack: `sam validate`, `sam build`, `sam deploy`, and an upgrade.
+
+`sam deploy` creates the stack on the emulator ministack. The built ApiFunction then runs with its deployed configuration.
+"""
+
+import base64
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from aion_core import __version__
+from aion_tools.deploy import sam_install
+from aion_tools.package.cache import cache
+from aion_tools.package.programs import find_uv
+from aion_tools.project.files import samconfig
+from aion_tools.stack.stack import SETTINGS, client_of
+from aion_tools.template import stacks
+from aion_tools.template.file import load
+from scripts.sam_local import machine_architecture
+from tests.support import ministack
+from tests.support.e2e.rest_api import ARN, CALLER, REGION
+from tests.support.e2e.runtime_emulator import emulated
+from tests.support.installed import Installed, installed
+from tests.support.recorded import recorded_event
+from tests.support.server import ROOT
+from tests.tools.e2e.deployed_stack import FUNCTIONS, SERVICES
+
+TEMPLATE = ROOT / "aion_tools" / "project" / "files" / "every" / "template.yaml"
+STACK = "my-agent-dev"
+PROCESSORS = {62: "x86_64", 183: "arm64"}
+"""Names of processors by the number in the header of a native library (e_machine)."""
+AION_YAML = "aion: {agents: {notes: {path: 'agent.py:graph', name: Notes, description: Keeps notes.}}}\n"
+MAKEFILE = 'build-%:\n\t@aion build $* --to "$(ARTIFACTS_DIR)"\n'
+AGENT = '''
+"""Keeps notes in the project's own table."""
+
+import os
+
+import boto3
+from langchain_core.messages import AIMessage
+from langgraph.graph import START, MessagesState, StateGraph
+
+TABLE = os.environ["NOTES_TABLE"]
+
+
+def note(state: MessagesState) -> dict:
+    table = boto3.resource("dynamodb").Table(TABLE)
+    table.put_item(Item={"id": state["messages"][-1].text})
+    return {"messages": [AIMessage(f"{table.scan(Select='COUNT')['Count']} in {TABLE}")]}
+
+
+graph = StateGraph(MessagesState).add_node("note", note).add_edge(START, "note").compile()
+'''
+OWN = """
+  Notes:
+    Type: AWS::DynamoDB::Table
+    Properties:
+      BillingMode: PAY_PER_REQUEST
+      AttributeDefinitions: [{ AttributeName: id, AttributeType: S }]
+      KeySchema: [{ AttributeName: id, KeyType: HASH }]
+  NotesPolicy:
+    Type: AWS::IAM::ManagedPolicy
+    Properties:
+      PolicyDocument:
+        Version: "2012-10-17"
+        Statement: [{ Effect: Allow, Action: ["dynamodb:PutItem", "dynamodb:Scan"], Resource: !GetAtt Notes.Arn }]
+
+Outputs:
+"""
+
+pytestmark = [
+    pytest.mark.skipif(sys.platform != "linux", reason="the runtime emulator is a program for Linux"),
+    pytest.mark.deep,
+    # Allow fifteen minutes, because the first test installs SAM if necessary, and builds four packages.
+    pytest.mark.timeout(900),
+]
+
+
+@dataclass
+class NestedProject:
+    """Folder of a project, with the settings of its programs."""
+
+    folder: Path
+    endpoint: str = "http://127.0.0.1:9"
+
+    def sam(self, *arguments: str, aion: Path | None = None, fails: bool = False) -> str:
+        """Run SAM CLI in the folder, with the installation of aion in the folder `aion`; return all its output."""
+        programs = [aion or Path(sys.executable).parent, Path(find_uv()).parent]
+        kept = {name: value for name, value in os.environ.items() if not name.startswith(("AWS_", "AION_"))}
+        done = subprocess.run(
+            [sam_install.installed() / "sam", *arguments],
+            cwd=self.folder,
+            env={
+                **kept,
+                **sam_install.ENVIRONMENT,
+                **CALLER,
+                "AWS_DEFAULT_REGION": REGION,
+                "AWS_ENDPOINT_URL": self.endpoint,
+                "AION_PACKAGE_CACHE": str(cache()),
+                "PATH": os.pathsep.join([*map(str, programs), os.environ["PATH"]]),
+            },
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        assert (done.returncode != 0) is fails, done.stdout
+        return done.stdout
+
+    def built(self, function: str) -> Path:
+        """Return the folder of a built function."""
+        return self.folder / ".aws-sam" / "build" / "Aion" / function
+
+    def client(self, service: str) -> Any:
+        """Return the boto3 client of an emulated AWS service."""
+        return client_of(service, self.endpoint)
+
+
+def made(folder: Path, architecture: str, endpoint: str = "http://127.0.0.1:9") -> NestedProject:
+    """Create a project with a table of its own for its agent. The agent gets the table's name and a policy for it."""
+    text = TEMPLATE.read_text().replace("@name@", "my-agent").replace("@architecture@", architecture)
+    commented = ("        # AgentEnvironment:", "        # AgentPolicyArns:")
+    assert all(text.count(line) == 1 for line in commented)
+    for line in commented:
+        text = text.replace(line, line.replace("# ", ""))
+    # The functions reach the emulated AWS at this address.
+    text = text.replace("        Name: !Ref AWS::StackName\n", f"        Name: !Ref AWS::StackName\n        AwsEndpointUrl: {endpoint}\n")  # fmt: skip
+    folder.mkdir()
+    files = {"agent.py": AGENT, "aion.yaml": AION_YAML, "Makefile": MAKEFILE, "samconfig.toml": samconfig("my-agent")}
+    for name, content in {**files, "template.yaml": text.replace("\nOutputs:\n", OWN)}.items():
+        (folder / name).write_text(content)
+    return NestedProject(folder, endpoint)
+
+
+def processors(code: Path) -> set[str]:
+    """Return the processors of all native libraries in a package."""
+    headers = [file.read_bytes()[:20] for file in code.rglob("*.so*") if file.is_file()]
+    return {PROCESSORS[int.from_bytes(header[18:20], "little")] for header in headers}
+
+
+@pytest.fixture(scope="module")
+def deployed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NestedProject]:
+    """Build and deploy a project by `sam build` and `sam deploy`, with the options of its samconfig.toml."""
+    with ministack.serving(SERVICES) as endpoint:
+        project = made(tmp_path_factory.mktemp("nested") / "my-agent", machine_architecture(), endpoint)
+        stacks.write(project.folder)
+        project.sam("build")
+        project.sam("deploy")
+        yield project
+
+
+@pytest.fixture(scope="module")
+def configurations(deployed: NestedProject) -> dict[str, dict[str, Any]]:
+    """Return Lambda's configuration of each function, by logical id."""
+    functions = deployed.client("lambda").list_functions()["Functions"]
+    return {name: each for name in FUNCTIONS for each in functions if f"-{name}-" in each["FunctionName"]}
+
+
+def test_sam_validates_template_of_project(tmp_path: Path) -> None:
+    project = made(tmp_path / "my-agent", "x86_64")
+    stacks.write(project.folder)
+    assert "is a valid SAM Template" in project.sam("validate", "--lint")
+    assert len((project.folder / "template.yaml").read_text().splitlines()) <= 80 + len(OWN.splitlines())
+
+
+def test_deployed_functions_have_processor_of_their_packages(
+    deployed: NestedProject, configurations: dict[str, dict[str, Any]]
+) -> None:
+    assert list(configurations) == list(FUNCTIONS)
+    for name, configuration in configurations.items():
+        assert processors(deployed.built(name)) == {machine_architecture()}
+        assert configuration["Architectures"] == [machine_architecture()]
+
+
+def test_packages_are_for_processor_in_template(tmp_path: Path) -> None:
+    """Build for the processor that this machine does not have: the template's default is the only setting."""
+    [other] = {*PROCESSORS.values()} - {machine_architecture()}
+    project = made(tmp_path / "my-agent", other)
+    stacks.write(project.folder)
+    project.sam("build", "Aion/PushFunction")
+    assert processors(project.built("PushFunction")) == {other}
+
+
+def test_deployed_names_hang_on_root_stack(deployed: NestedProject, configurations: dict[str, dict[str, Any]]) -> None:
+    groups = {f"/aws/lambda/{STACK}-{name}" for name in ("api", "task", "push", "sweep")}
+    assert {each["LoggingConfig"]["LogGroup"] for each in configurations.values()} == groups
+    assert {each["logGroupName"] for each in deployed.client("logs").describe_log_groups()["logGroups"]} == groups
+    services = {each["Environment"]["Variables"]["POWERTOOLS_SERVICE_NAME"] for each in configurations.values()}
+    assert services == {STACK}
+    assert [each["name"] for each in deployed.client("apigateway").get_rest_apis()["items"]] == [STACK]
+    boards = deployed.client("cloudwatch").list_dashboards()["DashboardEntries"]
+    assert [each["DashboardName"] for each in boards] == [STACK]
+
+
+def test_outputs_are_passed_up(deployed: NestedProject, configurations: dict[str, dict[str, Any]]) -> None:
+    [stack] = deployed.client("cloudformation").describe_stacks(StackName=STACK)["Stacks"]
+    outputs = {each["OutputKey"]: each["OutputValue"] for each in stack["Outputs"]}
+    assert outputs["TableName"] == configurations["ApiFunction"]["Environment"]["Variables"]["AION_TABLE"]
+    assert outputs["DashboardUrl"].endswith(f"/{STACK}")
+    assert outputs.keys() == load(deployed.folder / "template.yaml")["Outputs"].keys() - {"FunctionUrl"}
+
+
+def test_agent_reaches_table_of_projects_template(
+    deployed: NestedProject, configurations: dict[str, dict[str, Any]], tmp_path: Path
+) -> None:
+    """Give the agent the table's name by AgentEnvironment, and its role the policy by AgentPolicyArns."""
+    configuration = configurations["ApiFunction"]
+    environment = {**configuration["Environment"]["Variables"], **SETTINGS, "AWS_SAM_LOCAL": "true"}
+    [table] = json.loads(environment["AION_AGENT_ENVIRONMENT"]).values()
+    event = recorded_event("rest_api_v1")
+    event["requestContext"]["identity"]["userArn"] = ARN
+    event["path"] = "/message:send"
+    with emulated(deployed.built("ApiFunction"), configuration["Handler"], environment, tmp_path) as url:
+        answer = httpx.post(url, json=event, timeout=120).json()
+    body = base64.b64decode(answer["body"]) if answer["isBase64Encoded"] else answer["body"]
+    assert json.loads(body)["task"]["status"]["message"]["parts"] == [{"text": f"1 in {table}"}]
+    [item] = deployed.client("dynamodb").scan(TableName=table)["Items"]
+    assert item == {"id": {"S": "Grüße"}}
+
+    iam = deployed.client("iam")
+    with_policy = {
+        name
+        for name, each in configurations.items()
+        for policy in iam.list_attached_role_policies(RoleName=each["Role"].split("/")[-1])["AttachedPolicies"]
+        if policy["PolicyName"].startswith(f"{STACK}-NotesPolicy-")
+    }
+    assert with_policy == {"ApiFunction", "TaskFunction"}
+
+
+# --- Upgrade of aion-lambda ---
+
+
+def test_sam_build_after_upgrade_needs_new_stacks(tmp_path: Path) -> None:
+    tools = installed(tmp_path, "local")
+    project = made(tmp_path / "my-agent", machine_architecture())
+    tools.run("aion", "stacks", cwd=project.folder)
+    project.sam("build", "Aion/SweepFunction", aion=tools.programs)
+
+    upgrade(tools, tmp_path / "newer")
+    told = project.sam("build", "Aion/SweepFunction", aion=tools.programs, fails=True)
+    assert f"are from aion-lambda {__version__}, and aion-lambda 9.9.9 is installed. Run `aion stacks`" in told
+    assert "aion-lambda 9.9.9" in tools.run("aion", "stacks", cwd=project.folder)
+    assert "# Newer." in (project.folder / ".aion" / "stacks" / "template.yaml").read_text()
+    project.sam("build", "Aion/SweepFunction", aion=tools.programs)
+
+
+def upgrade(tools: Installed, checkout: Path) -> None:
+    """Install a wheel of version 9.9.9, with a changed template, into the environment."""
+    made_by_tools = shutil.ignore_patterns(".git", ".venv", ".sam", ".aws-sam", ".cache", ".*_cache", "__pycache__")
+    shutil.copytree(ROOT, checkout, ignore=made_by_tools)
+    for name, before, after in (
+        ("pyproject.toml", f'\nversion = "{__version__}"', '\nversion = "9.9.9"'),
+        ("aion_core/__init__.py", f'"{__version__}"', '"9.9.9"'),
+        ("template.yaml", "\nMetadata:\n", "\n# Newer.\nMetadata:\n"),
+    ):
+        text = (checkout / name).read_text()
+        assert text.count(before) == 1
+        (checkout / name).write_text(text.replace(before, after))
+    subprocess.run([find_uv(), "build", "--quiet", "--wheel", "--out-dir", checkout / "dist", checkout], check=True)
+    [wheel] = checkout.joinpath("dist").glob("*.whl")
+    python = str(tools.programs / "python")
+    subprocess.run([find_uv(), "pip", "install", "--quiet", "--no-deps", "--python", python, str(wheel)], check=True)
