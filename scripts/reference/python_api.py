@@ -9,7 +9,15 @@ import griffe
 from scripts.reference.tables import cell, code
 
 ROOT = Path(__file__).resolve().parents[2]
-MODULES = ("aion.langgraph", "aion.langgraph.stream", "aion.adk", "aion.shared.types", "aion_tools.testing")
+MODULES = (
+    "aion.langgraph",
+    "aion.langgraph.stream",
+    "aion.langgraph.scripted",
+    "aion.adk",
+    "aion.adk.scripted",
+    "aion.shared.types",
+    "aion_tools.testing",
+)
 """Modules that the code and the tests of an agent may import."""
 _PUBLIC = {"aion_tools.testing": ["serve", "AgentClient", "AgentReply"]}
 """Public names of the modules without `__all__`."""
