@@ -68,6 +68,9 @@ def import_remedy(error: BaseException, file: str, folder: Path) -> str:
             did_you_mean(requested[1], vars(module) if module is not None else ())
             or f"Define {requested[1]!r} in {name}, or fix the name."
         )
+    # LangChain says this of a model's provider.
+    if wanted := re.search(r"pip install ([A-Za-z0-9][\w.-]*)", text):
+        return f"Run `aion add {wanted[1]}`."
     return ""
 
 

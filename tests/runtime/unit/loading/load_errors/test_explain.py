@@ -87,6 +87,13 @@ BROKEN = {
         "Run `aion add beautifulsoup4`, the package of the module bs4.",
         "import bs4",
     ),
+    "package that a library asks for": agent(
+        "raise ImportError('Initializing ChatOpenAI requires it. Please install it with `pip install langchain-openai`')\n",
+        IMPORT + "ImportError: Initializing ChatOpenAI",
+        "agent.py, line 1",
+        "Run `aion add langchain-openai`.",
+        "raise ImportError",
+    ),
     "typo in a neighbour's name": agent(
         "import tols\n",
         IMPORT + "ModuleNotFoundError: No module named 'tols'",
