@@ -16,7 +16,7 @@ from pydantic import BaseModel
 from pydantic.json_schema import GenerateJsonSchema
 
 from aion_core.loading.aion_yaml.file import ConfigFile
-from aion_tools.project.files import SCHEMA
+from aion_tools.template.stacks import SCHEMA
 
 PATH = Path(__file__).parents[1] / SCHEMA
 Schema = dict[str, Any]

@@ -131,7 +131,7 @@ def _check_names(given: Mapping[str, str]) -> None:
     known = _defaults(Path("template.yaml"))
     for name in given:
         if name not in known:
-            hint = did_you_mean(name, known) or "`aion upgrade` installs the newest template."
+            hint = did_you_mean(name, known) or "Check its spelling."
             raise ConfigurationError(f"template.yaml has no parameter {name}. {hint}")
 
 

@@ -25,7 +25,7 @@ from aion_tools.cli.error_text import error_text
 from aion_tools.cli.extra_packages import WITHOUT_THEM, how_to_install, missing_import, missing_package
 from aion_tools.cli.hints import HintingGroup
 from aion_tools.cli.logs import logs
-from aion_tools.cli.project import add, init, new, upgrade
+from aion_tools.cli.project import add, init, new
 from aion_tools.cli.push import push
 from aion_tools.cli.smoke import smoke
 from aion_tools.cli.stacks import eject, stacks
@@ -72,7 +72,7 @@ def aion(context: click.Context) -> None:
         raise ConfigurationError(how_to_install(missing))
 
 
-IN_A_PROJECT = (new, init, add, dev, chat, send, doctor, build, deploy, stacks, eject, upgrade, completion)
+IN_A_PROJECT = (new, init, add, dev, chat, send, doctor, build, deploy, stacks, eject, completion)
 DEPLOYED = (why, tasks, logs, smoke, push, dlq, card, key, user, data, destroy)
 for command in (*IN_A_PROJECT, *DEPLOYED):
     aion.add_command(command)

@@ -1,4 +1,4 @@
-"""Commands for a project: `aion new`, `aion init`, `aion add` and `aion upgrade`."""
+"""Commands for a project: `aion new`, `aion init` and `aion add`."""
 
 import shlex
 import shutil
@@ -9,16 +9,13 @@ from typing import TYPE_CHECKING
 
 import click
 
-from aion_core import __version__
 from aion_core.loading.frameworks import FRAMEWORKS as REGISTRY
-from aion_tools.cli import options
 from aion_tools.project import InvalidName
 from aion_tools.project.files import OBJECTS
 
 if TYPE_CHECKING:
     from aion_tools.project.create import ProjectResult
     from aion_tools.project.files import Project
-    from aion_tools.project.upgrade import Upgrade
 
 FRAMEWORKS = tuple(OBJECTS)
 
@@ -41,7 +38,7 @@ def _framework(command: click.decorators.FC) -> click.decorators.FC:
 def new(path: Path | None, framework: str | None, here: bool, force: bool) -> None:
     """Create a project with aion-lambda as a dependency, in a new folder NAME or path.
 
-    It has an agent that replies without an API key, a test, aion.yaml, the AWS template, and a GitHub workflow for tests and
+    It has an agent that replies without an API key, a test, aion.yaml, template.yaml, and a GitHub workflow for tests and
     deployment. --here completes this folder instead; NAME is then the project's name, by default the folder's.
     """
     if here and force:
@@ -133,7 +130,7 @@ def _report(folder: Path, project: "Project", made: "ProjectResult") -> None:
     if locks:
         click.echo("Locking its dependencies (uv lock) …", err=True)
         failed = lock(folder)
-    written = {"infra/" if path.startswith("infra/") else path for path in made.written}
+    written = {"vendor/" if path == project.origin.wheel else path for path in made.written}
     # List uv.lock only if the file exists, because a project within a uv workspace has no lock file of its own.
     written |= {"uv.lock"} if locks and (folder / "uv.lock").is_file() else set()
     for path, content in contents(has_tests=project.has_tests).items():
@@ -143,7 +140,9 @@ def _report(folder: Path, project: "Project", made: "ProjectResult") -> None:
         click.echo(f"Kept: {', '.join(made.kept)}")
     for note in made.notes:
         click.echo(note)
-    if locks and project.origin.source:
+    if project.origin.wheel in made.written:
+        click.echo(f"No package index has this aion-lambda, so its wheel is {project.origin.wheel}. Commit it.")
+    elif locks and project.origin.source:
         click.echo(
             f"aion-lambda comes from {project.origin.place}, the source of this installation: "
             f"see [tool.uv.sources] in pyproject.toml."
@@ -193,78 +192,3 @@ def add(packages: tuple[str, ...]) -> None:
     from aion_tools.project.dependencies import add as add_to
 
     click.echo(add_to(Path.cwd(), packages))
-
-
-_COLOURS = {"+": "green", "-": "red", "@": "cyan"}
-
-
-@click.command(short_help="Upgrade template and stacks.")
-@click.option("--diff", "diff_only", is_flag=True, help="Show the changes without writing them.")
-@click.option("--check", "check_only", is_flag=True, help="Write nothing; exit 1 if an upgrade is needed. For CI.")
-@options.yes
-@click.pass_context
-def upgrade(context: click.Context, diff_only: bool, check_only: bool, yes: bool) -> None:
-    """Upgrade template.yaml, infra/*.yaml and the Makefile's build rule to the installed aion-lambda.
-
-    It shows the changes first.
-
-    Your edits of these files are merged. A file with conflicts stays unchanged, with the new version beside it as .new, for
-    you to resolve. Agents, aion.yaml and samconfig.toml are not touched.
-
-    The exit code is 1 while a .new file is unresolved.
-    """
-    from aion_tools.project.upgrade import apply, find_project, plan
-
-    planned = plan(find_project(Path.cwd()))
-    if not planned.is_needed:
-        if not (check_only or diff_only):
-            apply(planned)
-        click.echo(f"template.yaml, infra/ and the Makefile are up to date with aion-lambda {__version__}.")
-        _summarise(planned)
-        return
-    if not check_only:
-        _show_diffs(planned)
-    _summarise(planned)
-    if diff_only:
-        return
-    if check_only:
-        context.exit(1)
-    if not yes:
-        if not sys.stdin.isatty():
-            raise click.UsageError("Nothing was changed: without a terminal, give --yes.")
-        click.confirm("Write these changes?", abort=True)
-    apply(planned)
-    _print_unresolved(context, planned)
-
-
-def _show_diffs(planned: "Upgrade") -> None:
-    from aion_tools.project.upgrade import CHANGING, UNRESOLVED
-
-    for change in planned.changes:
-        if change.outcome in CHANGING | UNRESOLVED:
-            for line in change.diff.splitlines():
-                click.echo(click.style(line, fg=_COLOURS.get(line[:1])))
-
-
-def _summarise(planned: "Upgrade") -> None:
-    """Print a line for each changed file of the upgrade, and for each unresolved .new file."""
-    from aion_tools.project.upgrade import FileOutcome
-
-    if planned.version and planned.version != __version__:
-        click.echo(f"aion-lambda {planned.version} -> {__version__}")
-    for change in planned.changes:
-        if change.outcome is not FileOutcome.CURRENT:
-            click.echo(f"  {change.path:<28}{change.outcome.value}")
-    for path in planned.waiting:
-        click.echo(f"  {path:<28}unresolved: copy the parts you need, then remove it")
-
-
-def _print_unresolved(context: click.Context, planned: "Upgrade") -> None:
-    from aion_tools.project.upgrade import UNRESOLVED
-
-    left = [f"{change.path}.new" for change in planned.changes if change.outcome in UNRESOLVED]
-    if left or planned.waiting:
-        waiting = ", ".join([*left, *planned.waiting])
-        click.echo(f"Unresolved: {waiting}. Copy the parts you need into the file of that name, then remove it.")
-        context.exit(1)
-    click.echo("Written. Review it (git diff), test it, deploy it.")

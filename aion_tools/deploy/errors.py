@@ -45,7 +45,7 @@ REMEDIES = (
     ("certificate", "Check CertificateArn: the certificate has to be issued, for DomainName, in this region."),
     ("Unable to locate credentials", "Name a profile (--profile, AWS_PROFILE), or sign in (`aws sso login`)."),
     ("ExpiredToken", "Your AWS credentials have expired. Sign in again (`aws sso login`)."),
-    ("does not exist in the template", "template.yaml has no such parameter. Check its spelling; `aion upgrade` installs the newest template."),
+    ("does not exist in the template", "template.yaml has no such parameter. Check its spelling."),
 )  # fmt: skip
 """Pairs of a text to search for in AWS's reason of a failure, and the remedy. The first matching pair applies."""
 

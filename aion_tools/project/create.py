@@ -7,20 +7,24 @@ from pathlib import Path
 
 from aion_tools.package.programs import UvMissing
 from aion_tools.package.requirements import files_with_install_requires
-from aion_tools.project import ProjectError, base
-from aion_tools.project.files import (
-    AGENT_FILES,
-    Project,
-    aionignore,
-    block_of,
-    build_rule,
-    has_own_rule,
-    rendered,
-    shipped_files,
-    with_block,
+from aion_tools.project import ProjectError, vendor
+from aion_tools.project.files import AGENT_FILES, Project, aionignore, build_rule, has_build_rule, rendered
+from aion_tools.project.origin import Origin
+from aion_tools.project.tools import PIP, PIPENV, UV, Tool, read_pyproject, read_text, tool_of, uv_run
+from aion_tools.template import stacks
+
+_COPIES = (
+    "state.yaml",
+    "roles.yaml",
+    "operations.yaml",
+    "dashboard.yaml",
+    "entrypoints.yaml",
+    "aion-yaml.schema.json",
+    ".shipped",
 )
-from aion_tools.project.tools import PIP, PIPENV, UV, read_pyproject, read_text, tool_of, uv_run
-from aion_tools.shipped import shipped
+"""Names of the files in infra/ that `aion new` wrote when a project had copies of the stacks."""
+_DEPENDENCIES = {PIP: "requirements.txt", PIPENV: "Pipfile"}
+"""Name of the file with a project's dependencies, by tool. For the other tools it is pyproject.toml."""
 
 
 @dataclass(slots=True)
@@ -50,10 +54,11 @@ def create(folder: Path, project: Project, *, force: bool = False) -> ProjectRes
             f"{folder} has {_listed(existing)} already. Nothing was written. `aion new --here` in that folder keeps "
             f"them and adds the missing files; --force overwrites them."
         )
+    vendor.write(folder, project.origin)
     for path, text in files.items():
-        base.put(folder / path, text)
-    base.write(folder, {**shipped_files(shipped()), base.RULE: build_rule()})
-    return ProjectResult(written=[*files])
+        _put(folder / path, text)
+    stacks.write(folder)
+    return ProjectResult(written=[*files, *_wheel(project)])
 
 
 def complete(folder: Path, project: Project, *, agents_yaml: str | None) -> ProjectResult:
@@ -61,45 +66,44 @@ def complete(folder: Path, project: Project, *, agents_yaml: str | None) -> Proj
 
     `agents_yaml` is the text of an aion.yaml for existing agents. If it is None and the folder has no aion.yaml, the
     example agent is written. The rule for `sam build` is appended to an existing Makefile. Raises ProjectError, before
-    writing, for an unreadable file and for a template.yaml of another project.
+    writing, for an unreadable file and for a template.yaml without aion-lambda's stacks.
     """
+    _check_template(folder)
     made, has_example = ProjectResult(), not (agents_yaml or (folder / "aion.yaml").exists())
     tool = tool_of(folder)
     writes_pyproject = tool is UV and not (folder / "pyproject.toml").exists()
     project = replace(project, tool=tool, has_tests=_has_tests(folder, has_example, writes_pyproject))
+    if _has_aion(folder, tool) and not (folder / project.origin.wheel).exists():
+        # The project has aion-lambda already, from a place of its author's choice.
+        project = replace(project, origin=Origin())
     made.project = project
     files = rendered(project)
     if agents_yaml:
         files["aion.yaml"] = agents_yaml
     if not has_example:
-        for path in (*AGENT_FILES, "README.md"):
+        for path in (*AGENT_FILES, ".env.example", "README.md"):
             files.pop(path)
-    files[".aionignore"] = aionignore(files[".aionignore"], [*files], lambda path: (folder / path).exists())
+    written = [*files, *_wheel(project)]
+    files[".aionignore"] = aionignore(files[".aionignore"], written, lambda path: (folder / path).exists())
     if not writes_pyproject:
         files.pop("pyproject.toml")
         made.notes += _dependency_notes(folder, project)
     if tool is UV and "project" not in read_pyproject(folder):
         made.notes += _setup_notes(folder)
-    recorded = {**base.read(folder).files}
-    is_foreign = _is_foreign(folder / "template.yaml")
-    if is_foreign:
-        raise ProjectError(
-            "template.yaml in this folder is not an aion template, and `sam` reads one template per folder. Move it, or "
-            "create the project in a new folder: `aion new NAME`."
-        )
     makefile = folder / "Makefile"
-    own_makefile = read_text(makefile) if makefile.exists() else None
+    own_makefile = read_text(makefile) if makefile.exists() else ""
+    if not (folder / project.origin.wheel).exists():
+        vendor.write(folder, project.origin)
+        made.written += _wheel(project)
     for path, text in files.items():
-        if path == "Makefile":
-            _complete_makefile(makefile, own_makefile, text, made, recorded)
+        if path == makefile.name and own_makefile:
+            _complete_makefile(makefile, own_makefile, made)
         elif (folder / path).exists():
             made.kept.append(path)
         else:
-            base.put(folder / path, text)
+            _put(folder / path, text)
             made.written.append(path)
-            if path in shipped_files(shipped()):
-                recorded[path] = text
-    base.write(folder, recorded)
+    stacks.write(folder)
     return made
 
 
@@ -112,24 +116,49 @@ def lock(folder: Path) -> str:
         return str(error)
 
 
-def _complete_makefile(file: Path, text: str | None, whole: str, made: ProjectResult, recorded: dict[str, str]) -> None:
-    """Write the Makefile, or append the rule for `sam build` to an existing Makefile whose `text` lacks this rule."""
-    if text is None:
-        base.put(file, whole)
-        made.written.append(file.name)
-    else:
-        if block_of(text) is not None:
-            made.kept.append(file.name)
-            return
-        if has_own_rule(text):
-            made.kept.append(file.name)
-            recipe = "\n".join(line for line in build_rule().splitlines() if not line.startswith("#"))
-            made.notes.append(f"Makefile has its own rule for `sam build`. aion's rule is:\n{recipe}")
-            return
-        base.put(file, with_block(text, build_rule()))
+def _put(file: Path, text: str) -> None:
+    """Write the text to a file, with the same line ends on every system. Create the folder if it is missing."""
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(text, encoding="utf-8", newline="\n")
+
+
+def _wheel(project: Project) -> list[str]:
+    return [project.origin.wheel] if project.origin.wheel else []
+
+
+def _check_template(folder: Path) -> None:
+    """Raise ProjectError for a template.yaml that does not nest aion-lambda's stacks: SAM reads one template per folder."""
+    template = folder / "template.yaml"
+    text = read_text(template) if template.is_file() else stacks.FOLDER
+    if stacks.FOLDER in text:
+        return
+    if "AION_CONFIG" in text:
+        copies = " ".join(f"infra/{name}" for name in _COPIES if (folder / "infra" / name).exists())
+        raise ProjectError(
+            f"template.yaml is a copy of aion-lambda's. Now the stacks come with the package, and your template.yaml nests "
+            f"them. Delete the copies: git rm -r template.yaml {copies}. Run `aion init` again. Then move your parameters "
+            f"and resources into the new template.yaml; for your edits of a stack, `aion eject` lists the stacks. In "
+            f"aion.yaml, the schema is $schema={stacks.FOLDER}/{stacks.SCHEMA}."
+        )
+    raise ProjectError(
+        f"template.yaml in this folder is another application's, and `sam` reads one template per folder. Create the "
+        f"project in a new folder (`aion new NAME`), or add to this template's Resources, and run `aion init` again:\n"
+        f"  Aion:\n    Type: AWS::Serverless::Application\n    Properties:\n"
+        f"      Location: {stacks.FOLDER}/template.yaml\n      Parameters: {{ Name: !Ref AWS::StackName }}"
+    )
+
+
+def _complete_makefile(file: Path, text: str, made: ProjectResult) -> None:
+    """Append the rule for `sam build` to an existing Makefile that lacks it."""
+    if not has_build_rule(text):
+        _put(file, f"{text.rstrip(chr(10))}\n\n{build_rule()}")
         made.written.append(file.name)
         made.notes.append("Makefile: the rule for `sam build` was appended; the rest is unchanged.")
-    recorded[base.RULE] = build_rule()
+        return
+    made.kept.append(file.name)
+    if "(AION) build" not in text:
+        recipe = build_rule().partition("\n")[2].rstrip("\n")
+        made.notes.append(f"Makefile has its own rule for `sam build`. aion's rule is:\n{recipe}")
 
 
 def _has_tests(folder: Path, has_example: bool, writes_pyproject: bool) -> bool:
@@ -140,10 +169,16 @@ def _has_tests(folder: Path, has_example: bool, writes_pyproject: bool) -> bool:
     return writes_pyproject or any("pytest" in read_text(file) for file in files if file.is_file())
 
 
+def _has_aion(folder: Path, tool: Tool) -> bool:
+    """Return True if the file with the project's dependencies names aion-lambda or its wheel."""
+    file = folder / _DEPENDENCIES.get(tool, "pyproject.toml")
+    return file.is_file() and "aion-lambda" in read_text(file).replace("_", "-")
+
+
 def _dependency_notes(folder: Path, project: Project) -> list[str]:
     """Return notes for the author on dependencies to add or to move in the project's own files."""
     tool = project.tool
-    file = folder / {PIP: "requirements.txt", PIPENV: "Pipfile"}.get(tool, "pyproject.toml")
+    file = folder / _DEPENDENCIES.get(tool, "pyproject.toml")
     text = read_text(file) if file.is_file() else ""
     notes = []
     if tool is UV and "project" not in read_pyproject(folder):
@@ -151,7 +186,7 @@ def _dependency_notes(folder: Path, project: Project) -> list[str]:
             "pyproject.toml has no [project] table for dependencies. Add these lines:\n[project]\n"
             f'name = "{project.name}"\nversion = "0.1.0"\nrequires-python = ">=3.11"\ndependencies = []'
         )
-    if "aion-lambda" not in text:
+    if not _has_aion(folder, tool):
         notes.append(f"{file.name} has no aion-lambda. Add it: {_adding(project, text)}")
     is_read = "project" in read_pyproject(folder) or (folder / "requirements.txt").is_file()
     if tool not in (UV, PIP) and not is_read:
@@ -173,23 +208,13 @@ def _setup_notes(folder: Path) -> list[str]:
 
 def _adding(project: Project, text: str) -> str:
     """Return the shell commands that add aion-lambda to the project's dependencies."""
-    tool, wanted = project.tool, shlex.quote(_named(project))
+    tool, wanted = project.tool, shlex.quote(project.origin.requirement(project.extras))
     if tool is PIP:
         end = "" if text.endswith("\n") or not text else "echo >> requirements.txt && "
         return f"{end}echo {wanted} >> requirements.txt"
-    # Omit aion-lambda's source (such as a folder) from uv's second command: the first has stored it in the project.
+    # Omit aion-lambda's source (such as a wheel) from uv's second command: the first has stored it in the project.
     local = "'aion-lambda[local]'" if tool is UV else project.local
     return f"{tool.add} {wanted} && {tool.add_tool} {local}"
-
-
-def _named(project: Project) -> str:
-    """Return the requirement for aion-lambda, with its source if it does not come from a package index."""
-    direct = project.origin.direct
-    return f"{project.requirement.partition('>')[0]} {direct}" if direct else project.requirement
-
-
-def _is_foreign(template: Path) -> bool:
-    return template.is_file() and "AION_CONFIG" not in read_text(template)
 
 
 def _listed(paths: list[str], most: int = 4) -> str:

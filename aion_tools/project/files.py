@@ -1,5 +1,7 @@
-"""Files of a new project, rendered from the templates beside this module and from aion-lambda's shipped files."""
+"""Files of a new project, rendered from the templates beside this module and from aion-lambda's samconfig.toml."""
 
+import json
+import platform
 import re
 import shlex
 from collections.abc import Callable, Collection, Mapping
@@ -11,45 +13,43 @@ from aion_tools.project.names import STAGES, stack_name
 from aion_tools.project.origin import Origin, requirement
 from aion_tools.project.tools import UV, Tool
 from aion_tools.shipped import shipped
+from aion_tools.template import stacks
 
 AGENT_FILES = ("agent.py", "tests/test_agent.py")
 """Paths of the example agent and its test, written only into a project without agents."""
 
 CONTENTS = {
     "agent.py": "the agent",
-    "aion.yaml": "its name, skills, configuration and callers",
-    "tests/test_agent.py": "its tests, by the official A2A client in the test's process",
+    "aion.yaml": "its name, skills, secrets and callers",
+    "tests/test_agent.py": "its test",
     "pyproject.toml": "its dependencies",
     "uv.lock": "their versions",
-    ".env.example": "names of its API keys; copy it to .env",
+    "vendor/": "the wheel of aion-lambda",
+    ".env.example": "how to use a real model",
     ".gitignore": "files ignored by git",
     ".aionignore": "files left out of the Lambda packages",
-    "template.yaml": "the AWS resources, with infra/",
-    "infra/": "nested stacks, aion.yaml's schema for editors, and .shipped/: copies for `aion upgrade`",
+    "template.yaml": "the AWS resources, with the stacks in .aion/stacks/",
     "samconfig.toml": "stack names and parameters of dev and prod",
-    "Makefile": "short names for the commands; the rule for `sam build`",
+    "Makefile": "the rule for `sam build`",
     ".github/workflows/deploy.yml": "tests on pull requests, deployment of main",
-    "README.md": "this list, and the next steps",
+    "README.md": "the next steps",
 }
 """Purpose of each file of a new project, in the order of the list printed by `aion new`."""
 
-SCHEMA = "infra/aion-yaml.schema.json"
-"""Path of the JSON Schema of aion.yaml, in a project and in the shipped files."""
+SCHEMA = f"{stacks.FOLDER}/{stacks.SCHEMA}"
+"""Path of the JSON Schema of aion.yaml in a project."""
 
 _TEMPLATES = Path(__file__).parent / "files"
+_LIBRARIES = {"langgraph": ["langchain>=1,<2"]}
+"""Requirements of an example agent besides aion-lambda."""
 
 _SOURCES = """
 [tool.uv.sources]
-# The source of aion-lambda when `aion new` ran. Remove it once your package index has aion-lambda.
+# {reason} Once your package index has aion-lambda, remove this table, and run `uv lock`.
 aion-lambda = {source}
 """
-
-_ORIGIN_NOTE = """
-## aion-lambda's source
-
-`pyproject.toml` takes aion-lambda from `{place}`, its source when this project was created. Other machines and the CI need
-a source within their reach: change `[tool.uv.sources]`, or remove it if your package index has aion-lambda; then run `uv lock`.
-"""
+_VENDORED = "No package index has this aion-lambda, so its wheel is in vendor/."
+_ELSEWHERE = "The source of aion-lambda when `aion new` ran."
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,32 +68,33 @@ class Project:
     """True if the project has tests, and pytest among its dependencies."""
 
     @property
-    def requirement(self) -> str:
-        """Requirement for aion-lambda, with the extras of the agents' frameworks."""
+    def extras(self) -> str:
+        """Extras of aion-lambda for the agents' frameworks."""
         frameworks = (self.framework,) if self.frameworks is None else self.frameworks
-        return requirement(",".join(framework for framework in frameworks if framework in extras()))
+        return ",".join(framework for framework in frameworks if framework in extras()) or "api"
 
     @property
     def local(self) -> str:
         """Requirement for aion-lambda's tools for development and deployment, quoted for a shell."""
         # Name the source here too, because pip needs it in each requirement of aion-lambda.
-        direct = self.origin.direct
-        return shlex.quote(f"aion-lambda[local] {direct}" if direct else "aion-lambda[local]")
+        return shlex.quote(self.origin.requirement("local"))
 
 
 def rendered(project: Project) -> dict[str, str]:
-    """Render all files of a project except uv.lock. Return their texts by path in the project."""
-    source = project.origin.source
+    """Render all files of a project except uv.lock and the wheel. Return their texts by path in the project."""
+    origin = project.origin
+    libraries = [] if project.frameworks is not None else _LIBRARIES.get(project.framework, [])
+    sources = _SOURCES.format(reason=_VENDORED if origin.wheel else _ELSEWHERE, source=origin.source)
     values = {
         "name": project.name,
         "title": project.name.replace("-", " ").replace("_", " ").capitalize(),
         "object": OBJECTS[project.framework],
-        "requirement": project.requirement,
-        "sources": _SOURCES.format(source=source) if source else "",
-        "build_rule": build_rule().rstrip("\n"),
-        "model": _template(project.framework, "model.md").rstrip("\n"),
-        "origin_note": _ORIGIN_NOTE.format(place=project.origin.place) if source else "",
-        **_commands(project),
+        "schema": SCHEMA,
+        "architecture": "arm64" if platform.machine().lower() in ("arm64", "aarch64") else "x86_64",
+        "dependencies": json.dumps([requirement(project.extras), *libraries]),
+        "sources": sources if origin.source else "",
+        "vendor": "/vendor/" if origin.wheel else "",
+        **_workflow(project),
     }
     made = {
         "agent.py": _template(project.framework, "agent.py"),
@@ -103,25 +104,20 @@ def rendered(project: Project) -> dict[str, str]:
         ".env.example": _template(project.framework, "env.example"),
         ".gitignore": _template("every", "gitignore"),
         ".aionignore": _template("every", "aionignore"),
-        "Makefile": _template("every", "Makefile"),
+        "template.yaml": _template("every", "template.yaml"),
+        "Makefile": build_rule(),
         ".github/workflows/deploy.yml": _template("every", "deploy.yml"),
         "README.md": _template("every", "README.md"),
     }
-    filled = {path: _filled(text, values) for path, text in made.items()}
-    return {**filled, "samconfig.toml": samconfig(project.name), **shipped_files(shipped())}
+    return {**{path: _filled(text, values) for path, text in made.items()}, "samconfig.toml": samconfig(project.name)}
 
 
-def _commands(project: Project) -> dict[str, str]:
-    """Return the values to fill into Makefile and GitHub workflow, for the project's dependency tool and tests."""
+def _workflow(project: Project) -> dict[str, str]:
+    """Return the values to fill into the GitHub workflow, for the project's dependency tool and tests."""
     tool, tests = project.tool, project.has_tests
-    run = tool.run.replace("uv", "$(UV)") if tool is UV else tool.run
     install = "".join(f"      - {step}\n".replace("{local}", project.local) for step in tool.steps)
     job = f"  test:\n    runs-on: ubuntu-latest\n    steps:\n      - uses: actions/checkout@v5\n{install}"
     return {
-        "uv": "UV ?= uv\n\n" if tool is UV else "",
-        "test": "test " if tests else "",
-        "test_target": f"test: ## Run the tests\n\t@{run}pytest\n\n" if tests else "",
-        "make_run": run,
         "purpose": "Test every pull request; deploy `main` to AWS." if tests else "Deploy `main` to AWS.",
         "on_pull_request": "  pull_request:\n" if tests else "",
         "test_job": f"{job}      - run: {tool.run}pytest\n\n" if tests else "",
@@ -145,7 +141,7 @@ def aionignore(text: str, files: Collection[str], there: Callable[[str], bool]) 
     lines: list[str] = []
     for line in text.splitlines():
         path = line.strip("/")
-        if not line.startswith("/") or ".new" in line:
+        if not line.startswith("/"):
             lines.append(line)
         elif not there(path):
             lines += [line] if any(f"{file}/".startswith(f"{path}/") for file in files) else []
@@ -154,18 +150,14 @@ def aionignore(text: str, files: Collection[str], there: Callable[[str], bool]) 
     return "\n".join(lines) + "\n"
 
 
-def shipped_files(folder: Path) -> dict[str, str]:
-    """Return the texts of the folder's template.yaml, nested stacks and schema of aion.yaml, by their relative paths."""
-    files = [folder / "template.yaml", *sorted((folder / "infra").glob("*.yaml"))]
-    texts = {file.relative_to(folder).as_posix(): file.read_text(encoding="utf-8") for file in files}
-    # Leave out YAML files in infra/ that are no stacks, because a checkout of aion-lambda contains some.
-    stacks = {path: text for path, text in texts.items() if "\nResources:" in text}
-    return {**stacks, SCHEMA: (folder / SCHEMA).read_text(encoding="utf-8")}
-
-
 def build_rule() -> str:
-    """Return the Makefile's rule for `sam build`, with its marker lines."""
-    return _template("every", "build.mk")
+    """Return the Makefile's rule for `sam build`."""
+    return _template("every", "Makefile")
+
+
+def has_build_rule(makefile: str) -> bool:
+    """Return True if the Makefile's text has a rule for `sam build`."""
+    return re.search(r"^build-(%|[A-Za-z]+Function)\s*:", makefile, re.MULTILINE) is not None
 
 
 def samconfig(name: str) -> str:
@@ -190,26 +182,3 @@ def _filled(text: str, values: Mapping[str, str]) -> str:
 
 OBJECTS = {name: framework.example for name, framework in FRAMEWORKS.items() if framework.example}
 """Name of the agent object in agent.py, by framework. The first framework is the default."""
-
-_FIRST, _LAST = "# >>> aion", "# <<< aion"
-_BLOCK = re.compile(rf"^{re.escape(_FIRST)}.*?^{re.escape(_LAST)}[^\n]*\n?", re.MULTILINE | re.DOTALL)
-_OWN_RULE = re.compile(r"^build-(%|[A-Za-z]+Function)\s*:", re.MULTILINE)
-
-
-def block_of(text: str) -> str | None:
-    """Return the block of a Makefile marked as aion's, with its marker lines, or None if there is no such block."""
-    found = _BLOCK.search(text)
-    return found[0].rstrip("\n") + "\n" if found else None
-
-
-def has_own_rule(text: str) -> bool:
-    """Return True if the Makefile's text has the author's own rule for `sam build`, outside of aion's block."""
-    return _OWN_RULE.search(_BLOCK.sub("", text)) is not None
-
-
-def with_block(text: str, block: str) -> str:
-    """Return the Makefile's text with this block in place of aion's block, or at the end if it has no such block."""
-    if block_of(text) is not None:
-        return _BLOCK.sub(lambda _: block, text, count=1)
-    before = text.rstrip("\n")
-    return f"{before}\n\n{block}" if before else block

@@ -1,9 +1,7 @@
 """Names of a project's folder, Python distribution and stacks."""
 
-import functools
 import re
 from importlib.metadata import PackageNotFoundError, distribution, requires
-from importlib.resources import files
 
 from aion_tools.project import InvalidName
 from aion_tools.project.origin import DISTRIBUTION
@@ -50,16 +48,14 @@ def stack_name(name: str, stage: str) -> str:
     return f"{name.replace('_', '-')}-{stage}"
 
 
-@functools.cache
-def _needed() -> frozenset[str]:
-    """Return the names of aion-lambda and all its dependencies. uv cannot lock a project with such a name."""
+def _needed() -> set[str]:
+    """Return the names of aion-lambda and of what its extras require. uv cannot lock a project with such a name."""
     try:
         required = requires(DISTRIBUTION) or []
     except PackageNotFoundError:
         required = []
-    tested = files("aion_tools.package").joinpath("tested.txt").read_text(encoding="utf-8").splitlines()
-    names = (_DISTRIBUTION_NAME.match(line) for line in (DISTRIBUTION, *required, *tested))
-    return frozenset(normal(found[0]) for found in names if found)
+    names = (_DISTRIBUTION_NAME.match(line) for line in (DISTRIBUTION, *required))
+    return {normal(found[0]) for found in names if found}
 
 
 def _is_installed(name: str) -> bool:

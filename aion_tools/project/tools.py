@@ -99,6 +99,10 @@ def uv_run(folder: Path, arguments: Sequence[str]) -> str:
     The output has no credentials in URLs.
     """
     environment = {name: value for name, value in os.environ.items() if name not in _OF_OUR_OWN_RUN}
+    # uv refuses to run if one of these folders is missing, such as the `dist` of a clone before its first build.
+    links = environment.pop("UV_FIND_LINKS", "").split(",")
+    if existing := [link for link in links if "://" in link or (link and (folder / link).exists())]:
+        environment["UV_FIND_LINKS"] = ",".join(existing)
     command = [find_uv(), *arguments]
     ran = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True)  # noqa: S603 - no shell
     output = without_credentials(ran.stderr.strip() or ran.stdout.strip())

@@ -5,7 +5,10 @@ import subprocess
 import sys
 from dataclasses import dataclass
 from functools import cache
+from importlib.metadata import distribution
 from pathlib import Path
+
+import pytest
 
 from aion_tools.package.cache import cache as package_cache
 from aion_tools.package.programs import find_uv
@@ -19,6 +22,16 @@ def wheel(folder: Path) -> Path:
     subprocess.run(command, check=True)
     (built,) = folder.glob("*.whl")
     return built
+
+
+def as_from_index(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Put metadata of aion-lambda into the folder, and the folder first on sys.path, as if a package index had it."""
+    found = distribution("aion-lambda")
+    info = folder / f"aion_lambda-{found.version}.dist-info"
+    info.mkdir(parents=True)
+    (info / "METADATA").write_text(str(found.read_text("METADATA")))
+    monkeypatch.syspath_prepend(str(folder))
+    monkeypatch.setenv("PYTHONPATH", str(folder))
 
 
 @dataclass(frozen=True)

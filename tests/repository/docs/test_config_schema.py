@@ -65,7 +65,6 @@ def test_aion_yaml_schema_accepts_documented_configurations(block: str) -> None:
 def test_aion_yaml_of_new_project_refers_to_its_schema(framework: str) -> None:
     files = rendered(Project("my-agent", framework, Origin()))
     assert files["aion.yaml"].startswith(f"# yaml-language-server: $schema={SCHEMA}\n")
-    assert json.loads(files[SCHEMA]) == build_schema()
     assert errors(files["aion.yaml"]) == []
 
 

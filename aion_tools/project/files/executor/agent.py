@@ -1,6 +1,6 @@
-"""An agent as an `AgentExecutor` of the a2a-sdk. `answer` may be any Python code; this one needs no API key."""
+"""An agent as an `AgentExecutor` of the a2a-sdk. It asks OpenAI if OPENAI_API_KEY is set; without a key, it counts words."""
 
-import re
+import os
 from collections.abc import AsyncIterator
 
 from a2a.server.agent_execution import AgentExecutor, RequestContext
@@ -10,31 +10,27 @@ from a2a.types import Part
 
 
 async def answer(text: str) -> AsyncIterator[str]:
-    """Yield the answer to a text, word by word.
+    """Yield the pieces of the answer to a text."""
+    if os.environ.get("OPENAI_API_KEY"):
+        from openai import AsyncOpenAI  # its package: `uv run aion add openai`
 
-    Call a real model here: run `uv run aion add openai`, put OPENAI_API_KEY into .env, and yield the text of its stream.
-    """
-    count = len(text.split())
-    for word in re.findall(r"\s*\S+", f"Your message has {count} {'word' if count == 1 else 'words'}."):
-        yield word
+        async for event in await AsyncOpenAI().responses.create(model="gpt-5-mini", input=text, stream=True):
+            if event.type == "response.output_text.delta":
+                yield event.delta
+    else:
+        count = len(text.split())
+        yield "Your message has "
+        yield "1 word." if count == 1 else f"{count} words."
 
 
 class WordCounter(AgentExecutor):
-    """Streams each answer as an artifact, then completes the task with the whole answer as its message."""
-
     async def execute(self, context: RequestContext, event_queue: EventQueue) -> None:
-        """Answer the message; for an empty message, ask for a text."""
-        # The server sets task_id and context_id in every request.
         updater = TaskUpdater(event_queue, context.task_id or "", context.context_id or "")
-        text = context.get_user_input()
-        if not text:
-            await updater.requires_input(updater.new_agent_message([Part(text="Send me some text.")]))
-            return
         await updater.start_work()
         written = ""
-        async for word in answer(text):
-            await updater.add_artifact([Part(text=word)], artifact_id="answer", name="answer.txt", append=bool(written))
-            written += word
+        async for piece in answer(context.get_user_input()):
+            await updater.add_artifact([Part(text=piece)], artifact_id="answer", append=bool(written))
+            written += piece
         await updater.complete(updater.new_agent_message([Part(text=written)]))
 
     async def cancel(self, context: RequestContext, event_queue: EventQueue) -> None:

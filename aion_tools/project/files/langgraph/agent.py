@@ -1,73 +1,27 @@
-"""A LangGraph agent with one tool. The scripted `model` needs no API key; replace it by a real one."""
+"""A LangGraph agent with one tool. Its model is that of the first API key below; without a key, a scripted one."""
 
-import re
-from collections.abc import Iterator
-from typing import Any, Self
+import os
 
-from langchain_core.language_models.chat_models import BaseChatModel
-from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage, ToolCall, ToolMessage
-from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResult
+from aion.langgraph.scripted import ScriptedChatModel
+from langchain.agents import create_agent
+from langchain.chat_models import init_chat_model
 from langchain_core.tools import tool
-from langgraph.graph import START, MessagesState, StateGraph
-from langgraph.prebuilt import ToolNode, tools_condition
+
+MODELS = {
+    "OPENAI_API_KEY": "openai:gpt-5-mini",
+    "ANTHROPIC_API_KEY": "anthropic:claude-haiku-4-5",
+    "GOOGLE_API_KEY": "google_genai:gemini-2.5-flash",
+}
 
 
 @tool
-def count_words(text: str) -> int:
+def count_words(text: str) -> str:
     """Count the words of a text."""
-    return len(text.split())
+    count = len(text.split())
+    return "1 word" if count == 1 else f"{count} words"
 
 
-class StandInChatModel(BaseChatModel):
-    """Stand-in for a real chat model: it calls `count_words` on the last message, then streams the result word by word."""
+name = next((model for key, model in MODELS.items() if os.environ.get(key)), None)
+model = init_chat_model(name) if name else ScriptedChatModel(answer="Your message has {result}.")
 
-    @property
-    def _llm_type(self) -> str:
-        return "scripted"
-
-    def bind_tools(self, tools: Any, **kwargs: Any) -> Self:
-        """Return this model; its script already contains the tool."""
-        return self
-
-    def _generate(self, messages: list[BaseMessage], *args: Any, **kwargs: Any) -> ChatResult:
-        last = messages[-1]
-        if isinstance(last, ToolMessage):
-            answer = AIMessage(f"Your message has {last.text} {'word' if last.text == '1' else 'words'}.")
-        else:
-            call = ToolCall(name="count_words", args={"text": last.text}, id=f"call-{len(messages)}")
-            answer = AIMessage("", tool_calls=[call])
-        return ChatResult(generations=[ChatGeneration(message=answer)])
-
-    def _stream(self, messages: list[BaseMessage], *args: Any, **kwargs: Any) -> Iterator[ChatGenerationChunk]:
-        answer = self._generate(messages).generations[0].message
-        if isinstance(answer, AIMessage) and answer.tool_calls:
-            yield ChatGenerationChunk(message=AIMessageChunk(content="", tool_calls=answer.tool_calls))
-        for word in re.findall(r"\s*\S+", answer.text):
-            yield ChatGenerationChunk(message=AIMessageChunk(content=word))
-
-
-# For OpenAI, run `uv run aion add langchain-openai`, put OPENAI_API_KEY into .env, and replace the next line by:
-#
-#   from langchain_openai import ChatOpenAI
-#   model = ChatOpenAI(model="gpt-5-mini")
-#
-# Use langchain-anthropic, langchain-google-genai or langchain-aws (Bedrock) in the same way.
-model = StandInChatModel()
-
-tools = [count_words]
-
-
-def answer(state: MessagesState) -> dict[str, Any]:
-    """Call the model; its answer is streamed."""
-    return {"messages": [model.bind_tools(tools).invoke(state["messages"])]}
-
-
-graph = (
-    StateGraph(MessagesState)
-    .add_node("answer", answer)
-    .add_node("tools", ToolNode(tools))
-    .add_edge(START, "answer")
-    .add_conditional_edges("answer", tools_condition)
-    .add_edge("tools", "answer")
-    .compile()
-)
+graph = create_agent(model, [count_words], system_prompt="Count the words of each message with the tool.")

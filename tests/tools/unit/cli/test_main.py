@@ -94,7 +94,7 @@ def test_unusable_file_error_is_one_sentence(tmp_path: Path) -> None:
     new = [sys.executable, "-m", "aion_tools.cli", "new", "file/mine", "--framework", "langgraph"]
     ran = subprocess.run(new, cwd=tmp_path, capture_output=True, text=True)
     assert (ran.returncode, ran.stdout) == (1, "")
-    assert ran.stderr == "aion: file/mine cannot be read or written: Not a directory.\n"
+    assert ran.stderr == "aion: file/mine/vendor cannot be read or written: Not a directory.\n"
 
 
 def test_unencodable_character_in_output_is_replaced(tmp_path: Path) -> None:

@@ -7,11 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from aion_tools.project import ProjectError, base
+from aion_tools.project import ProjectError
 from aion_tools.project.create import complete, create, lock
-from aion_tools.project.files import Project, block_of, build_rule, rendered
-from aion_tools.project.origin import Origin
-from aion_tools.project.upgrade import plan
+from aion_tools.project.files import Project, build_rule, rendered
+from aion_tools.project.origin import Origin, recorded
+from aion_tools.template import stacks
+from aion_tools.template.file import load
 
 PROJECT = Project("my-agent", "langgraph", Origin())
 AGENTS = "aion: {agents: {helper: {path: helper.py}}}\n"
@@ -25,12 +26,8 @@ def test_create_writes_every_file(tmp_path: Path) -> None:
     made = create(tmp_path / "new" / "my-agent", PROJECT)
     there = texts(tmp_path / "new" / "my-agent")
     assert {path: there[path] for path in made.written} == rendered(PROJECT)
-    assert all(path in made.written or path.startswith(f"{base.FOLDER}/") for path in there)
-
-
-def test_newly_created_project_needs_no_upgrade(tmp_path: Path) -> None:
-    create(tmp_path, PROJECT)
-    assert not plan(tmp_path).is_needed
+    assert all(path in made.written or path.startswith(f"{stacks.FOLDER}/") for path in there)
+    assert f"{stacks.FOLDER}/template.yaml" in there
 
 
 def test_create_overwrites_nothing(tmp_path: Path) -> None:
@@ -72,9 +69,8 @@ def test_init_keeps_existing_project_files(tmp_path: Path) -> None:
     assert set(made.kept) == {".gitignore", "samconfig.toml"}
     assert not (tmp_path / "agent.py").exists()
     assert not (tmp_path / "tests").exists()
-    assert {"aion.yaml", "pyproject.toml", "template.yaml", "infra/state.yaml", "Makefile", ".aionignore"} <= set(
-        made.written
-    )
+    assert {"aion.yaml", "pyproject.toml", "template.yaml", "Makefile", ".aionignore"} <= set(made.written)
+    assert f"{stacks.FOLDER}/template.yaml" in there
 
 
 def test_second_init_writes_no_files(tmp_path: Path) -> None:
@@ -95,7 +91,8 @@ def test_init_appends_build_rule_to_makefile(tmp_path: Path) -> None:
     text = (tmp_path / "Makefile").read_text()
     assert text == f"all:\n\techo all\n\n{build_rule()}"
     assert any(note.startswith("Makefile: the rule") for note in made.notes)
-    assert not plan(tmp_path).is_needed
+    assert "Makefile" in complete(tmp_path, PROJECT, agents_yaml=AGENTS).kept
+    assert (tmp_path / "Makefile").read_text() == text
 
 
 def test_init_keeps_authors_makefile_build_rule(tmp_path: Path) -> None:
@@ -107,10 +104,30 @@ def test_init_keeps_authors_makefile_build_rule(tmp_path: Path) -> None:
 
 
 def test_init_refuses_template_of_another_application(tmp_path: Path) -> None:
-    (tmp_path / "template.yaml").write_text("Resources: {}\n")
-    with pytest.raises(ProjectError, match=r"template\.yaml in this folder is not an aion template"):
+    (tmp_path / "template.yaml").write_text("Resources:\n")
+    with pytest.raises(ProjectError, match=r"template\.yaml in this folder is another application's") as refused:
         complete(tmp_path, PROJECT, agents_yaml=AGENTS)
-    assert texts(tmp_path) == {"template.yaml": "Resources: {}\n"}
+    assert texts(tmp_path) == {"template.yaml": "Resources:\n"}
+    with (tmp_path / "template.yaml").open("a") as template:
+        template.write(str(refused.value).partition("again:\n")[2])
+    assert "template.yaml" in complete(tmp_path, PROJECT, agents_yaml=AGENTS).kept
+    assert load(tmp_path / "template.yaml")["Resources"]["Aion"]["Type"] == "AWS::Serverless::Application"
+
+
+def test_init_names_copied_stacks_of_earlier_project(tmp_path: Path) -> None:
+    """Such a project has a copy of the package's template.yaml and stacks, and a second one in infra/.shipped."""
+    old = {
+        "template.yaml": "# AION_CONFIG\n",
+        "infra/state.yaml": "",
+        "infra/.shipped/VERSION": "",
+        "infra/mine.yaml": "",
+    }
+    for path, text in old.items():
+        (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / path).write_text(text)
+    with pytest.raises(ProjectError, match=r"git rm -r template\.yaml infra/state\.yaml infra/\.shipped\. Run"):
+        complete(tmp_path, PROJECT, agents_yaml=AGENTS)
+    assert texts(tmp_path) == old
 
 
 @pytest.mark.parametrize(
@@ -149,9 +166,21 @@ def test_init_names_file_that_is_not_utf_8(tmp_path: Path, file: str) -> None:
 
 def test_note_about_missing_aion_dependency_names_local_wheel(tmp_path: Path) -> None:
     (tmp_path / "requirements.txt").write_text("langgraph\n")
-    project = Project("my-agent", "langgraph", Origin("{}", "/dist/aion.whl", "@ file:///dist/aion.whl"))
+    project = Project("my-agent", "langgraph", recorded("", is_local=True))
     [note] = complete(tmp_path, project, agents_yaml=AGENTS).notes
-    assert note.endswith("Add it: echo 'aion-lambda[langgraph] @ file:///dist/aion.whl' >> requirements.txt")
+    assert note.endswith(f"Add it: echo './{project.origin.wheel}[langgraph]' >> requirements.txt")
+    assert (tmp_path / project.origin.wheel).is_file()
+    with (tmp_path / "requirements.txt").open("a") as lines:
+        lines.write(f"./{project.origin.wheel}[langgraph]\n")
+    again = complete(tmp_path, project, agents_yaml=AGENTS)
+    assert (again.written, again.notes) == ([], [])
+
+
+def test_init_adds_no_wheel_to_project_that_has_aion_lambda(tmp_path: Path) -> None:
+    (tmp_path / "requirements.txt").write_text("aion-lambda[langgraph]\n")
+    complete(tmp_path, Project("my-agent", "langgraph", recorded("", is_local=True)), agents_yaml=AGENTS)
+    assert not (tmp_path / "vendor").exists()
+    assert "vendor" not in (tmp_path / ".github/workflows/deploy.yml").read_text()
 
 
 def test_lock_file_of_new_project_without_network_returns_uv_error(
@@ -177,10 +206,3 @@ def test_projects_makefile_finds_aion_command(tmp_path: Path, in_environment: bo
     ran = subprocess.run(command, cwd=tmp_path, env=environ, capture_output=True, text=True, check=True)
     name = ".venv/bin/aion" if in_environment else str(program)
     assert ran.stdout == f"{name} build ApiFunction --to /tmp/to here\n"
-
-
-def test_makefile_of_project_lists_its_targets(tmp_path: Path) -> None:
-    create(tmp_path, PROJECT)
-    ran = subprocess.run(["make", "--no-print-directory"], cwd=tmp_path, capture_output=True, text=True, check=True)
-    assert [line.split()[0] for line in ran.stdout.splitlines()] == ["help", "dev", "test", "build", "deploy"]
-    assert block_of((tmp_path / "Makefile").read_text()) == build_rule()

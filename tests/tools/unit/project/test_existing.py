@@ -12,12 +12,14 @@ from aion_tools.project.files import OBJECTS, Project, rendered
 from aion_tools.project.origin import Origin
 from aion_tools.testing import serve
 from tests.support import operating
+from tests.support.installed import as_from_index
 from tests.support.operating import RunCommand, refusal
 
 
 @pytest.fixture
 def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> RunCommand:
     """Return a function that runs `aion` in an empty folder, without a network."""
+    as_from_index(tmp_path / "installed", monkeypatch)
     (tmp_path / "my-agents").mkdir()
     monkeypatch.chdir(tmp_path / "my-agents")
     monkeypatch.setenv("UV_OFFLINE", "1")
@@ -47,8 +49,8 @@ async def test_init_writes_config_for_found_agent(run: RunCommand, framework: st
     assert "Completed my-agents in " in ran.output
     assert not Path("agent.py").exists()
     assert not Path("README.md").exists()
-    extra = "" if framework == "executor" else f"[{framework}]"
-    assert f'dependencies = ["aion-lambda{extra}>=' in Path("pyproject.toml").read_text()
+    extra = "api" if framework == "executor" else framework
+    assert f'dependencies = ["aion-lambda[{extra}]>=' in Path("pyproject.toml").read_text()
     assert await served(Path.cwd()) == "Your message has 2 words."
 
 
@@ -71,7 +73,7 @@ async def test_init_reads_langgraph_json(run: RunCommand) -> None:
     assert "langgraph.json is no longer read: aion.yaml replaces it.\n" in ran.output
     assert "langgraph.json sets A: aion.yaml sets them under `environment`." in ran.output
     assert yaml.safe_load(Path("aion.yaml").read_text())["aion"]["environment"] == {"A": "1"}
-    assert "pyproject.toml has no aion-lambda. Add it: uv add 'aion-lambda[langgraph] @ file://" in ran.output
+    assert "pyproject.toml has no aion-lambda. Add it: uv add 'aion-lambda[langgraph]>=" in ran.output
     assert Path("pyproject.toml").read_text() == "[project]\nname = 'counting'\n"
     assert await served(Path.cwd()) == "Your message has 2 words."
 
@@ -91,7 +93,7 @@ async def test_init_finds_agent_in_adk_folder(run: RunCommand) -> None:
     [
         ({"agent.py": "from google.adk.agents import LlmAgent\nroot_agent = 1\n", "__init__.py": ""}, "[adk]"),
         ({"root_agent.yaml": "name: counter\nmodel: gemini-2.5-flash\n", "__init__.py": ""}, "[adk]"),
-        ({"__init__.py": "from a2a.server.agent_execution import AgentExecutor\nexecutor = 1\n"}, ""),
+        ({"__init__.py": "from a2a.server.agent_execution import AgentExecutor\nexecutor = 1\n"}, "[api]"),
         ({"__init__.py": "from ours import graph\n"}, "[adk,langgraph]"),
         ({}, "[adk,langgraph]"),
     ],
@@ -147,7 +149,7 @@ async def test_init_of_empty_folder_creates_example_agent(run: RunCommand) -> No
     ran = run("new", "--here", "--framework", "executor")
     assert ran.exit_code == 0, ran.output
     assert "Kept: README.md\n" in ran.output
-    assert "aion-lambda>=" in Path("pyproject.toml").read_text()
+    assert "aion-lambda[api]>=" in Path("pyproject.toml").read_text()
     assert await served(Path.cwd()) == "Your message has 2 words."
 
 
@@ -195,7 +197,6 @@ def test_init_in_project_without_tests_writes_no_test_steps(run: RunCommand) -> 
     workflow = Path(".github/workflows/deploy.yml").read_text()
     assert steps("deploy") == ["uv sync --locked", "uv run aion deploy --env prod --yes"]
     assert not any(word in workflow for word in ("pytest", "pull_request", "needs"))
-    assert "test" not in Path("Makefile").read_text()
 
 
 def test_init_runs_existing_tests(run: RunCommand) -> None:
@@ -204,21 +205,18 @@ def test_init_runs_existing_tests(run: RunCommand) -> None:
     Path("tests", "test_helper.py").write_text("def test_helper():\n    assert True\n")
     run("init")
     assert steps("test") == ["uv sync --locked", "uv run pytest"]
-    assert "test: ## Run the tests\n\t@$(UV) run pytest\n" in Path("Makefile").read_text()
 
 
 def test_init_of_requirements_txt_project_prints_pip_commands(run: RunCommand) -> None:
     Path("helper.py").write_text(example("langgraph"))
     Path("requirements.txt").write_text("langgraph")
     ran = run("init")
-    assert "Add it: echo >> requirements.txt && echo 'aion-lambda[langgraph] @ file://" in ran.output
+    assert "Add it: echo >> requirements.txt && echo 'aion-lambda[langgraph]>=" in ran.output
     first, install, *rest = ran.output.partition("Next:\n")[2].splitlines()
     assert first == "  python3 -m venv .venv"
-    assert install.startswith("  .venv/bin/pip install -r requirements.txt 'aion-lambda[local] @ file://")
+    assert install.startswith("  .venv/bin/pip install -r requirements.txt 'aion-lambda[local]>=")
     assert rest == ["  .venv/bin/aion dev", "  .venv/bin/aion doctor"]
     assert steps("deploy") == ["python -m venv .venv", install.strip(), ".venv/bin/aion deploy --env prod --yes"]
-    assert "\t@.venv/bin/aion dev\n" in Path("Makefile").read_text()
-    assert "uv" not in Path("Makefile").read_text().partition("# >>>")[0]
 
 
 @pytest.mark.parametrize(
@@ -237,7 +235,7 @@ def test_init_prints_commands_of_the_projects_dependency_tool(run: RunCommand, f
     assert ran.exit_code == 0, ran.output
     assert "uv add" not in ran.output
     verb = "install" if tool == "pipenv" else "add"
-    assert f"Add it: {tool} {verb} 'aion-lambda[langgraph] @ file://" in ran.output
+    assert f"Add it: {tool} {verb} 'aion-lambda[langgraph]>=" in ran.output
     assert (
         "`aion build` reads dependencies from `[project]` in pyproject.toml, or from a requirements.txt" in ran.output
     )
@@ -282,8 +280,7 @@ def test_aionignore_of_init_excludes_no_authors_file(run: RunCommand) -> None:
 
 def test_aionignore_of_new_excludes_generated_files(run: RunCommand) -> None:
     run("new", "--here")
-    for name in ("docs/manual.txt", "template.yaml.new", "infra/state.yaml.new"):
-        Path(name).parent.mkdir(exist_ok=True)
-        Path(name).write_text("text\n")
+    Path("docs").mkdir()
+    Path("docs", "manual.txt").write_text("text\n")
     packed = {file.relative_to(Path.cwd()).as_posix() for file in select(Path.cwd()).files}
     assert packed == {"agent.py", "aion.yaml", "docs/manual.txt", "pyproject.toml"}

@@ -1,5 +1,6 @@
 """Files of a new project: their syntax, and the values filled in."""
 
+import platform
 import re
 import tomllib
 from pathlib import Path
@@ -11,19 +12,22 @@ from aion_core.loading.deployment import read_deployment_config
 from aion_tools.project.files import (
     CONTENTS,
     OBJECTS,
+    SCHEMA,
     Project,
-    block_of,
     build_rule,
-    has_own_rule,
+    has_build_rule,
     rendered,
-    with_block,
 )
-from aion_tools.project.origin import Origin
+from aion_tools.project.origin import Origin, recorded
 from aion_tools.project.tools import PIP
-from aion_tools.template.reader import Place, Template
+from aion_tools.template.file import parsed
+from aion_tools.template.reader import Place, project_template
 from aion_tools.testing import AgentClient, serve
 
-WHEEL = Origin('{ path = "/dist/aion.whl" }', "/dist/aion.whl", "@ file:///dist/aion.whl")
+WHEEL = recorded("", is_local=True)
+GIT = Origin(
+    '{ git = "https://example.com/aion.git" }', "https://example.com/aion.git", "@ git+https://example.com/aion.git"
+)
 EACH = pytest.mark.parametrize("framework", OBJECTS)
 
 
@@ -38,7 +42,7 @@ def test_project_files_contain_no_placeholder(framework: str) -> None:
         assert not left, path
 
 
-KEYS = ("name", "title", "object", "requirement", "sources", "build_rule", "model", "origin_note")
+KEYS = ("name", "title", "object", "schema", "architecture", "dependencies", "sources", "vendor", "install", "run")
 
 
 @EACH
@@ -53,21 +57,39 @@ def test_aion_yaml_declares_one_agent(framework: str, name: str, tmp_path: Path)
 
 @pytest.mark.parametrize(
     ("framework", "wanted"),
-    [("langgraph", "aion-lambda[langgraph]>="), ("adk", "aion-lambda[adk]>="), ("executor", "aion-lambda>=")],
+    [("langgraph", "aion-lambda[langgraph]>="), ("adk", "aion-lambda[adk]>="), ("executor", "aion-lambda[api]>=")],
 )
 def test_pyproject_of_new_project_requires_only_chosen_framework(framework: str, wanted: str) -> None:
     read = tomllib.loads(files(framework=framework)["pyproject.toml"])
-    [required] = read["project"]["dependencies"]
+    required, *others = read["project"]["dependencies"]
+    assert others == (["langchain>=1,<2"] if framework == "langgraph" else [])
     assert required.startswith(wanted)
     assert "aion-lambda[local]" in read["dependency-groups"]["dev"]
     assert read["tool"]["uv"] == {"package": False}
 
 
-def test_pyproject_of_new_project_names_locally_installed_wheel() -> None:
+def test_pyproject_of_new_project_names_wheel_in_project() -> None:
     read = tomllib.loads(files(origin=WHEEL)["pyproject.toml"])
-    assert read["tool"]["uv"]["sources"] == {"aion-lambda": {"path": "/dist/aion.whl"}}
-    assert "/dist/aion.whl" in files(origin=WHEEL)["README.md"]
-    assert "[tool.uv.sources]" not in files()["README.md"]
+    assert read["tool"]["uv"]["sources"] == {"aion-lambda": {"path": WHEEL.wheel}}
+    assert "/vendor/\n" in files(origin=WHEEL)[".aionignore"]
+    assert "vendor" not in "".join(files().values())
+
+
+@EACH
+def test_project_is_short(framework: str) -> None:
+    """The author owns every line. `aion new` adds template.yaml, with a limit of its own, and uv.lock."""
+    made = files(framework=framework, origin=WHEEL)
+    assert len(made["agent.py"].splitlines()) <= 40
+    assert sum(len(text.splitlines()) for path, text in made.items() if path != "template.yaml") <= 350
+
+
+@EACH
+def test_project_files_name_only_files_of_project(framework: str) -> None:
+    made = files(framework=framework, origin=WHEEL)
+    known = {*made, "uv.lock", ".env", SCHEMA, ".aion/stacks/template.yaml", WHEEL.wheel}
+    for path, text in made.items():
+        named = re.findall(r"(?<![\w/.])(?:[.\w-]+/)*[.\w-]*\.(?:py|yaml|yml|toml|md|lock|whl|json)\b", text)
+        assert set(named) <= known, path
 
 
 def test_samconfig_has_stacks_of_the_project() -> None:
@@ -77,13 +99,12 @@ def test_samconfig_has_stacks_of_the_project() -> None:
     assert {read[stage]["deploy"]["parameters"]["tags"][0] for stage in stacks} == {"app=my_agent"}
 
 
-def test_template_of_project_is_complete(tmp_path: Path) -> None:
-    for path, text in files().items():
-        (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / path).write_text(text)
+def test_template_of_project_nests_package_stacks(tmp_path: Path) -> None:
+    text = files()["template.yaml"]
+    (tmp_path / "template.yaml").write_text(text)
     place = Place(account="000000000000", region="us-east-1", endpoint="", stack_name="my-agent-dev")
-    template = Template(tmp_path / "template.yaml", place)
-    assert template.environment("ApiFunction")["AION_CONFIG"] == "aion.yaml"
+    assert project_template(tmp_path, place).environment("ApiFunction")["AION_CONFIG"] == "aion.yaml"
+    assert len(text.splitlines()) <= 80
 
 
 def test_workflow_gets_aws_credentials_only_in_deploy_job() -> None:
@@ -100,8 +121,12 @@ def test_workflow_gets_aws_credentials_only_in_deploy_job() -> None:
 
 @pytest.mark.parametrize(
     ("origin", "named"),
-    [(Origin(), "'aion-lambda[local]'"), (WHEEL, "'aion-lambda[local] @ file:///dist/aion.whl'")],
-    ids=["index", "wheel"],
+    [
+        (Origin(), f"'{Origin().requirement('local')}'"),
+        (WHEEL, f"'./{WHEEL.wheel}[local]'"),
+        (GIT, "'aion-lambda[local] @ git+https://example.com/aion.git'"),
+    ],
+    ids=["index", "wheel", "git"],
 )
 def test_github_workflow_of_pip_project_installs_by_pip(origin: Origin, named: str) -> None:
     """pip refuses one package from two sources, so both requirements for aion-lambda must name the same source."""
@@ -117,54 +142,32 @@ def test_gitignore_excludes_key_files() -> None:
     assert {".env", ".env.*", "!.env.example", ".aion/", ".aws-sam/", ".venv/"} <= set(lines)
 
 
-def test_makefile_has_build_rule_for_sam() -> None:
-    block = block_of(files()["Makefile"])
-    assert block is not None
-    assert '\t@$(AION) build $* --to "$(ARTIFACTS_DIR)"\n' in block
-
-
 def test_each_project_file_is_listed_with_its_purpose() -> None:
-    listed = {path for path in CONTENTS if path != "uv.lock"}
-    assert {"infra/" if path.startswith("infra/") else path for path in files()} == listed
+    assert set(files()) == CONTENTS.keys() - {"uv.lock", "vendor/"}
 
 
 def test_commented_out_keys_of_aion_yaml_are_valid(tmp_path: Path) -> None:
     """Remove the `#` before a commented-out key: the file is still valid."""
     text = files()["aion.yaml"]
-    opened = re.sub(r"^( *)# (configuration:|environment:|secrets:|  \w+:)", r"\1\2", text, flags=re.MULTILINE)
+    opened = re.sub(r"^( *)# (secrets:|  \w+:)", r"\1\2", text, flags=re.MULTILINE)
     (tmp_path / "aion.yaml").write_text(opened)
     declared = read_deployment_config(tmp_path / "aion.yaml")
-    assert declared.agents["agent"].configuration == {"language": "en"}
-    assert dict(declared.environment) == {"MODEL": "gpt-5-mini"}
     assert list(declared.secrets) == ["OPENAI_API_KEY"]
 
 
-OWN = "all:\n\techo all\n"
+def test_build_rule_in_makefile_is_recognised() -> None:
+    assert has_build_rule(build_rule())
+    assert has_build_rule("build-ApiFunction: x\n\tcp -r . $(ARTIFACTS_DIR)\n")
+    assert not has_build_rule("build-docs:\n\tmkdocs build\n")
 
 
-def test_makefile_build_rule_is_appended_once() -> None:
-    text = with_block(OWN, build_rule())
-    assert text.startswith(OWN)
-    assert block_of(text) == build_rule()
-    assert with_block(text, build_rule()) == text
-
-
-def test_makefile_build_rule_is_replaced_in_place() -> None:
-    text = with_block(OWN, build_rule()) + "\nlast:\n\techo last\n"
-    other = build_rule().replace("uv run aion", r"uv run \1 aion")
-    replaced = with_block(text, other)
-    assert replaced == text.replace(build_rule(), other)
-
-
-def test_authors_makefile_build_rule_is_recognised() -> None:
-    assert has_own_rule("build-%:\n\tcp -r . $(ARTIFACTS_DIR)\n")
-    assert has_own_rule("build-ApiFunction: x\n\tcp -r . $(ARTIFACTS_DIR)\n")
-    assert not has_own_rule(with_block(OWN, build_rule()))
-    assert not has_own_rule("build-docs:\n\tmkdocs build\n")
-
-
-def test_makefile_without_aion_build_rule_is_recognised() -> None:
-    assert block_of(OWN) is None
+@pytest.mark.parametrize(("machine", "architecture"), [("x86_64", "x86_64"), ("aarch64", "arm64"), ("arm64", "arm64")])
+def test_template_has_processor_of_this_machine(
+    machine: str, architecture: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(platform, "machine", lambda: machine)
+    declared = parsed(files()["template.yaml"])["Parameters"]["Architecture"]
+    assert declared["Default"] == architecture
 
 
 @pytest.fixture(params=list(OBJECTS))

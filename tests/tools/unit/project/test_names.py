@@ -1,7 +1,6 @@
 """Names of projects: valid for a folder, a Python distribution and a CloudFormation stack."""
 
 import re
-from importlib.metadata import PackageNotFoundError, distribution
 
 import pytest
 
@@ -30,15 +29,6 @@ def test_invalid_project_name_is_refused(name: str) -> None:
 def test_project_name_equal_to_installed_package_is_refused(name: str) -> None:
     with pytest.raises(InvalidName, match="name of an installed Python package"):
         names.check(name)
-
-
-def test_project_name_check_works_without_installed_package() -> None:
-    """Run as `uvx --from 'aion-lambda[local]' aion new` does: no framework is installed."""
-    other_platforms = "httpx2-jsfetch"
-    with pytest.raises(PackageNotFoundError):
-        distribution(other_platforms)
-    with pytest.raises(InvalidName, match=f"such as my-{other_platforms}"):
-        names.check(other_platforms)
 
 
 @pytest.mark.parametrize(

@@ -2,30 +2,22 @@
 
 import json
 import tomllib
+from pathlib import Path
 
 import pytest
 from packaging.requirements import Requirement
 
 from aion_core import __version__
-from aion_tools.project.origin import Origin, origin, requirement, versions
+from aion_tools.project.origin import Origin, origin, recorded, requirement, versions
+from tests.support.installed import as_from_index
+from tests.support.server import ROOT
 
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
 
 
 @pytest.mark.parametrize(
-    ("recorded", "source", "direct"),
+    ("direct_url", "source", "direct"),
     [
-        (
-            {"url": "file:///dist/aion_lambda-1-py3-none-any.whl", "archive_info": {}},
-            {"path": "/dist/aion_lambda-1-py3-none-any.whl"},
-            "@ file:///dist/aion_lambda-1-py3-none-any.whl",
-        ),
-        ({"url": "file:///my%20work/aion", "dir_info": {}}, {"path": "/my work/aion"}, "@ file:///my%20work/aion"),
-        (
-            {"url": "file:///work/aion", "dir_info": {"editable": True}},
-            {"path": "/work/aion", "editable": True},
-            "@ file:///work/aion",
-        ),
         (
             {"url": "https://example.com/aion.whl", "archive_info": {"hashes": {}}},
             {"url": "https://example.com/aion.whl"},
@@ -41,23 +33,41 @@ COMMIT = "0123456789abcdef0123456789abcdef01234567"
             f"@ git+https://example.com/aion.git@{COMMIT}#subdirectory=py",
         ),
     ],
-    ids=["wheel", "folder", "editable", "url", "git"],
+    ids=["url", "git"],
 )
 def test_aion_installed_from_url_becomes_uv_source_of_project(
-    recorded: dict[str, object], source: dict[str, object], direct: str
+    direct_url: dict[str, object], source: dict[str, object], direct: str
 ) -> None:
-    found = origin(json.dumps(recorded))
+    found = recorded(json.dumps(direct_url))
     assert tomllib.loads(f"source = {found.source}")["source"] == source
     assert found.direct == direct
     assert Requirement(f"aion-lambda[langgraph] {found.direct}").url
 
 
-def test_aion_installed_from_package_index_needs_no_uv_source() -> None:
-    assert origin("") == Origin()
+@pytest.mark.parametrize(
+    ("direct_url", "clone"),
+    [
+        ({"url": "file:///dist/aion_lambda-1-py3-none-any.whl", "archive_info": {}}, ""),
+        ({"url": "file:///my%20work/aion", "dir_info": {}}, ""),
+        ({"url": "file:///my%20work/aion", "dir_info": {"editable": True}}, "/my work/aion"),
+        (None, ""),
+    ],
+    ids=["wheel", "folder", "editable", "find-links"],
+)
+def test_aion_installed_from_this_machine_becomes_wheel_in_project(direct_url: dict[str, object], clone: str) -> None:
+    found = recorded(json.dumps(direct_url) if direct_url else None, is_local=True)
+    assert (found.clone, found.wheel) == (clone, f"vendor/aion_lambda-{__version__}-py3-none-any.whl")
+    assert tomllib.loads(f"source = {found.source}")["source"] == {"path": found.wheel}
+    assert found.requirement("adk") == f"./{found.wheel}[adk]"
 
 
-def test_origin_of_installed_aion_is_known() -> None:
-    assert origin().place
+def test_aion_installed_from_package_index_needs_no_uv_source(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    as_from_index(tmp_path, monkeypatch)
+    assert origin() == Origin()
+
+
+def test_origin_of_this_installation_is_its_folder() -> None:
+    assert origin().clone == str(ROOT)
 
 
 @pytest.mark.parametrize(
@@ -70,4 +80,3 @@ def test_generated_version_range_excludes_next_breaking_version(version: str, ac
 def test_generated_requirement_accepts_installed_version() -> None:
     read = Requirement(requirement("adk"))
     assert (read.name, read.extras, __version__ in read.specifier) == ("aion-lambda", {"adk"}, True)
-    assert not Requirement(requirement("")).extras
