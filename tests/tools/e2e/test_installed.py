@@ -12,6 +12,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import tomllib
 import zipfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -25,6 +26,7 @@ import pytest
 from a2a.client import A2ACardResolver, ClientConfig, ClientFactory
 from a2a.types import Message, Part, Role, SendMessageRequest
 
+from aion_tools.shipped import shipped
 from aion_tools.stack.stack import LocalStack
 from scripts.sam_local import machine_architecture
 from tests.support.e2e.rest_api import ARN
@@ -244,6 +246,18 @@ def test_printed_commands_work_in_new_project(tools: Installed, project: NewProj
     assert answer
     assert streamed in ("", answer), "what was streamed is the answer"
     assert "Your message has 5 words." in printed
+
+
+@pytest.mark.deep
+@pytest.mark.parametrize("source", ["clone", "find-links"])
+def test_project_contains_wheel_of_unreleased_aion_lambda(tools: Installed, tmp_path: Path, source: str) -> None:
+    """Run `aion new` by uvx. No record of an installation names the folder of UV_FIND_LINKS."""
+    links: dict[str, Any] = {"UV_FIND_LINKS": str(tools.wheel.parent)} if source == "find-links" else {}
+    wanted = "aion-lambda[local]" if links else f"{shipped()}[local]"
+    tools.run("uvx", "--from", wanted, "aion", "new", "my-agent", "--framework", "executor", cwd=tmp_path, **links)
+    lock = tomllib.loads((tmp_path / "my-agent" / "uv.lock").read_text())
+    sources = [each["source"] for each in lock["package"] if each["name"] == "aion-lambda"]
+    assert sources == [{"path": f"vendor/{tools.wheel.name}"}]
 
 
 def test_copied_project_works_on_another_machine(tools: Installed, project: NewProject, tmp_path: Path) -> None:

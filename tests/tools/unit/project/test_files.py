@@ -1,9 +1,14 @@
 """Files of a new project: their syntax, and the values filled in."""
 
+import json
 import platform
 import re
+import threading
 import tomllib
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 import yaml
@@ -197,3 +202,55 @@ async def test_project_example_continues_conversation(config: Path) -> None:
         first = await client.ask("one two three")
         second = await client.ask("four", context_id=first.context_id)
     assert second.text == "Your message has 1 word."
+
+
+def agent_of(folder: Path, framework: str) -> ModuleType:
+    """Import the agent.py of a new project."""
+    (folder / "agent.py").write_text(files(framework=framework)["agent.py"])
+    spec = spec_from_file_location("agent_of_new_project", folder / "agent.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.mark.parametrize(
+    ("framework", "key", "model"),
+    [("langgraph", "OPENAI_API_KEY", "gpt-5-mini"), ("adk", "GOOGLE_API_KEY", "gemini-2.5-flash")],
+)
+def test_project_example_uses_real_model_with_key(
+    framework: str, key: str, model: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scripted = agent_of(tmp_path, framework).model
+    assert type(scripted).__name__.startswith("Scripted")
+    monkeypatch.setenv(key, "a-key")
+    chosen = agent_of(tmp_path, framework).model
+    assert getattr(chosen, "model_name", chosen) == model
+
+
+async def test_executor_of_project_streams_text_of_openai(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    texts = ["Hello", " there"]
+    events = [
+        {"type": "response.output_text.delta", "delta": text, "sequence_number": number, "item_id": "m", "output_index": 0, "content_index": 0, "logprobs": []}
+        for number, text in enumerate(texts)
+    ]  # fmt: skip
+    body = "".join(f"event: {event['type']}\ndata: {json.dumps(event)}\n\n" for event in events).encode()
+
+    class OpenAI(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            self.rfile.read(int(self.headers["Content-Length"]))
+            self.send_response(200)
+            self.send_header("Content-Type", "text/event-stream")
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *values: object) -> None:
+            """Print nothing."""
+
+    with HTTPServer(("127.0.0.1", 0), OpenAI) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        monkeypatch.setenv("OPENAI_API_KEY", "a-key")
+        monkeypatch.setenv("OPENAI_BASE_URL", f"http://127.0.0.1:{server.server_port}/v1")
+        assert [piece async for piece in agent_of(tmp_path, "executor").answer("Hi")] == texts
+        server.shutdown()
