@@ -9,8 +9,8 @@ from aion_tools.package.programs import UvMissing
 from aion_tools.package.requirements import files_with_install_requires
 from aion_tools.project import ProjectError, vendor
 from aion_tools.project.files import AGENT_FILES, Project, aionignore, build_rule, has_build_rule, rendered
-from aion_tools.project.origin import Origin
-from aion_tools.project.tools import PIP, PIPENV, UV, Tool, read_pyproject, read_text, tool_of, uv_run
+from aion_tools.project.origin import Origin, requirement
+from aion_tools.project.tools import PIP, PIPENV, POETRY, UV, Tool, read_pyproject, read_text, tool_of, uv_run
 from aion_tools.template import stacks
 
 _COPIES = (
@@ -103,6 +103,8 @@ def complete(folder: Path, project: Project, *, agents_yaml: str | None) -> Proj
         else:
             _put(folder / path, text)
             made.written.append(path)
+    if project.origin.wheel in made.written and ".aionignore" in made.kept:
+        made.notes.append("Add /vendor/ to .aionignore: the Lambda packages need no wheel.")
     stacks.write(folder)
     return made
 
@@ -187,7 +189,7 @@ def _dependency_notes(folder: Path, project: Project) -> list[str]:
             f'name = "{project.name}"\nversion = "0.1.0"\nrequires-python = ">=3.11"\ndependencies = []'
         )
     if not _has_aion(folder, tool):
-        notes.append(f"{file.name} has no aion-lambda. Add it: {_adding(project, text)}")
+        notes.append(f"{file.name} has no aion-lambda. Add {_adding(project, text)}")
     is_read = "project" in read_pyproject(folder) or (folder / "requirements.txt").is_file()
     if tool not in (UV, PIP) and not is_read:
         notes.append(
@@ -207,14 +209,21 @@ def _setup_notes(folder: Path) -> list[str]:
 
 
 def _adding(project: Project, text: str) -> str:
-    """Return the shell commands that add aion-lambda to the project's dependencies."""
-    tool, wanted = project.tool, shlex.quote(project.origin.requirement(project.extras))
+    """Return the shell commands that add aion-lambda to the project's dependencies, or the lines to add."""
+    tool, wanted, wheel = project.tool, shlex.quote(project.origin.requirement(project.extras)), project.origin.wheel
     if tool is PIP:
         end = "" if text.endswith("\n") or not text else "echo >> requirements.txt && "
-        return f"{end}echo {wanted} >> requirements.txt"
+        return f"it: {end}echo {wanted} >> requirements.txt"
+    if tool is POETRY and wheel and "[project]" in text:
+        return (
+            "these lines, because `poetry add` would write the wheel's path on this machine. Then run `poetry lock`.\n"
+            f'[project]\ndependencies = ["{requirement(project.extras)}"]\n'
+            f'[tool.poetry.dependencies]\naion-lambda = {{ path = "{wheel}" }}\n'
+            f'[tool.poetry.group.dev.dependencies]\naion-lambda = {{ path = "{wheel}", extras = ["local"] }}'
+        )
     # Omit aion-lambda's source (such as a wheel) from uv's second command: the first has stored it in the project.
     local = "'aion-lambda[local]'" if tool is UV else project.local
-    return f"{tool.add} {wanted} && {tool.add_tool} {local}"
+    return f"it: {tool.add} {wanted} && {tool.add_tool} {local}"
 
 
 def _listed(paths: list[str], most: int = 4) -> str:
