@@ -4,6 +4,8 @@ context.py         context of a turn: the event, the inbound message, the thread
 types.py           inbox and outbox
 emit.py            functions with which a LangGraph node emits files, data, messages and metadata
 events.py          LangGraph node that calls a handler for the turn's event
+scripted_chat_model.py   LangGraph's chat model without a provider
+scripted_llm.py    ADK's model without a provider
 reply_content.py   arguments of a reply, as A2A
 a2a_objects.py     messages and tasks of an author, as A2A
 json_values.py     an author's values as JSON, protobuf values and bytes

@@ -9,20 +9,11 @@ from aion_tools.package.declared import files_with_install_requires
 from aion_tools.programs import UvMissing
 from aion_tools.project import ProjectError, vendor
 from aion_tools.project.files import AGENT_FILES, Project, aionignore, build_rule, has_build_rule, rendered
-from aion_tools.project.origin import Origin
-from aion_tools.project.tools import PIP, PIPENV, UV, Tool, read_pyproject, read_text, tool_of, uv_run
+from aion_tools.project.origin import Origin, requirement
+from aion_tools.project.tools import PIP, PIPENV, POETRY, UV, Tool, read_pyproject, read_text, tool_of, uv_run
+from aion_tools.shipped import shipped
 from aion_tools.template import stacks
 
-_COPIES = (
-    "state.yaml",
-    "roles.yaml",
-    "operations.yaml",
-    "dashboard.yaml",
-    "entrypoints.yaml",
-    "aion-yaml.schema.json",
-    ".shipped",
-)
-"""Names of the files in infra/ that `aion new` wrote when a project had copies of the stacks."""
 _DEPENDENCIES = {PIP: "requirements.txt", PIPENV: "Pipfile"}
 """Name of the file with a project's dependencies, by tool. For the other tools it is pyproject.toml."""
 
@@ -91,18 +82,20 @@ def complete(folder: Path, project: Project, *, agents_yaml: str | None) -> Proj
     if tool is UV and "project" not in read_pyproject(folder):
         made.notes += _setup_notes(folder)
     makefile = folder / "Makefile"
-    own_makefile = read_text(makefile) if makefile.exists() else ""
+    own_makefile = read_text(makefile) if makefile.exists() else None
     if not (folder / project.origin.wheel).exists():
         vendor.write(folder, project.origin)
         made.written += _wheel(project)
     for path, text in files.items():
-        if path == makefile.name and own_makefile:
+        if path == makefile.name and own_makefile is not None:
             _complete_makefile(makefile, own_makefile, made)
         elif (folder / path).exists():
             made.kept.append(path)
         else:
             _put(folder / path, text)
             made.written.append(path)
+    if project.origin.wheel in made.written and ".aionignore" in made.kept:
+        made.notes.append("Add /vendor/ to .aionignore: the Lambda packages need no wheel.")
     stacks.write(folder)
     return made
 
@@ -130,13 +123,14 @@ def _check_template(folder: Path) -> None:
     """Raise ProjectError for a template.yaml that does not nest aion-lambda's stacks: SAM reads one template per folder."""
     template = folder / "template.yaml"
     text = read_text(template) if template.is_file() else stacks.FOLDER
-    if stacks.FOLDER in text:
+    if stacks.FOLDER in text or folder.resolve() == shipped():
         return
     if "AION_CONFIG" in text:
-        copies = " ".join(f"infra/{name}" for name in _COPIES if (folder / "infra" / name).exists())
+        copies = [*stacks.STACKS.values(), stacks.SCHEMA, "infra/.shipped"]
+        existing = " ".join(path for path in copies if (folder / path).exists())
         raise ProjectError(
             f"template.yaml is a copy of aion-lambda's. Now the stacks come with the package, and your template.yaml nests "
-            f"them. Delete the copies: git rm -r template.yaml {copies}. Run `aion init` again. Then move your parameters "
+            f"them. Delete the copies: git rm -r {existing}. Run `aion init` again. Then move your parameters "
             f"and resources into the new template.yaml; for your edits of a stack, `aion eject` lists the stacks. In "
             f"aion.yaml, the schema is $schema={stacks.FOLDER}/{stacks.SCHEMA}."
         )
@@ -151,7 +145,7 @@ def _check_template(folder: Path) -> None:
 def _complete_makefile(file: Path, text: str, made: ProjectResult) -> None:
     """Append the rule for `sam build` to an existing Makefile that lacks it."""
     if not has_build_rule(text):
-        _put(file, f"{text.rstrip(chr(10))}\n\n{build_rule()}")
+        _put(file, f"{text.rstrip()}\n\n{build_rule()}".lstrip())
         made.written.append(file.name)
         made.notes.append("Makefile: the rule for `sam build` was appended; the rest is unchanged.")
         return
@@ -187,7 +181,7 @@ def _dependency_notes(folder: Path, project: Project) -> list[str]:
             f'name = "{project.name}"\nversion = "0.1.0"\nrequires-python = ">=3.11"\ndependencies = []'
         )
     if not _has_aion(folder, tool):
-        notes.append(f"{file.name} has no aion-lambda. Add it: {_adding(project, text)}")
+        notes.append(f"{file.name} has no aion-lambda. Add {_adding(project, text)}")
     is_read = "project" in read_pyproject(folder) or (folder / "requirements.txt").is_file()
     if tool not in (UV, PIP) and not is_read:
         notes.append(
@@ -207,14 +201,21 @@ def _setup_notes(folder: Path) -> list[str]:
 
 
 def _adding(project: Project, text: str) -> str:
-    """Return the shell commands that add aion-lambda to the project's dependencies."""
-    tool, wanted = project.tool, shlex.quote(project.origin.requirement(project.extras))
+    """Return the shell commands that add aion-lambda to the project's dependencies, or the lines to add."""
+    tool, wanted, wheel = project.tool, shlex.quote(project.origin.requirement(project.extras)), project.origin.wheel
     if tool is PIP:
         end = "" if text.endswith("\n") or not text else "echo >> requirements.txt && "
-        return f"{end}echo {wanted} >> requirements.txt"
+        return f"it: {end}echo {wanted} >> requirements.txt"
+    if tool is POETRY and wheel and "[project]" in text:
+        return (
+            "these lines, because `poetry add` would write the wheel's path on this machine. Then run `poetry lock`.\n"
+            f'[project]\ndependencies = ["{requirement(project.extras)}"]\n'
+            f'[tool.poetry.dependencies]\naion-lambda = {{ path = "{wheel}" }}\n'
+            f'[tool.poetry.group.dev.dependencies]\naion-lambda = {{ path = "{wheel}", extras = ["local"] }}'
+        )
     # Omit aion-lambda's source (such as a wheel) from uv's second command: the first has stored it in the project.
     local = "'aion-lambda[local]'" if tool is UV else project.local
-    return f"{tool.add} {wanted} && {tool.add_tool} {local}"
+    return f"it: {tool.add} {wanted} && {tool.add_tool} {local}"
 
 
 def _listed(paths: list[str], most: int = 4) -> str:

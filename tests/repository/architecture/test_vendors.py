@@ -7,6 +7,8 @@ ROOT = Path(__file__).parents[3]
 MAY = (
     "aion/adk/scripted.py",
     "aion_core/agents/adk/",
+    # An agent without an API key: no other module of this library imports it.
+    "aion_core/authoring/scripted_llm.py",
     "aion_tools/dev/console/stored_state/adk.py",
     # `aion init` copies this agent into a new ADK project.
     "aion_tools/project/files/adk/",

@@ -20,7 +20,7 @@ import pytest
 from aion_core import __version__
 from aion_tools.deploy import sam_install
 from aion_tools.package.cache import cache
-from aion_tools.package.programs import find_uv
+from aion_tools.programs import find_uv
 from aion_tools.project.files import samconfig
 from aion_tools.stack.stack import SETTINGS, client_of
 from aion_tools.template import stacks

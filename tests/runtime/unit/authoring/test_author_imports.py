@@ -76,8 +76,10 @@ def test_aion_namespace_packages_only_reexport_names() -> None:
     assert files == {
         "adk/__init__.py",
         "adk/py.typed",
+        "adk/scripted.py",
         "langgraph/__init__.py",
         "langgraph/py.typed",
+        "langgraph/scripted.py",
         "langgraph/stream.py",
         "shared/py.typed",
         "shared/types.py",
