@@ -185,8 +185,8 @@ def _lines(file: Path, seen: frozenset[Path] = frozenset()) -> Iterator[str]:
         included = re.match(r"(?:-r|--requirement)[\s=]*(\S+)", line)
         if not included:
             yield from [line] if line else []
-        elif (place := (file.parent / included[1]).resolve()).is_file() and place not in seen:
-            yield from _lines(place, seen | {place})
+        elif (place := (file.parent / included[1]).resolve()).is_file() and place not in seen | {file.resolve()}:
+            yield from _lines(place, seen | {file.resolve()})
 
 
 def bare(line: str) -> str:
