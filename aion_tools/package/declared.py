@@ -60,6 +60,13 @@ class Declared:
         return [bare(line) for line in self.requirements if re.match(r"[A-Za-z0-9][\w.-]*(\[[^]]*\])?==", line)]
 
     @property
+    def options(self) -> list[str]:
+        """Lines that name package indexes, of a requirements.txt that is not among `sources`. Poetry exports them."""
+        is_source = any(file.name == "requirements.txt" for file in self.sources)
+        lines = () if is_source else self.requirements
+        return [line for line in lines if re.match(r"-[if]\b|--(?:extra-)?index-url\b|--find-links\b", line)]
+
+    @property
     def hashes(self) -> dict[str, frozenset[str]]:
         """SHA-256 hashes that the requirements.txt permits, by distribution."""
         found = {

@@ -77,7 +77,7 @@ def _export(project: Declared, output: Path) -> None:
 def _resolve(project: Declared, frameworks: Iterable[str], target: Target, output: Path) -> None:
     """Resolve the requirements of a project without uv.lock, together with those of all functions and frameworks."""
     inputs, own = output.with_name("aion.in"), required_by(*ALL_EXTRAS, *agent_extras(frameworks), *project.extras)
-    inputs.write_text("\n".join([*own, *project.also]), "utf-8")
+    inputs.write_text("\n".join([*project.options, *own, *project.also]), "utf-8")
     # aion-lambda's own code comes from the installation that runs the build: a marker that is never true leaves it out.
     override, constraint = output.with_name("override.txt"), output.with_name("constraint.txt")
     override.write_text(f"{DISTRIBUTION} ; python_version < '0'", "utf-8")
