@@ -223,8 +223,8 @@ def copied(locked_project: Path, shared_cache: Path, tmp_path: Path, monkeypatch
     return tmp_path / "copy"
 
 
-def built(folder: Path, function: str = "TaskFunction", **options: str) -> Package:
-    made = Build(folder, architecture=machine_architecture(), **options)
+def built(folder: Path, function: str = "TaskFunction", python: str | None = None) -> Package:
+    made = Build(folder, architecture=machine_architecture(), python=python)
     target = tempfile.mkdtemp(dir=os.environ["AION_PACKAGE_CACHE"])
     return made.write(function, Path(target), link=True)
 

@@ -177,7 +177,6 @@ def test_exported_requirements_determine_versions_without_uv_lock(tmp_path: Path
         f'--extra-index-url {served}\nmine==1.0 ; python_version >= "3.11" \\\n    {hashed}\nurllib3==2.5.0\n'
     )
     write(tmp_path, {"pyproject.toml": pyproject("mine (>=1,<3)"), "requirements.txt": requirements})
-    write(tmp_path, {"uv.toml": f'[[index]]\nurl = "{served}"\n'})
     found = versions(lock_of(tmp_path))
     assert (found["mine"], found["urllib3"]) == ("1.0", "2.5.0")
     assert "requirements.txt (versions)" in declared(tmp_path).described

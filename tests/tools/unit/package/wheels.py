@@ -89,19 +89,21 @@ def index(folder: Path, *, password: str = "", has_hashes: bool = True) -> Itera
     """
 
     class Handler(BaseHTTPRequestHandler):
-        def do_GET(self) -> object:
-            if password and self.headers["Authorization"] != f"Basic {b64encode(f'me:{password}'.encode()).decode()}":
-                return self.send_error(401)
+        def do_GET(self) -> None:
+            given = b64encode(f"me:{password}".encode()).decode()
             name = self.path.strip("/")
             file = folder / name
             body = file.read_bytes() if file.is_file() else self.page(name)
-            if not body:
-                return self.send_error(404)
-            self.send_response(200)
-            self.send_header("Content-Type", "application/octet-stream" if file.is_file() else "text/html")
-            self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-            return self.wfile.write(body) if self.command == "GET" else None
+            if password and self.headers["Authorization"] != f"Basic {given}":
+                self.send_error(401)
+            elif not body:
+                self.send_error(404)
+            else:
+                self.send_response(200)
+                self.send_header("Content-Type", "application/octet-stream" if file.is_file() else "text/html")
+                self.send_header("Content-Length", str(len(body)))
+                self.end_headers()
+                self.wfile.write(body if self.command == "GET" else b"")
 
         do_HEAD = do_GET  # noqa: N815 - the name that http.server calls
 
