@@ -112,7 +112,7 @@ def test_metadata_of_own_distribution_is_readable(tmp_path: Path) -> None:
 def test_private_key_in_project_fails_build(tmp_path: Path) -> None:
     key = "-----BEGIN PRIVATE KEY-----\nMIIEvQIBADANBgkqhkiG9w0BAQ\n"
     folder = project(tmp_path, {"deploy.pem": key})
-    with pytest.raises(BuildError, match=r"deploy\.pem"):
+    with pytest.raises(BuildError, match=r"deploy\.pem, line 1: a private key"):
         read(folder)
     (folder / ".aionignore").write_text("*.pem\n")
     assert "deploy.pem" not in places(read(folder))
