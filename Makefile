@@ -57,10 +57,8 @@ lint-code: $(VENV)/.tests
 	$(VENV)/bin/mypy
 	$(VENV)/bin/lint-imports
 
-lock: $(VENV)/.tests ## Update uv.lock, and the versions for projects that have no lock file
+lock: $(VENV)/.tests ## Update uv.lock
 	$(UV) lock --quiet
-	$(UV) export --quiet --frozen --no-header --no-annotate --no-hashes --all-extras --no-default-groups \
-	  --no-emit-project > aion_tools/package/tested.txt
 
 format: $(VENV)/.tests ## Format the code
 	$(VENV)/bin/ruff check --fix .

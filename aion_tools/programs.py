@@ -29,7 +29,7 @@ def run(command: Sequence[str], *, cwd: Path | None = None, more: Mapping[str, s
 
     `more` adds environment variables. Pass a secret there: all users of this machine can read a program's arguments.
     """
-    environ = {**os.environ, **(more or {})}
+    environ = {**os.environ, "UV_NO_WRAP": "1", **(more or {})}
     done = subprocess.run(command, cwd=cwd, env=environ, capture_output=True, text=True)  # noqa: S603 - no shell
     if done.returncode:
         # uv explains a conflict of versions in up to 2,000 lines, and the last of them are the conclusion.

@@ -1,11 +1,11 @@
 """Packages of the repository's functions, each built once by a process."""
 
-import tempfile
 from functools import cache
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from aion_tools.package.build import Build
-from aion_tools.package.cache import cache as package_cache
+from aion_tools.package.cache import scratch
 from aion_tools.package.package import Package
 from aion_tools.shipped import shipped
 
@@ -17,21 +17,20 @@ def built(function: str, architecture: str, python: str | None = None, configs: 
     It is deleted when this process ends. Raises the errors of `Build`.
     """
     build = _build(architecture, python, configs)
-    folder = tempfile.TemporaryDirectory(prefix=f"{function}-", dir=package_cache())
+    folder = scratch()
     _FOLDERS.append(folder)
     return build.write(function, Path(folder.name), link=True)
 
 
 @cache
 def _build(architecture: str, python: str | None, configs: tuple[Path, ...]) -> Build:
-    package_cache().mkdir(parents=True, exist_ok=True)
     return Build(shipped(), architecture=architecture, python=python, configs=configs or None)
 
 
 def runtimes_boto3(architecture: str, python: str | None = None) -> Path:
     """Return a folder with boto3 and its requirements, which Lambda's runtime contains."""
     build = _build(architecture, python, ())
-    folder = tempfile.TemporaryDirectory(prefix="boto3-", dir=package_cache())
+    folder = scratch()
     _FOLDERS.append(folder)
     for file in build.installed.files(build.installed.reachable(["boto3"])):
         place = Path(folder.name, file.place)
@@ -40,5 +39,5 @@ def runtimes_boto3(architecture: str, python: str | None = None) -> Path:
     return Path(folder.name)
 
 
-_FOLDERS: list["tempfile.TemporaryDirectory[str]"] = []
+_FOLDERS: list["TemporaryDirectory[str]"] = []
 """Folders of this process. Each is deleted with its object."""

@@ -31,7 +31,7 @@ class CannotRun(Exception):
 
 
 def machine_architecture() -> str:
-    """Return this machine's processor architecture by Lambda's name. Docker would emulate another one slowly."""
+    """Return this machine's processor architecture by Lambda's name."""
     return "arm64" if platform.machine().lower() in ("arm64", "aarch64") else "x86_64"
 
 
@@ -57,10 +57,8 @@ def run(port: int, addresses: tuple[str, str] | None, more: list[str]) -> int:
     """Serve the API on a port of this machine until a signal, and return SAM's exit code."""
     _check_docker()
     sam = str(sam_install.installed() / "sam")
-    architecture = machine_architecture()
-    overrides = ["--parameter-overrides", f"Architecture={architecture}"]
-    environ = {**sam_environment(), "AION_ARCHITECTURE": architecture}
-    if subprocess.run([sam, "build", *overrides], cwd=ROOT, env=environ).returncode:  # noqa: S603
+    environ = sam_environment()
+    if subprocess.run([sam, "build"], cwd=ROOT, env=environ).returncode:  # noqa: S603
         raise CannotRun("sam build failed")
     host, reached_at = addresses or _addresses()
     base_url = f"http://127.0.0.1:{port}"
@@ -70,7 +68,7 @@ def run(port: int, addresses: tuple[str, str] | None, more: list[str]) -> int:
         for name in stack.template.resources(FUNCTION):
             os.environ.update(stack.environment(name), AION_BASE_URL=base_url, AION_AUTH="off")
         stack.poll(environ={"AION_BASE_URL": base_url})
-        command = [sam, "local", "start-api", *overrides, "--env-vars", str(ENV_VARS), "--port", str(port), *more]
+        command = [sam, "local", "start-api", "--env-vars", str(ENV_VARS), "--port", str(port), *more]
         return _run(command, environ)
 
 

@@ -2,7 +2,6 @@
 
 import os
 import sys
-import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -77,7 +76,7 @@ def build(functions: tuple[str, ...], target: Path | None, zips: Path) -> None:
 
 def _build(folder: Path, functions: tuple[str, ...], target: Path | None, zips: Path) -> None:
     from aion_tools.package.build import Build
-    from aion_tools.package.cache import cache, delete_expired
+    from aion_tools.package.cache import delete_expired, scratch
     from aion_tools.package.secrets import SecretVerdict
 
     def print_notice(text: str) -> None:
@@ -99,8 +98,8 @@ def _build(folder: Path, functions: tuple[str, ...], target: Path | None, zips: 
     if zips.parts[0] == FOLDER:
         make_ignored(Path(FOLDER))
     for function in project.functions:
-        with tempfile.TemporaryDirectory(dir=cache()) as scratch, waiting(f"Building {function}"):
-            package = project.write(function, target or Path(scratch), link=target is None)
+        with scratch() as made, waiting(f"Building {function}"):
+            package = project.write(function, target or Path(made), link=target is None)
             where = ""
             if target is None:
                 archive = zips / f"{function}.zip"

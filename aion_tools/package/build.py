@@ -56,13 +56,13 @@ class Build:
         """
         self.folder = folder.resolve()
         self.functions = tuple(functions or FUNCTION_EXTRAS)
-        given = {"Architecture": architecture} if architecture else None
-        self._template = project_template(self.folder, BUILD_PLACE, given)
-        self.target = self._template_target(python)
         if unknown := [each for each in self.functions if each not in FUNCTION_EXTRAS]:
             raise BuildError(
                 f"{unknown[0]} is not a function of aion, so it has no package; the functions are {', '.join(FUNCTION_EXTRAS)}"
             )
+        given = {"Architecture": architecture} if architecture else None
+        self._template = project_template(self.folder, BUILD_PLACE, given)
+        self.target = self._template_target(python)
         named = {each: self._template.environment(each).get("AION_CONFIG") for each in self.functions}
         self._config = next(filter(None, named.values()), None)
         self._with_agents = {each for each in self.functions if named[each]}

@@ -6,6 +6,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from filelock import FileLock
 from platformdirs import user_cache_path
@@ -13,6 +14,7 @@ from platformdirs import user_cache_path
 # Seconds after its last use until an entry is deleted from the cache.
 _EXPIRES_AFTER = 86400
 _DIGEST = "[0-9a-f]" * 20
+_SCRATCH = "aion-scratch-"
 
 
 def cache() -> Path:
@@ -43,12 +45,20 @@ def filled_once(folder: Path) -> Iterator[bool]:
         marker.touch()
 
 
+def scratch() -> "TemporaryDirectory[str]":
+    """Return a temporary folder in the cache, whose files may be hard links to the cache. A killed build leaves it there."""
+    cache().mkdir(parents=True, exist_ok=True)
+    return TemporaryDirectory(prefix=_SCRATCH, dir=cache())
+
+
 def delete_expired() -> None:
     """Delete what no build has used for a day, also the rest of failed builds.
 
     Entries without a digest in their name are not deleted, since AION_PACKAGE_CACHE may name a folder with other files.
     """
-    for entry in [*cache().glob(f"*-{_DIGEST}"), *cache().glob(f"*-{_DIGEST}.lock")]:
+    for entry in [
+        each for name in (f"*-{_DIGEST}", f"*-{_DIGEST}.lock", f"{_SCRATCH}*") for each in cache().glob(name)
+    ]:
         with suppress(OSError):  # another process may delete it
             used = max(each.stat().st_mtime for each in (entry, *entry.glob("*")))
             if time.time() - used > _EXPIRES_AFTER:

@@ -60,6 +60,13 @@ class Declared:
         return [bare(line) for line in self.requirements if re.match(r"[A-Za-z0-9][\w.-]*(\[[^]]*\])?==", line)]
 
     @property
+    def options(self) -> list[str]:
+        """Lines that name package indexes, of a requirements.txt that is not among `sources`. Poetry exports them."""
+        is_source = any(file.name == "requirements.txt" for file in self.sources)
+        lines = () if is_source else self.requirements
+        return [line for line in lines if re.match(r"-[if]\b|--(?:extra-)?index-url\b|--find-links\b", line)]
+
+    @property
     def hashes(self) -> dict[str, frozenset[str]]:
         """SHA-256 hashes that the requirements.txt permits, by distribution."""
         found = {
@@ -185,8 +192,8 @@ def _lines(file: Path, seen: frozenset[Path] = frozenset()) -> Iterator[str]:
         included = re.match(r"(?:-r|--requirement)[\s=]*(\S+)", line)
         if not included:
             yield from [line] if line else []
-        elif (place := (file.parent / included[1]).resolve()).is_file() and place not in seen:
-            yield from _lines(place, seen | {place})
+        elif (place := (file.parent / included[1]).resolve()).is_file() and place not in seen | {file.resolve()}:
+            yield from _lines(place, seen | {file.resolve()})
 
 
 def bare(line: str) -> str:

@@ -109,15 +109,19 @@ class Installed:
         folder = Path(self._scratch.name, "code")
         # uv would take the earlier build of a folder whose pyproject.toml is unchanged.
         local = [word for each in lock.sources if "directory" in each for word in ("--refresh-package", each["name"])]
-        install(lock, lock.sources, folder, self._target, *local)
+        remedy = (
+            f"A build compiles only Python. Build the wheel of native code for {self._target.architecture} elsewhere "
+            "(`uv build --wheel`), and require the file"
+        )
+        try:
+            install(lock, lock.sources, folder, self._target, *local)
+        except BuildError as error:
+            raise BuildError(f"{error}\n{remedy}") from error
         built = _distributions(folder)
         for each in built.values():
             tags = (each.read_text("WHEEL") or "").splitlines()
             if not any(line.startswith("Tag:") and line.endswith("-none-any") for line in tags):
-                raise BuildError(
-                    f"{each.name} {each.version} has native code and no wheel for {self._target.architecture}, and a build compiles "
-                    "only Python. Build its wheel on that processor (`uv build --wheel`), and require the file"
-                )
+                raise BuildError(f"{each.name} {each.version} has native code and no wheel. {remedy}")
         trim.delete_dead_weight(folder)
         trim.compile_modules(folder, self._target.python)
         return built

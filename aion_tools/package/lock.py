@@ -57,8 +57,9 @@ def locked(project: Declared, frameworks: Iterable[str], target: Target) -> Lock
         else:
             _resolve(project, frameworks, target, output)
         packages = list(_packages(output))
-    where, hashes = (project.lock.name if project.lock else "the package index"), project.hashes
-    checked = [_checked(each, where, hashes.get(each["name"])) for each in packages]
+    if project.lock:
+        _refuse_unhashed(project.lock, packages)
+    checked = [_checked(each, project.hashes.get(each["name"])) for each in packages]
     sources = [each for each in checked if _is_source(each)]
     wheels = [each for each in checked if each not in sources]
     return Lock(tuple(wheels), tuple(sources), " ".join(project.indexes))
@@ -76,7 +77,7 @@ def _export(project: Declared, output: Path) -> None:
 def _resolve(project: Declared, frameworks: Iterable[str], target: Target, output: Path) -> None:
     """Resolve the requirements of a project without uv.lock, together with those of all functions and frameworks."""
     inputs, own = output.with_name("aion.in"), required_by(*ALL_EXTRAS, *agent_extras(frameworks), *project.extras)
-    inputs.write_text("\n".join([*own, *project.also]), "utf-8")
+    inputs.write_text("\n".join([*project.options, *own, *project.also]), "utf-8")
     # aion-lambda's own code comes from the installation that runs the build: a marker that is never true leaves it out.
     override, constraint = output.with_name("override.txt"), output.with_name("constraint.txt")
     override.write_text(f"{DISTRIBUTION} ; python_version < '0'", "utf-8")
@@ -100,7 +101,8 @@ def _resolve(project: Declared, frameworks: Iterable[str], target: Target, outpu
         except BuildError:
             run(command, cwd=project.folder)  # a dependency may have no wheel at all
     except BuildError as error:
-        is_conflict = "No solution found" in str(error) and "not found in the package registry" not in str(error)
+        # Look for the last words, because the first are cut off.
+        is_conflict = "are unsatisfiable" in str(error) and "not found in the package registry" not in str(error)
         reason = "conflict with those of aion-lambda" if is_conflict else "cannot be resolved"
         raise BuildError(f"the project's dependencies {reason}.\n{error}") from error
 
@@ -125,14 +127,27 @@ def _files(package: Mapping[str, Any], *keys: str) -> list[dict[str, Any]]:
     return [*package.get("wheels", []), *(package[key] for key in keys if key in package)]
 
 
-def _checked(package: dict[str, Any], where: str, permitted: frozenset[str] | None) -> dict[str, Any]:
+def _refuse_unhashed(lock: Path, packages: Iterable[Mapping[str, Any]]) -> None:
+    """Raise BuildError if uv.lock has no hash of a file that these packages would download.
+
+    For such a file, `uv export` writes the hash of what the server returns now.
+    """
+    exported = {(each["name"], each.get("version")) for each in packages}
+    for package in tomllib.loads(lock.read_text(encoding="utf-8")).get("package", []):
+        is_unhashed = any("url" in file and "hash" not in file for file in _files(package, "sdist"))
+        if is_unhashed and (package["name"], package.get("version")) in exported:
+            raise BuildError(
+                f"{package['name']} {package['version']} has no hash in uv.lock, so nothing would show that its file was replaced: "
+                f"run `uv lock --upgrade-package {package['name']}`, or require its wheel as a file if its index has no hashes"
+            )
+
+
+def _checked(package: dict[str, Any], permitted: frozenset[str] | None) -> dict[str, Any]:
     """Return the package with only the files whose hash the requirements.txt permits, or all if it has no hashes.
 
-    Raises BuildError if no file remains, or if a file has no hash.
+    Raises BuildError if no file remains.
     """
     files, name = _files(package, "sdist", "archive"), f"{package['name']} {package.get('version', '')}".strip()
-    if any(not file.get("hashes") for file in files):
-        raise BuildError(f"{name} has no hash in {where}, so nothing would show that its file was replaced")
     if permitted is None or not files:
         return package
     found = {file["hashes"].get("sha256", "") for file in files}

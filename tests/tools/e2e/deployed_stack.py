@@ -119,7 +119,6 @@ def deployed_stack(folder: Path, aion_yaml: str, agents: Mapping[str, str]) -> I
         endpoint = until_the_end.enter_context(ministack.serving(SERVICES))
         makefile = BUILDS if DEEP else COPIES
         project = SamProject.made(folder / "project", endpoint, agents, aion_yaml=aion_yaml, makefile=makefile)
-        project.environ["AION_PYTHON"] = lambda_python()[1]
         chosen = {
             "BaseUrl": entrypoint_url.url,
             "AwsEndpointUrl": endpoint,

@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from scripts.sam_local import machine_architecture
 from tests.support.e2e import forked
 from tests.support.e2e.runtime_emulator import lambda_python
 from tests.support.server import ROOT
@@ -81,9 +80,10 @@ print(asyncio.run(ask()))
 def test_packaged_mcp_server_answers(tmp_path: Path) -> None:
     """Run the packaged agent with only PATH and PYTHONPATH set: it can start its MCP server."""
     project = copied(ROOT / "examples" / "mcp", tmp_path)
-    program, python = lambda_python()
-    here = ("--architecture", machine_architecture(), "--python", python)
-    aion(project, "build", "TaskFunction", *here, "--to", str(tmp_path / "code"))
+    aion(project, "init")  # writes a template for this machine's processor
+    aion(project, "build", "TaskFunction", "--to", str(tmp_path / "code"))
     environ = {"PATH": os.environ["PATH"], "PYTHONPATH": str(tmp_path / "code")}
-    ran = subprocess.run([program, "-c", ASKED], cwd="/", env=environ, capture_output=True, text=True, timeout=120)
+    ran = subprocess.run(
+        [lambda_python()[0], "-c", ASKED], cwd="/", env=environ, capture_output=True, text=True, timeout=120
+    )
     assert ran.stdout == "In stock: 3\n", ran.stderr

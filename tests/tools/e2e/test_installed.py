@@ -28,9 +28,8 @@ from a2a.types import Message, Part, Role, SendMessageRequest
 
 from aion_tools.shipped import shipped
 from aion_tools.stack.stack import LocalStack
-from scripts.sam_local import machine_architecture
 from tests.support.e2e.rest_api import ARN
-from tests.support.e2e.runtime_emulator import emulated, lambda_python
+from tests.support.e2e.runtime_emulator import emulated
 from tests.support.installed import Installed, installed
 from tests.support.recorded import recorded_event
 
@@ -283,8 +282,7 @@ def test_new_project_is_tested_served_and_built(
         streamed, answer = asyncio.run(ask(url, "hello"))
     assert answer
     assert streamed in ("", answer), "what was streamed is the answer"
-    chosen = ["--architecture", machine_architecture(), "--python", lambda_python()[1]]
-    tools.run(made.aion, "build", "ApiFunction", "TaskFunction", *chosen, cwd=made.folder)
+    tools.run(made.aion, "build", "ApiFunction", "TaskFunction", cwd=made.folder)
     assert answered_by(made.folder / ".aion" / "build" / "ApiFunction.zip", tmp_path, "hello") == answer
 
 
@@ -309,11 +307,10 @@ def test_build_packages_project_code_without_secret_or_ignored_files(
     with (folder / ".gitignore").open("a") as ignored:
         ignored.write("\n*.secret\n")
     (folder / "aion.yaml").write_text("aion: {agents: {mine: {path: agent.py:graph}}}")
-    chosen = ["ApiFunction", "--architecture", machine_architecture(), "--python", lambda_python()[1]]
-    refused = tools.run(project.aion, "build", *chosen, cwd=folder, fails=True)
+    refused = tools.run(project.aion, "build", "ApiFunction", cwd=folder, fails=True)
     assert "deploy.txt, line 1: a private key (private-key)" in refused
     (folder / "deploy.txt").unlink()
-    said = tools.run(project.aion, "build", *chosen, cwd=folder)
+    said = tools.run(project.aion, "build", "ApiFunction", cwd=folder)
     assert re.search(r"ApiFunction: \d+ MB for .*; agents: mine \(agent\.py", said)
     assert re.search(r"excluded: \.env, .*notes\.secret \(matched by \.gitignore\)", said)
     package = folder / ".aion" / "build" / "ApiFunction.zip"
@@ -329,7 +326,6 @@ def test_build_packages_project_code_without_secret_or_ignored_files(
 def test_sam_build_packages_the_project(tools: Installed, project: NewProject, tmp_path: Path) -> None:
     """Run the Makefile rule that `sam build` calls for a function."""
     folder, artifacts = project.folder, tmp_path / "artifacts"
-    ask: dict[str, Any] = {"AION_ARCHITECTURE": machine_architecture(), "AION_PYTHON": lambda_python()[1]}
-    said = tools.run("make", "build-SweepFunction", f"ARTIFACTS_DIR={artifacts}", cwd=folder, **ask)
+    said = tools.run("make", "build-SweepFunction", f"ARTIFACTS_DIR={artifacts}", cwd=folder)
     assert "SweepFunction: " in said
     assert (artifacts / "handlers" / "sweep.py").is_file()

@@ -19,7 +19,7 @@ from aion_tools.package.cache import cache
 from aion_tools.stack.stack import LocalStack
 from scripts.sam_local import machine_architecture, sam_environment, write_env_vars
 from tests.support.e2e.api_process import api_process
-from tests.support.e2e.runtime_emulator import emulated, lambda_python
+from tests.support.e2e.runtime_emulator import emulated
 from tests.tools.e2e.packages import file_states, package_here
 
 ROOT = Path(__file__).parents[3]
@@ -65,18 +65,13 @@ def copied(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def built(sam: Path, copied: Path) -> Path:
-    """Return the folder of `sam build`, for this machine's processor and an installed Python."""
+    """Return the folder of `sam build`, for this machine's processor."""
     # Build without samconfig.toml, because SAM then builds in a copy of the folder, and this build must work too.
     config = copied / "samconfig.toml"
     config.rename(config.with_name(".samconfig.aside"))
-    architecture = machine_architecture()
-    run(
-        [str(sam / "sam"), "build", "--parameter-overrides", f"Architecture={architecture}"],
-        cwd=copied,
-        AION_ARCHITECTURE=architecture,
-        AION_PYTHON=lambda_python()[1],
-        AION_PACKAGE_CACHE=str(cache()),
-    )
+    template = copied / "template.yaml"
+    template.write_text(template.read_text().replace("Default: x86_64", f"Default: {machine_architecture()}"))
+    run([str(sam / "sam"), "build"], cwd=copied, AION_PACKAGE_CACHE=str(cache()))
     return copied / ".aws-sam" / "build"
 
 

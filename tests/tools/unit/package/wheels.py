@@ -1,24 +1,122 @@
-"""Wheels for the tests of packages."""
+"""Wheels, source distributions and package indexes for the tests of packages."""
 
 import hashlib
+import io
+import tarfile
 import zipfile
+from base64 import b64encode
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from threading import Thread
+
+from packaging.utils import canonicalize_name
+
+HATCHLING = '[build-system]\nrequires = ["hatchling"]\nbuild-backend = "hatchling.build"\n'
+PROJECT = (
+    '[project]\nname = "{name}"\nversion = "{version}"\nrequires-python = ">=3.11"\ndependencies = {dependencies}\n'
+)
 
 
-def wheel(folder: Path, module: str = "mine.py", text: str = "", name: str = "mine") -> Path:
-    """Write the wheel of a distribution's version 1.0 with this module into the folder, and return its path."""
+def pyproject(*dependencies: str, name: str = "my-agent", version: str = "0.1.0") -> str:
+    """Return the table `[project]` of a pyproject.toml with these dependencies."""
+    return PROJECT.format(name=name, version=version, dependencies=list(dependencies))
+
+
+def write(folder: Path, files: Mapping[str, str]) -> Path:
+    """Write the files into the folder, and return the folder."""
+    for name, text in files.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(text)
+    return folder
+
+
+def wheel(
+    folder: Path,
+    name: str = "mine",
+    files: Mapping[str, str | bytes] | None = None,
+    *,
+    version: str = "1.0",
+    requires: str = "",
+    tag: str = "py3-none-any",
+) -> Path:
+    """Write a distribution's wheel into the folder, by default with one empty module, and return its path."""
     folder.mkdir(parents=True, exist_ok=True)
-    written = folder / f"{name}-1.0-py3-none-any.whl"
+    written, info = folder / f"{name}-{version}-{tag}.whl", f"{name}-{version}.dist-info"
+    requirement = f"Requires-Dist: {requires}\n" if requires else ""
+    content = {
+        **(files or {f"{name}.py": ""}),
+        f"{info}/METADATA": f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n{requirement}",
+        f"{info}/WHEEL": f"Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: {tag}\n",
+    }
     with zipfile.ZipFile(written, "w") as archive:
-        archive.writestr(module, text)
-        archive.writestr(f"{name}-1.0.dist-info/METADATA", f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n")
-        archive.writestr(
-            f"{name}-1.0.dist-info/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
-        )
-        archive.writestr(f"{name}-1.0.dist-info/RECORD", f"{module},,\n")
+        for place, text in content.items():
+            archive.writestr(place, text)
+        archive.writestr(f"{info}/RECORD", "".join(f"{place},,\n" for place in [*content, f"{info}/RECORD"]))
     return written
 
 
-def hashed(requirement: str, written: Path) -> str:
-    """Return the requirement with the hash of this wheel."""
-    return f"{requirement} --hash=sha256:{hashlib.sha256(written.read_bytes()).hexdigest()}"
+def library(folder: Path, files: Mapping[str, str] | None = None) -> Path:
+    """Write the sources of the distribution `mine` into the folder, and return the folder."""
+    own = {"pyproject.toml": pyproject(name="mine") + HATCHLING, "mine/__init__.py": "value = 1\n"}
+    return write(folder, {**own, **(files or {})})
+
+
+def sdist(folder: Path, name: str, files: Mapping[str, str], version: str = "1.0") -> Path:
+    """Write a source distribution with these files into the folder, and return its path."""
+    folder.mkdir(parents=True, exist_ok=True)
+    written = folder / f"{name}-{version}.tar.gz"
+    metadata = f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n"
+    with tarfile.open(written, "w:gz") as archive:
+        for place, text in {**files, "PKG-INFO": metadata}.items():
+            entry = tarfile.TarInfo(f"{name}-{version}/{place}")
+            entry.size = len(text.encode())
+            archive.addfile(entry, io.BytesIO(text.encode()))
+    return written
+
+
+def sha256(file: Path) -> str:
+    """Return the SHA-256 hash of a file."""
+    return hashlib.sha256(file.read_bytes()).hexdigest()
+
+
+@contextmanager
+def index(folder: Path, *, password: str = "", has_hashes: bool = True) -> Iterator[str]:
+    """Serve the wheels and source distributions of a folder as a package index, and yield its URL.
+
+    The index may ask for the user `me` with a password, and may tell no hashes.
+    """
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            given = b64encode(f"me:{password}".encode()).decode()
+            name = self.path.strip("/")
+            file = folder / name
+            body = file.read_bytes() if file.is_file() else self.page(name)
+            if password and self.headers["Authorization"] != f"Basic {given}":
+                self.send_error(401)
+            elif not body:
+                self.send_error(404)
+            else:
+                self.send_response(200)
+                self.send_header("Content-Type", "application/octet-stream" if file.is_file() else "text/html")
+                self.send_header("Content-Length", str(len(body)))
+                self.end_headers()
+                self.wfile.write(body if self.command == "GET" else b"")
+
+        do_HEAD = do_GET  # noqa: N815 - the name that http.server calls
+
+        def page(self, name: str) -> bytes:
+            files = [each for each in folder.iterdir() if canonicalize_name(each.name.split("-")[0]) == name]
+            fragments = (f"#sha256={sha256(each)}" if has_hashes else "" for each in files)
+            links = (f'<a href="/{each.name}{end}">{each.name}</a>' for each, end in zip(files, fragments, strict=True))
+            return "".join(links).encode()
+
+        def log_message(self, *_: object) -> None: ...
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        Thread(target=server.serve_forever, daemon=True).start()
+        signed = f"me:{password}@" if password else ""
+        yield f"http://{signed}127.0.0.1:{server.server_port}"
+        server.shutdown()

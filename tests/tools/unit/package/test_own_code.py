@@ -1,0 +1,20 @@
+"""aion-lambda's own code in a package."""
+
+from pathlib import Path
+
+from aion_tools.package.own_code import compiled_files, own_files
+
+
+def test_package_contains_runtime_without_developer_tools() -> None:
+    folders = {tuple(place.split("/")[:2]) for place, _ in own_files()}
+    assert folders >= {("aion_core", "engine"), ("aion_core", "lambda_runtime"), ("aion", "langgraph"), ("aion", "adk")}
+    assert {first for first, _ in folders} == {"aion", "aion_core", "handlers"}
+
+
+def test_own_code_is_compiled_once(packages_cache: Path) -> None:
+    made = dict(compiled_files("3.13"))
+    assert "handlers/__pycache__/api.cpython-313.pyc" in made
+    assert made == dict(compiled_files("3.13"))
+    assert len(list(packages_cache.glob("aion-3.13-*/built"))) == 1
+    assert made["aion_core/lambda_runtime/exec-wrapper.sh"].stat().st_mode & 0o777 == 0o755
+    assert made["handlers/api.py"].read_bytes() == dict(own_files())["handlers/api.py"].read_bytes()
