@@ -1,1 +1,1 @@
-"""Reader of SAM templates with parameters, conditions, references and nested stacks."""
+"""SAM templates: their reader, and the stacks that a project's template nests."""

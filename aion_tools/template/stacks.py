@@ -70,12 +70,15 @@ def check(folder: Path) -> None:
     if {path: _found(folder / FOLDER / path) for path in wanted} == wanted:
         return
     version = _found(folder / FOLDER / _VERSION).strip()
-    origin = f"The stacks in {FOLDER} are from aion-lambda {version}" if version else f"{FOLDER} has no stacks"
-    if version == __version__:
-        origin = f"The stacks in {FOLDER} were edited, or are from another build of aion-lambda {version}"
+    installed = f", and aion-lambda {__version__} is installed"
+    if not version:
+        reason = f"{FOLDER} has no stacks{installed}"
+    elif version != __version__:
+        reason = f"The stacks in {FOLDER} are from aion-lambda {version}{installed}"
+    else:
+        reason = f"The stacks in {FOLDER} differ from those of aion-lambda {version} and of {EJECTED}/"
     raise StacksError(
-        f"{origin}, and aion-lambda {__version__} is installed. Run `{RENEW}`, then `sam build` again: SAM reads the "
-        "stacks before it builds the functions."
+        f"{reason}. Run `{RENEW}`, then `sam build` again: SAM reads the stacks before it builds the functions."
     )
 
 
@@ -109,7 +112,7 @@ def source(path: Path) -> Path:
 
     So a project's template can be read before `.aion/stacks` is written, and is never read from an old one.
     """
-    stacks = next((parent for parent in path.parents if parent.as_posix().endswith(f"/{FOLDER}")), None)
+    stacks = next((parent for parent in path.parents if parent.parts[-2:] == Path(FOLDER).parts), None)
     if stacks is None:
         return path
     name = path.relative_to(stacks).as_posix()

@@ -77,9 +77,9 @@ def test_every_nested_stack_of_the_package_is_written(project: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "told"),
     [
-        (lambda folder: (folder / "version").write_text("0.0.1\n"), "are from aion-lambda 0.0.1, and"),
-        (lambda folder: (folder / "infra" / "roles.yaml").write_text("Resources: {}"), "were edited, or are from another"),
-        (lambda folder: (folder / "infra" / "roles.yaml").unlink(), "were edited, or are from another"),
+        (lambda folder: (folder / "version").write_text("0.0.1\n"), f"are from aion-lambda 0.0.1, and aion-lambda {__version__} is installed"),
+        (lambda folder: (folder / "infra" / "roles.yaml").write_text("Resources: {}"), f"differ from those of aion-lambda {__version__} and of stacks/"),
+        (lambda folder: (folder / "infra" / "roles.yaml").unlink(), f"differ from those of aion-lambda {__version__} and of stacks/"),
         (lambda folder: [file.unlink() for file in folder.rglob("*") if file.is_file()], "has no stacks"),
     ],
     ids=["version", "edit", "missing file", "missing"],
@@ -91,7 +91,7 @@ def test_check_refuses_stacks_that_differ_from_the_package(project: Path, change
     with pytest.raises(StacksError) as refused:
         stacks.check(project)
     assert told in str(refused.value)
-    assert f"aion-lambda {__version__} is installed. Run `aion stacks`" in str(refused.value)
+    assert "Run `aion stacks`, then `sam build` again" in str(refused.value)
     stacks.write(project)
     stacks.check(project)
 
@@ -106,6 +106,12 @@ def test_template_is_read_with_and_without_written_stacks(project: Path) -> None
     environment = unwritten.environment("ApiFunction")
     stacks.write(project)
     assert project_template(project, PLACE).environment("ApiFunction") == environment
+
+
+def test_template_is_read_from_relative_path(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    stacks.eject(project, "roles")
+    monkeypatch.chdir(project)
+    assert project_template(Path(), PLACE).resources(FUNCTION)
 
 
 def test_outdated_stacks_are_not_read(project: Path) -> None:
