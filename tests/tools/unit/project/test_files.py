@@ -171,8 +171,8 @@ def test_template_has_processor_of_this_machine(
     machine: str, architecture: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(platform, "machine", lambda: machine)
-    declared = parsed(files()["template.yaml"])["Parameters"]["Architecture"]
-    assert declared["Default"] == architecture
+    application = parsed(files()["template.yaml"])["Resources"]["Aion"]
+    assert application["Properties"]["Parameters"]["Architecture"] == architecture
 
 
 @pytest.fixture(params=list(OBJECTS))
