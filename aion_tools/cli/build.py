@@ -45,7 +45,7 @@ def build(functions: tuple[str, ...], target: Path | None, zips: Path) -> None:
 
     A package contains the project's files (without those of .gitignore, .aionignore, .env and hidden folders), its locked
     dependencies, and aion's code. No native code is compiled, so any machine can build for both of Lambda's processors.
-    The processor is the default of the parameter Architecture in template.yaml.
+    The processor is that of `Architecture` in template.yaml.
     """
     from aion_core.loading.discovery.discover import project_above
     from aion_tools.package.cache import cache

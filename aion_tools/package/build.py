@@ -124,7 +124,7 @@ class Build:
         (architecture,) = properties.get("Architectures") or ["x86_64"]
         if architecture not in PLATFORMS:
             raise BuildError(
-                f"Lambda has no processor {architecture!r}: set the parameter Architecture in template.yaml to {' or '.join(PLATFORMS)}"
+                f"Lambda has no processor {architecture!r}: set Architecture in template.yaml to {' or '.join(PLATFORMS)}"
             )
         return Target(architecture, python or properties["Runtime"].removeprefix("python"))
 

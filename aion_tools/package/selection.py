@@ -204,6 +204,8 @@ def _reason(path: Path, project: _Project, rules: Sequence[Rule]) -> str | None:
     is_stack = path.parent == project.folder / "stacks" and path.suffix == ".yaml"
     if is_stack or (path.parent == project.folder and path.name in _NEEDLESS):
         return "not needed on AWS"
+    if re.fullmatch(r"aion_lambda-.*\.whl", path.name):
+        return "aion's own code is in every package"
     # `aion build --zips DIR` and `--to DIR` write packages, which the next build must not contain.
     if path.name.endswith("Function.zip") or all((path / name).is_dir() for name in ("aion_core", "handlers")):
         return "a built package"

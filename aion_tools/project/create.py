@@ -94,8 +94,6 @@ def complete(folder: Path, project: Project, *, agents_yaml: str | None) -> Proj
         else:
             _put(folder / path, text)
             made.written.append(path)
-    if project.origin.wheel in made.written and ".aionignore" in made.kept:
-        made.notes.append("Add /vendor/ to .aionignore: the Lambda packages need no wheel.")
     stacks.write(folder)
     return made
 

@@ -93,7 +93,6 @@ def rendered(project: Project) -> dict[str, str]:
         "architecture": "arm64" if platform.machine().lower() in ("arm64", "aarch64") else "x86_64",
         "dependencies": json.dumps([requirement(project.extras), *libraries]),
         "sources": sources if origin.source else "",
-        "vendor": "/vendor/" if origin.wheel else "",
         **_workflow(project),
     }
     made = {

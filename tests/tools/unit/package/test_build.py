@@ -77,9 +77,7 @@ def test_target_comes_from_template(tmp_path: Path) -> None:
     )
     assert Build(folder).target == Target(Build(ROOT).target.architecture, "3.12")
     assert Build(folder, architecture="arm64").target == Target("arm64", "3.12")
-    with pytest.raises(
-        BuildError, match=r"Lambda has no processor 'riscv': set the parameter Architecture in template\.yaml"
-    ):
+    with pytest.raises(BuildError, match=r"Lambda has no processor 'riscv': set Architecture in template\.yaml"):
         Build(folder, architecture="riscv")
 
 

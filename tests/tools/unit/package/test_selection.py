@@ -214,6 +214,12 @@ def test_only_aionignore_includes_files_that_are_excluded_by_name(tmp_path: Path
     ]  # fmt: skip
 
 
+def test_wheel_of_aion_lambda_is_excluded(tmp_path: Path) -> None:
+    for name in ("aion_lambda-0.1.0-py3-none-any.whl", "mine-1.0-py3-none-any.whl"):
+        (tmp_path / name).touch()
+    assert [file.name for file in select(tmp_path).files] == ["mine-1.0-py3-none-any.whl"]
+
+
 def test_packages_of_earlier_builds_are_excluded(tmp_path: Path) -> None:
     """The options `--zips` and `--to` of `aion build` may name any folder."""
     built = dict.fromkeys(("dist/ApiFunction.zip", "code/aion_core/log.py", "code/handlers/api.py"), "")

@@ -179,13 +179,11 @@ def test_note_about_missing_aion_dependency_names_local_wheel(tmp_path: Path) ->
 def test_init_of_poetry_project_names_relative_path_of_wheel(tmp_path: Path) -> None:
     """`poetry add` writes the absolute path of a wheel to a [project] table."""
     (tmp_path / "pyproject.toml").write_text("[project]\nname = 'mine'\n[tool.poetry]\n")
-    (tmp_path / ".aionignore").write_text("/docs/\n")
     project = Project("my-agent", "langgraph", recorded("", is_local=True))
-    lines, ignored = complete(tmp_path, project, agents_yaml=AGENTS).notes
+    (lines,) = complete(tmp_path, project, agents_yaml=AGENTS).notes
     added = tomllib.loads(lines.partition("`poetry lock`.\n")[2])
     assert added["project"]["dependencies"] == [requirement("langgraph")]
     assert added["tool"]["poetry"]["dependencies"] == {"aion-lambda": {"path": project.origin.wheel}}
-    assert ignored == "Add /vendor/ to .aionignore: the Lambda packages need no wheel."
 
 
 def test_init_adds_no_wheel_to_project_that_has_aion_lambda(tmp_path: Path) -> None:

@@ -47,7 +47,7 @@ def test_project_files_contain_no_placeholder(framework: str) -> None:
         assert not left, path
 
 
-KEYS = ("name", "title", "object", "schema", "architecture", "dependencies", "sources", "vendor", "install", "run")
+KEYS = ("name", "title", "object", "schema", "architecture", "dependencies", "sources", "install", "run")
 
 
 @EACH
@@ -76,7 +76,6 @@ def test_pyproject_of_new_project_requires_only_chosen_framework(framework: str,
 def test_pyproject_of_new_project_names_wheel_in_project() -> None:
     read = tomllib.loads(files(origin=WHEEL)["pyproject.toml"])
     assert read["tool"]["uv"]["sources"] == {"aion-lambda": {"path": WHEEL.wheel}}
-    assert "/vendor/\n" in files(origin=WHEEL)[".aionignore"]
     assert "vendor" not in "".join(files().values())
 
 
