@@ -101,7 +101,7 @@ class Build:
             put(source, folder / place, os.link if link else shutil.copyfile)
         for place, content in project.items():
             self._put_own(place, content, folder)
-        trim.compile_modules(folder, self.target.python, [place for place in project if place.endswith(".py")])
+        trim.compile_modules(folder, self.target.python, [folder / place for place in project if place.endswith(".py")])
         if has_agents:
             self._check_imports(folder)
         agents = self.agents.agents if has_agents else ()

@@ -3,6 +3,7 @@
 import re
 import subprocess
 from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from pathspec import GitIgnoreSpec
@@ -10,6 +11,8 @@ from pathspec import GitIgnoreSpec
 from aion_tools.package.elf import stripped
 from aion_tools.programs import BuildError, interpreter
 
+# Number of processes that compile a package, the same on every machine.
+_SHARES = 4
 TASK_ROOT = "/var/task"
 DEAD_WEIGHT = {
     "/bin/": "commands for a terminal",
@@ -58,26 +61,48 @@ def strip_libraries(folder: Path) -> None:
                 library.write_bytes(after)
 
 
-def compile_modules(folder: Path, python: str, modules: Sequence[str] = (".",)) -> None:
-    """Compile modules of the folder, by default all, to .pyc files, if this machine has that Python version.
+def compile_modules(folder: Path, python: str, modules: Sequence[Path] | None = None) -> None:
+    """Compile these modules of the folder, by default all, to .pyc files, if this machine has that Python version.
 
     A function's file system is read-only: without .pyc files each cold start compiles its imports again. Python does not
     check these .pyc files against the times of their sources, which differ after unpacking.
     """
     program = interpreter(python)
-    if program is None or not modules:
+    files = sorted(folder.rglob("*.py") if modules is None else modules)
+    if program is None:
         return
-    command = [program, "-P", "-s", "-W", "ignore", "-m", "compileall", "-q", "-j", "0", "-i", "-", "-s", str(folder)]
-    done = subprocess.run(  # noqa: S603 - no shell
-        [*command, "-p", TASK_ROOT, "--invalidation-mode", "unchecked-hash"],
-        input="\n".join(str(folder / module) for module in modules),
-        env={"PYTHONHASHSEED": "0"},  # so that sets in the compiled code have the same order in every process
-        text=True,
-        capture_output=True,
-        check=False,  # some distributions contain templates that are not valid Python
-    )
-    if "Traceback" in done.stderr:
-        raise BuildError(f"cannot compile the package's modules.\n{done.stderr}")
+    command = [
+        program,
+        "-P",
+        "-s",
+        "-W",
+        "ignore",
+        "-m",
+        "compileall",
+        "-q",
+        "-i",
+        "-",
+        "-s",
+        str(folder),
+        "-p",
+        TASK_ROOT,
+    ]
+
+    def compile_share(number: int) -> None:
+        done = subprocess.run(  # noqa: S603 - no shell
+            [*command, "--invalidation-mode", "unchecked-hash"],
+            input="\n".join(map(str, files[number::_SHARES])),
+            env={"PYTHONHASHSEED": "0"},  # so that sets in the compiled code have the same order in every process
+            text=True,
+            capture_output=True,
+            check=False,  # some distributions contain templates that are not valid Python
+        )
+        if "Traceback" in done.stderr:
+            raise BuildError(f"cannot compile the package's modules.\n{done.stderr}")
+
+    # The bytes of a .pyc file depend on what its process has compiled before: each process gets the same files everywhere.
+    with ThreadPoolExecutor() as executor:
+        list(executor.map(compile_share, range(min(_SHARES, len(files)))))
 
 
 def compiled(module: str, python: str) -> str:

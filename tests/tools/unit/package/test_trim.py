@@ -75,7 +75,7 @@ def test_modules_are_compiled_for_their_path_on_lambda(tmp_path: Path, capfd: py
 
 def test_only_named_modules_are_compiled(tmp_path: Path) -> None:
     write(tmp_path, {"one.py": "", "two.py": ""})
-    trim.compile_modules(tmp_path, PYTHON, ["two.py"])
+    trim.compile_modules(tmp_path, PYTHON, [tmp_path / "two.py"])
     trim.compile_modules(tmp_path, PYTHON, [])
     trim.compile_modules(tmp_path, "3.99")  # a version that this machine lacks
     assert [file.name.split(".")[0] for file in tmp_path.rglob("*.pyc")] == ["two"]
