@@ -25,7 +25,7 @@ from aion_tools.cli.error_text import error_text
 from aion_tools.cli.extra_packages import WITHOUT_THEM, how_to_install, missing_import, missing_package
 from aion_tools.cli.hints import HintingGroup
 from aion_tools.cli.logs import logs
-from aion_tools.cli.project import add, init, new
+from aion_tools.cli.project import init, new
 from aion_tools.cli.push import push
 from aion_tools.cli.smoke import smoke
 from aion_tools.cli.stacks import eject, stacks
@@ -41,6 +41,14 @@ class _AionGroup(HintingGroup):
         for title, commands in {"For a project": IN_A_PROJECT, "For tasks and deployments": DEPLOYED}.items():
             with formatter.section(title):
                 formatter.write_dl([(each.name or "", each.get_short_help_str(60)) for each in commands])
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Find the subcommand. Raises UsageError with the replacement of a removed command."""
+        if args[0] in REMOVED:
+            raise click.UsageError(f"`aion {args[0]}` is gone: {REMOVED[args[0]]}.", ctx)
+        return super().resolve_command(ctx, args)
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the exit codes, and how to install the extra `local` if it is missing: most commands need it."""
@@ -72,8 +80,13 @@ def aion(context: click.Context) -> None:
         raise ConfigurationError(how_to_install(missing))
 
 
-IN_A_PROJECT = (new, init, add, dev, chat, send, doctor, build, deploy, stacks, eject, completion)
+IN_A_PROJECT = (new, init, dev, chat, send, doctor, build, deploy, stacks, eject, completion)
 DEPLOYED = (why, tasks, logs, smoke, push, dlq, card, key, user, data, destroy)
+REMOVED = {
+    "add": "`uv add PACKAGE` adds a dependency",
+    "upgrade": "require the new version in pyproject.toml, then run `uv lock` and `aion stacks`",
+}
+"""Removed commands with their replacements."""
 for command in (*IN_A_PROJECT, *DEPLOYED):
     aion.add_command(command)
 
