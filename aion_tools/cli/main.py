@@ -13,7 +13,6 @@ from aion_tools.cli.build import build
 from aion_tools.cli.card import card
 from aion_tools.cli.chat.chat import chat
 from aion_tools.cli.chat.send import send
-from aion_tools.cli.completion import completion
 from aion_tools.cli.credentials import key, user
 from aion_tools.cli.data import data
 from aion_tools.cli.deploy import deploy
@@ -22,7 +21,7 @@ from aion_tools.cli.dev import dev
 from aion_tools.cli.dlq import dlq
 from aion_tools.cli.doctor import doctor
 from aion_tools.cli.error_text import error_text
-from aion_tools.cli.extra_packages import WITHOUT_THEM, how_to_install, missing_import, missing_package
+from aion_tools.cli.extra_packages import how_to_install, missing_import, missing_package
 from aion_tools.cli.hints import HintingGroup
 from aion_tools.cli.logs import logs
 from aion_tools.cli.project import init, new
@@ -74,16 +73,18 @@ def aion(context: click.Context) -> None:
     # Turn colours off for NO_COLOR (https://no-color.org), because click itself does so only outside of a terminal.
     if os.environ.get("NO_COLOR"):
         context.color = False
-    # Name the missing extra before the command finds another problem, such as a folder without an agent.
+    # Name the missing extra before the command finds another problem, such as a folder without an agent. `aion doctor`
+    # reports each missing package itself.
     is_help = not {"-h", "--help"}.isdisjoint(sys.argv)
-    if context.invoked_subcommand not in WITHOUT_THEM and not is_help and (missing := missing_package()):
+    if context.invoked_subcommand != "doctor" and not is_help and (missing := missing_package()):
         raise ConfigurationError(how_to_install(missing))
 
 
-IN_A_PROJECT = (new, init, dev, chat, send, doctor, build, deploy, stacks, eject, completion)
+IN_A_PROJECT = (new, init, dev, chat, send, doctor, build, deploy, stacks, eject)
 DEPLOYED = (why, tasks, logs, smoke, push, dlq, card, key, user, data, destroy)
 REMOVED = {
     "add": "`uv add PACKAGE` adds a dependency",
+    "completion": 'in bash, `eval "$(_AION_COMPLETE=bash_source aion)"` completes commands',
     "upgrade": "require the new version in pyproject.toml, then run `uv lock` and `aion stacks`",
 }
 """Removed commands with their replacements."""
