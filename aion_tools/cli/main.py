@@ -23,7 +23,6 @@ from aion_tools.cli.doctor import doctor
 from aion_tools.cli.error_text import error_text
 from aion_tools.cli.extra_packages import how_to_install, missing_import, missing_package
 from aion_tools.cli.hints import HintingGroup
-from aion_tools.cli.logs import logs
 from aion_tools.cli.project import init, new
 from aion_tools.cli.push import push
 from aion_tools.cli.smoke import smoke
@@ -81,10 +80,11 @@ def aion(context: click.Context) -> None:
 
 
 IN_A_PROJECT = (new, init, dev, chat, send, doctor, build, deploy, stacks, eject)
-DEPLOYED = (why, tasks, logs, smoke, push, dlq, card, key, user, data, destroy)
+DEPLOYED = (why, tasks, smoke, push, dlq, card, key, user, data, destroy)
 REMOVED = {
     "add": "`uv add PACKAGE` adds a dependency",
     "completion": 'in bash, `eval "$(_AION_COMPLETE=bash_source aion)"` completes commands',
+    "logs": "`sam logs --cw-log-group /aws/lambda/STACK-FUNCTION` prints a function's log (api, task, push, sweep)",
     "upgrade": "require the new version in pyproject.toml, then run `uv lock` and `aion stacks`",
 }
 """Removed commands with their replacements."""
