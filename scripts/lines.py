@@ -5,20 +5,26 @@ line below it. Without a reason, the command fails.
 """
 
 import re
+import subprocess
 import sys
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from scripts.figures import SOURCE, python_files
-
+SOURCE = ("aion", "aion_core", "aion_tools", "handlers", "scripts")
 HOUSES = ("aion_core", "aion_tools")
 """Folders whose packages are counted one by one."""
 LONG = 250
 """Most files have fewer lines than this number."""
 _RULER = re.compile(r"\s*# ── (.*?) ─*$")
 _COMMENT = re.compile(r"\s*# (?!──)(.*)")
+
+
+def python_files(*folders: str) -> list[Path]:
+    """Return the Python files below the folders that Git tracks."""
+    listed = subprocess.run(["git", "ls-files", *folders], capture_output=True, text=True, check=True).stdout  # noqa: S603, S607
+    return [path for name in listed.splitlines() if (path := Path(name)).suffix == ".py" and path.exists()]
 
 
 @dataclass(frozen=True)
