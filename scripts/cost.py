@@ -110,11 +110,6 @@ def idle_data(counted: dict[str, Counter[str]], prices: dict[str, Any]) -> str:
     return json.dumps(data, indent=2) + "\n"
 
 
-def written(page: str) -> str:
-    """Return the generated text between the markers of the page docs/cost.md."""
-    return page.partition(BEGIN)[2].partition(END)[0].strip()
-
-
 def main() -> None:
     """Write the page docs/cost.md and the idle price."""
     prices = tomllib.loads(PRICES.read_text(encoding="utf-8"))
