@@ -109,7 +109,7 @@ openapi: $(VENV)/.tests ## Generate docs/openapi.yaml from the operations table,
 schema: $(VENV)/.tests ## Generate the JSON Schema of aion.yaml from its models
 	@$(VENV)/bin/python -m scripts.config_schema
 
-lines: $(VENV)/.tests ## Print lines per package, long files and section rulers; fail at a ruler without a reason
+lines: $(VENV)/.tests ## Print lines per package, and long files
 	@$(VENV)/bin/python -m scripts.lines
 
 cost: $(VENV)/.tests ## Count the requests of operations on the emulated stack, and write docs/cost.md
