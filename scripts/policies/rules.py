@@ -150,7 +150,9 @@ def _options(deployment: ResolvedDeployment) -> Iterator[Compared]:
     for name, alarm in deployment.resources[ALARM].items():
         yield f"{name}.AlarmActions", alarm.get("AlarmActions"), [topic]
     lists = {name: given(name).split(",") for name in ("SubnetIds", "SecurityGroupIds")} if given("SubnetIds") else None
+    groups = [each["LogGroupName"] for each in deployment.resources["AWS::Logs::LogGroup"].values()]
     for name, function in deployment.functions.items():
+        yield f"{name}.LoggingConfig.LogGroup", function["LoggingConfig"]["LogGroup"] in groups, True
         yield f"{name}.VpcConfig", function.get("VpcConfig"), lists if name in ("ApiFunction", "TaskFunction") else None
 
 

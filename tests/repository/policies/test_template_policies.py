@@ -70,6 +70,7 @@ BREAKAGES = [
     (R(r'(Action: "sqs:\*"\n(.*\n){3} +aws:SecureTransport: )"false"'), r'\1"true"', "policy that refuses requests without TLS"),
     ("is given up*", "is abandoned*", "log message that PushLoggedErrors excludes"),
     ("      PointInTimeRecoverySpecification:\n        PointInTimeRecoveryEnabled: true\n", "", "Table.PointInTimeRecoverySpecification"),
+    ("/aws/lambda/${Service}-task", "/aws/lambda/${Service}-tasks", "TaskFunction.LoggingConfig.LogGroup"),
     ("ResponseTransferMode: RESPONSE_STREAM", "ResponseTransferMode: BUFFERED", "of ApiFunction"),
 ]  # fmt: skip
 
