@@ -13,7 +13,7 @@ SVG = "{http://www.w3.org/2000/svg}"
 
 
 def line(text: str, **style: object) -> Line:
-    return tuple(Char(char, **style) for char in f"{text:12}")
+    return tuple(Char(char, **style) for char in f"{text:12}")  # type: ignore[arg-type]
 
 
 def frame(at: float, *panes: str) -> Frame:
