@@ -13,8 +13,10 @@ unexport PYTHONDONTWRITEBYTECODE
 # to collect the tests and start its emulators. A worker runs whole files, in the order of tests/conftest.py.
 SIDE_BY_SIDE := -n 4 --dist loadfile --no-loadscope-reorder
 
+AUDIT := $(UV) tool run pip-audit==2.10.1 --strict --disable-pip --require-hashes --requirement .cache/locked.txt
+
 .DEFAULT_GOAL := help
-.PHONY: help dev test quick test-databases test-deep mutants replay check lint lint-code format package-check bench screenshots terminal newcomer bench-chunks bench-cold bench-dev message-path docs openapi schema lock lines figures cost sam-local smoke clean
+.PHONY: help dev test quick test-databases test-deep mutants replay check lint lint-code format package-check bench screenshots terminal newcomer bench-chunks bench-cold bench-dev message-path docs openapi schema lock lines cost sam-local smoke clean
 
 help: ## List the commands
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 16
@@ -44,8 +46,14 @@ mutants: $(VENV)/.tests ## Run the mutation tests of the rules; fail below 90 % 
 replay: $(VENV)/.tests ## Print every effect of one simulated schedule (SEED=…)
 	@$(VENV)/bin/python -m tests.simulation $(SEED)
 
-check: lint ## Run `lint`, write the bill of materials, and audit the lock file (AUDIT=required)
-	$(VENV)/bin/python -m scripts.supply_chain
+# PyPI's own API knows the advisories; a mirror of PyPI often lacks it, and then the OSV database is asked.
+check: lint ## Run `lint`, write the bill of materials, and audit the lock file
+	@mkdir -p .cache
+	$(UV) export --frozen --quiet --no-default-groups --group agents --extra api --extra queue --extra adk \
+	  --extra langgraph --format cyclonedx1.5 --preview-features sbom-export \
+	  --output-file .cache/sbom.cdx.json
+	$(UV) export --frozen --quiet --no-emit-project --all-extras --all-groups --output-file .cache/locked.txt
+	$(AUDIT) --vulnerability-service pypi || $(AUDIT) --vulnerability-service osv
 
 lint: lint-code ## Check style, types, imports and the template's policies
 	$(VENV)/bin/python -m scripts.policies.check
@@ -101,11 +109,8 @@ openapi: $(VENV)/.tests ## Generate docs/openapi.yaml from the operations table,
 schema: $(VENV)/.tests ## Generate the JSON Schema of aion.yaml from its models
 	@$(VENV)/bin/python -m scripts.config_schema
 
-lines: $(VENV)/.tests ## Print lines per package, long files and section rulers; fail at a ruler without a reason
+lines: $(VENV)/.tests ## Print lines per package, and long files
 	@$(VENV)/bin/python -m scripts.lines
-
-figures: $(VENV)/.tests ## Print figures of the code base: prose, class names, small files
-	@$(VENV)/bin/python -m scripts.figures
 
 cost: $(VENV)/.tests ## Count the requests of operations on the emulated stack, and write docs/cost.md
 	@$(VENV)/bin/python -m scripts.cost

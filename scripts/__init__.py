@@ -16,9 +16,7 @@ Checks
     package_check      the size and the cold start of the functions' packages
     package_load       runs code of a built package
     mutants            mutation tests of the rules
-    supply_chain       the bill of materials, and the audit of uv.lock
-    lines              lines per package, long files, section rulers
-    figures            statistics of prose and names
+    lines              lines per package, long files
     nearest            the tests of changed files, for `make quick`
 
 Others

@@ -1,14 +1,10 @@
 """Cost model: run scenarios on the emulated stack, count their AWS requests, and multiply the counts by AWS's prices.
 
-`python -m scripts.cost` writes the tables of docs/cost.md and the idle price for `aion deploy`. With `--check` it prints the
-counts that have changed in exact scenarios.
+`make cost` writes the tables of docs/cost.md and the idle price for `aion deploy`.
 """
 
-import argparse
 import asyncio
 import json
-import re
-import sys
 import tomllib
 from collections import Counter
 from pathlib import Path
@@ -23,9 +19,6 @@ PAGE = ROOT / "docs" / "cost.md"
 PRICES = ROOT / "scripts" / "prices.toml"
 IDLE = idle_price.PAGE
 BEGIN, END = "<!-- counted: `make cost` writes what follows -->", "<!-- counted -->"
-NUMBER = re.compile(r"(?<![\w.])\d[\d,]*(?:\.\d+)?(?![\w.])")
-CHANCE, SOME = 0.1, 2
-"""Allowed difference of a count from docs/cost.md: as a fraction of the count, or as a number of requests."""
 COUNTED = ("dynamodb", "write_units", "read_units", "sqs", "s3_writes", "s3_reads", "kms")
 SWEEPS_A_MONTH = 60 * 24 * 30
 # For each of the two queues, Lambda runs five parallel long polls of 20 s, even while the queue is empty.
@@ -117,60 +110,14 @@ def idle_data(counted: dict[str, Counter[str]], prices: dict[str, Any]) -> str:
     return json.dumps(data, indent=2) + "\n"
 
 
-def written(page: str) -> str:
-    """Return the generated text between the markers of the page docs/cost.md."""
-    return page.partition(BEGIN)[2].partition(END)[0].strip()
-
-
-def alike(row: str, other: str) -> bool:
-    """Return True if two table rows have the same words and similar numbers.
-
-    Counts of requests vary by chance, for example with a retry or with the time at which a chunk is written.
-    """
-    first, second = (NUMBER.split(each) for each in (row, other))
-    pairs = zip(NUMBER.findall(row), NUMBER.findall(other), strict=False)
-    return first == second and all(
-        abs(_number(one) - _number(two)) <= max(CHANCE * _number(one), SOME) for one, two in pairs
-    )
-
-
-def _number(text: str) -> float:
-    return float(text.replace(",", ""))
-
-
-def _name(row: str) -> str:
-    return row.split(" | ")[0].removeprefix("| ")
-
-
-def main(arguments: list[str] | None = None) -> int:
-    """Write or check the page docs/cost.md and return the exit code."""
-    parser = argparse.ArgumentParser(prog="python -m scripts.cost", description=__doc__)
-    parser.add_argument("--check", action="store_true", help="write nothing; print changed counts")
-    given = parser.parse_args(arguments)
+def main() -> None:
+    """Write the page docs/cost.md and the idle price."""
     prices = tomllib.loads(PRICES.read_text(encoding="utf-8"))
-    counted = asyncio.run(measured(only_exact=given.check))
-    page = PAGE.read_text(encoding="utf-8")
-    if not given.check:
-        head, _, tail = page.partition(BEGIN)
-        PAGE.write_text(
-            f"{head}{BEGIN}\n\n{tables(counted, prices)}\n\n{END}{tail.partition(END)[2]}", encoding="utf-8"
-        )
-        IDLE.write_text(idle_data(counted, prices), encoding="utf-8")
-        return 0
-    known = {_name(row): row for row in written(page).splitlines()}
-    # Use empty counts for inexact scenarios, because `python -m scripts.cost --check` runs only exact ones.
-    all_of_them = {each.name: counted.get(each.name, Counter()) for each in SCENARIOS}
-    inexact = {each.name for each in SCENARIOS if not each.exact}
-    rows = [row for row in tables(all_of_them, prices).splitlines() if "---" not in row]
-    wrong = [row for row in rows if _name(row) not in inexact and not alike(row, known.get(_name(row), ""))]
-    for row in wrong:
-        print(f"docs/cost.md lacks this row (run `make cost`): {row}", file=sys.stderr)
-    shipped = IDLE.read_text(encoding="utf-8") if IDLE.is_file() else ""
-    if idle_data(counted, prices) != shipped:
-        wrong.append(IDLE.name)
-        print(f"{IDLE.name} is out of date (run `make cost`)", file=sys.stderr)
-    return 1 if wrong else 0
+    counted = asyncio.run(measured())
+    head, _, tail = PAGE.read_text(encoding="utf-8").partition(BEGIN)
+    PAGE.write_text(f"{head}{BEGIN}\n\n{tables(counted, prices)}\n\n{END}{tail.partition(END)[2]}", encoding="utf-8")
+    IDLE.write_text(idle_data(counted, prices), encoding="utf-8")
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

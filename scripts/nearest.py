@@ -1,8 +1,8 @@
 """Names of the test files nearest to the changes of the working tree: `make quick` runs them.
 
-The nearest test of `aion_core/engine/runner/worker.py` is its mirror, `tests/runtime/unit/engine/runner/test_worker.py`. A
-module without a mirror has the test that `tests/mirrors.toml` names, and the tests that import it. If there are none, its
-tests are those of the mirror's folder or, if the folder has none, of the next folder above.
+The nearest test of `aion_core/engine/runner/worker.py` is its mirror, `tests/runtime/unit/engine/runner/test_worker.py`, or the test
+that `tests/mirrors.toml` names instead. If this test is slow, its tests are those of the mirror's folder or, if the folder has none, of
+the next folder above. The tests of support code are those that import it.
 """
 
 import re
@@ -28,10 +28,6 @@ LINT = "tests/repository/architecture/test_lint.py"
 """`make quick` runs `make lint-code` itself."""
 MOST = 12
 """Maximum number of test files, about half a minute. Changed tests come first, then those that mirror a module."""
-
-_FROM = re.compile(r"^[ \t]*from ([\w.]+) import (?:\(([^)]*)\)|(.*))", re.MULTILINE)
-_COMMENT = re.compile(r"#.*")
-_IMPORT = re.compile(r"^[ \t]*import ([\w., ]+)", re.MULTILINE)
 
 
 def changed() -> list[str]:
@@ -70,11 +66,6 @@ class QuickTests:
     def _quick(self) -> list[str]:
         return [test for test in self._texts if not test.startswith(SLOW) and test != LINT]
 
-    @cached_property
-    def _imports(self) -> Mapping[str, frozenset[str]]:
-        """Dotted names that each test file imports, except the slow files."""
-        return {test: frozenset(_imported(self._texts[test])) for test in self._quick}
-
     def nearest(self, files: Collection[str]) -> tuple[list[str], list[str]]:
         """Return the test files nearest to these files, and further test files that only `make test` runs."""
         distances: dict[str, int] = {}
@@ -99,27 +90,18 @@ class QuickTests:
             found = (beside if path.name == "conftest.py" else []) or self._importing(path)
             yield from ((2, test) for test in found)
         elif path.parts[0] in MIRRORS:
-            yield from self._tests_of_source(path)
-
-    def _tests_of_source(self, path: Path) -> Iterator[tuple[int, str]]:
-        folder = Path(MIRRORS[path.parts[0]], *path.parts[1:-1])
-        mirror = mirror_of(path.as_posix())
-        named = self._named.get(path.as_posix(), mirror)
-        if named in self._texts:
-            yield 1, named
-        if named == mirror and mirror in self._texts:
-            return
-        if importing := self._importing(path):
-            yield from ((2 if Path(test).is_relative_to(folder) else 3, test) for test in importing)
-        elif named not in self._quick:
-            # Tests of a folder's operations, for example, are in `test_operations.py`.
-            words = {path.stem, path.parent.name}
-            yield from ((3 - any(each in Path(test).stem for each in words), test) for test in self._of_folder(folder))
+            named = self._named.get(file, mirror_of(file))
+            if named in self._texts:
+                yield 1, named
+            if named not in self._quick:
+                yield from ((2, test) for test in self._of_folder(Path(mirror_of(file)).parent))
 
     def _importing(self, path: Path) -> list[str]:
-        """Return the tests that import the module, by `import package.name` or `from package import name` too."""
-        module = ".".join(path.parts[:-1] if path.name == "__init__.py" else path.with_suffix("").parts)
-        return [test for test in self._quick if module in self._imports[test]]
+        """Return the tests that import a module of `tests`."""
+        *package, name = path.with_suffix("").parts
+        parent = re.escape(".".join(package))
+        imports = re.compile(rf"(from|import) {parent}\.{name}\b|from {parent} import .*\b{name}\b")
+        return [test for test in self._quick if imports.search(self._texts[test])]
 
     def _of_folder(self, folder: Path) -> list[str]:
         """Return the tests in the folder or, without any, below it; else those of the next folder above."""
@@ -128,17 +110,6 @@ class QuickTests:
             if found := directly or [test for test in self._quick if Path(test).is_relative_to(each)]:
                 return found
         return []
-
-
-def _imported(text: str) -> Iterator[str]:
-    """Yield the dotted names of all modules and members that the text imports."""
-    for module, listed, line in _FROM.findall(text):
-        yield module
-        for name in _COMMENT.sub("", listed or line).split(","):
-            if words := name.split():
-                yield f"{module}.{words[0]}"
-    for line in _IMPORT.findall(text):
-        yield from (words[0] for name in line.split(",") if (words := name.split()))
 
 
 if __name__ == "__main__":

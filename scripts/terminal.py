@@ -8,16 +8,16 @@ import sys
 import tempfile
 import threading
 import time
-import urllib.error
-import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from itertools import accumulate, pairwise
 from pathlib import Path
 
+import httpx
 import pexpect
 import pyte
 
-from scripts.terminal_svg import Cell, Frame, Line, svg_of
+from scripts.terminal_svg import Frame, Line, svg_of
 
 IMAGE = Path(__file__).parent.parent / "docs" / "images" / "terminal.svg"
 
@@ -121,15 +121,10 @@ class Pane:
         self.shell.send("\r")
 
     def lines(self) -> tuple[Line, ...]:
-        """Return the lines of the screen. Trailing blanks have no colours."""
+        """Return the lines of the screen."""
         with self._lock:
-            rows = [
-                [self._screen.buffer[row][column] for column in range(COLUMNS)] for row in range(self._screen.lines)
-            ]
-            return tuple(
-                tuple(Cell(each.data or " ", each.fg, each.bold, each.italics, each.reverse) for each in row)
-                for row in rows
-            )
+            rows = (self._screen.buffer[row] for row in range(self._screen.lines))
+            return tuple(tuple(row[column] for column in range(COLUMNS)) for row in rows)
 
 
 @contextmanager
@@ -141,8 +136,8 @@ def recording(panes: tuple[Pane, ...]) -> Iterator[list[Frame]]:
     def record() -> None:
         while not ended.wait(FRAME_SECONDS):
             screens = tuple(pane.lines() for pane in panes)
-            if not frames or frames[-1].panes != screens:
-                frames.append(Frame(time.monotonic() - began, screens))
+            if not frames or frames[-1][1] != screens:
+                frames.append((time.monotonic() - began, screens))
 
     thread = threading.Thread(target=record)
     thread.start()
@@ -156,24 +151,15 @@ def recording(panes: tuple[Pane, ...]) -> Iterator[list[Frame]]:
 
 def shortened(frames: list[Frame]) -> list[Frame]:
     """Return the frames with pauses shortened to at most LONGEST_SECONDS."""
-    at, before, found = 0.0, frames[0].at, list[Frame]()
-    for frame in frames:
-        at += min(frame.at - before, LONGEST_SECONDS)
-        before = frame.at
-        found.append(Frame(at, frame.panes))
-    return found
+    pauses = (min(after[0] - before[0], LONGEST_SECONDS) for before, after in pairwise(frames))
+    return [(at, panes) for at, (_, panes) in zip(accumulate(pauses, initial=0.0), frames, strict=True)]
 
 
 def _kill_worker(url: str) -> None:
     """Kill the worker with the same request as the button in the web console."""
-    request = urllib.request.Request(f"{url}/agents/my-agent/console/kill", method="POST")  # noqa: S310  # our own server
-    try:
-        urllib.request.urlopen(request, timeout=10)  # noqa: S310  # our own server
-    except urllib.error.HTTPError:
-        raise
-    except OSError:
-        # Ignore the lost connection, because the killed worker does not respond.
-        return
+    # Ignore the lost connection, because the killed worker does not respond.
+    with suppress(httpx.TransportError):
+        httpx.post(f"{url}/agents/my-agent/console/kill", timeout=10).raise_for_status()
 
 
 def record(folder: Path) -> list[Frame]:
@@ -216,7 +202,7 @@ def main() -> None:
         folder.mkdir()
         frames = shortened(record(folder))
     IMAGE.write_text(svg_of(frames, ["aion dev", "aion chat"], label=LABEL), encoding="utf-8")
-    print(f"{IMAGE}: {IMAGE.stat().st_size // 1024} KB, {len(frames)} frames, {frames[-1].at:.0f} s")
+    print(f"{IMAGE}: {IMAGE.stat().st_size // 1024} KB, {len(frames)} frames, {frames[-1][0]:.0f} s")
 
 
 if __name__ == "__main__":

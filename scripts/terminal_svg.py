@@ -1,9 +1,10 @@
 """Animated SVG of a recorded terminal: each distinct line is drawn once, and the frames refer to the lines."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import groupby
 from xml.sax.saxutils import escape, quoteattr
+
+from pyte.screens import Char
 
 CHAR_WIDTH, LINE_HEIGHT, MARGIN = 8.4, 18, 14
 FONT = "ui-monospace,SFMono-Regular,Menlo,Consolas,'Liberation Mono',monospace"
@@ -27,32 +28,9 @@ COLOURS: Mapping[str, str] = {
 """Colours of a terminal by their names in pyte, where yellow is called `brown`."""
 
 
-@dataclass(frozen=True, slots=True)
-class Cell:
-    """One character of a terminal's screen."""
-
-    char: str = " "
-    colour: str = "default"
-    bold: bool = False
-    italic: bool = False
-    reverse: bool = False
-
-    @property
-    def style(self) -> tuple[str, bool, bool, bool]:
-        """Colour and font of the cell. Adjacent cells with the same style are drawn as one text."""
-        return self.colour, self.bold, self.italic, self.reverse
-
-
-Line = tuple[Cell, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Frame:
-    """Screens of the panes, shown from the time `at` until the next frame."""
-
-    at: float
-    """Seconds since the start of the recording."""
-    panes: tuple[tuple[Line, ...], ...]
+Line = tuple[Char, ...]
+Frame = tuple[float, Sequence[Sequence[Line]]]
+"""Seconds since the start of the recording, and the panes' screens from then until the next frame."""
 
 
 def svg_of(frames: Sequence[Frame], titles: Sequence[str], *, label: str) -> str:
@@ -61,13 +39,13 @@ def svg_of(frames: Sequence[Frame], titles: Sequence[str], *, label: str) -> str
     Readers who prefer reduced motion see the last frame only.
     """
     lines: dict[Line, int] = {}
-    columns = max(len(line) for pane in frames[0].panes for line in pane)
+    columns = max(len(line) for pane in frames[0][1] for line in pane)
     width = round(columns * CHAR_WIDTH + 2 * MARGIN)
     tops, y = list[int](), 0
-    for pane in frames[0].panes:
+    for pane in frames[0][1]:
         tops.append(y + LINE_HEIGHT + 12)
         y += LINE_HEIGHT + 20 + len(pane) * LINE_HEIGHT + MARGIN
-    drawn = [_frame(frame, tops, lines, place * width) for place, frame in enumerate(frames)]
+    drawn = [_frame(panes, tops, lines, place * width) for place, (_, panes) in enumerate(frames)]
     defined = "".join(f'<g id="l{number}">{"".join(_texts(line))}</g>' for line, number in lines.items())
     bars = "".join(_bar(title, top - LINE_HEIGHT - 12, width) for title, top in zip(titles, tops, strict=True))
     return (
@@ -81,10 +59,11 @@ def svg_of(frames: Sequence[Frame], titles: Sequence[str], *, label: str) -> str
 
 def _style(frames: Sequence[Frame], width: int) -> str:
     """Return the CSS of the animation, which jumps from frame to frame."""
-    total = frames[-1].at - frames[0].at + LAST_SECONDS
+    began = frames[0][0]
+    total = frames[-1][0] - began + LAST_SECONDS
     steps = "".join(
-        f"{(frame.at - frames[0].at) / total * 100:.2f}%{{transform:translateX(-{place * width}px)}}"
-        for place, frame in enumerate(frames)
+        f"{(at - began) / total * 100:.2f}%{{transform:translateX(-{place * width}px)}}"
+        for place, (at, _) in enumerate(frames)
     )
     last = f"translateX(-{(len(frames) - 1) * width}px)"
     return (
@@ -94,11 +73,11 @@ def _style(frames: Sequence[Frame], width: int) -> str:
     )
 
 
-def _frame(frame: Frame, tops: Sequence[int], lines: dict[Line, int], x: int) -> str:
+def _frame(panes: Sequence[Sequence[Line]], tops: Sequence[int], lines: dict[Line, int], x: int) -> str:
     uses = []
-    for pane, top in zip(frame.panes, tops, strict=True):
+    for pane, top in zip(panes, tops, strict=True):
         for row, line in enumerate(pane):
-            if any(cell.char.strip() or cell.reverse for cell in line):
+            if any(char.data.strip() or char.reverse for char in line):
                 number = lines.setdefault(line, len(lines))
                 uses.append(f'<use href="#l{number}" y="{top + (row + 1) * LINE_HEIGHT}"/>')
     return f'<g transform="translate({x + MARGIN})">{"".join(uses)}</g>'
@@ -107,8 +86,10 @@ def _frame(frame: Frame, tops: Sequence[int], lines: dict[Line, int], x: int) ->
 def _texts(line: Line) -> Iterator[str]:
     """Yield the texts of a line, one for each style."""
     column = 0
-    for (colour, bold, italic, reverse), group in groupby(line, lambda cell: cell.style):
-        text = "".join(cell.char for cell in group)
+    for (colour, bold, italic, reverse), group in groupby(
+        line, lambda char: (char.fg, char.bold, char.italics, char.reverse)
+    ):
+        text = "".join(char.data or " " for char in group)
         x, column = column * CHAR_WIDTH, column + len(text)
         fill = COLOURS.get(colour, f"#{colour}" if len(colour) == 6 else FOREGROUND)
         if reverse:

@@ -223,7 +223,7 @@ def _print_summary(stack: "CloudFormationStack", declared: Sequence[str], *, smo
         ("idle", price.idle(application.parameters)),
         (
             "next",
-            f"aion logs -f --stack {stack.name}, aion smoke --stack {stack.name}, aion destroy --stack {stack.name}",
+            f"sam logs --tail --cw-log-group /aws/lambda/{stack.name}-api, aion smoke --stack {stack.name}, aion destroy --stack {stack.name}",
         ),
     ):
         click.echo(f"  {name:5} {text}")
@@ -257,7 +257,7 @@ def _first_reply(stack: str, parameters: Mapping[str, str], url: str, declared: 
             raise DeployError(
                 "The stack is deployed, but its agent's first reply failed.",
                 lines=[str(error)],
-                next_step=f"See `aion logs --stack {stack} --since 10m`; `aion smoke --stack {stack}` tries again.",
+                next_step=f"See `sam logs --cw-log-group /aws/lambda/{stack}-api`; `aion smoke --stack {stack}` tries again.",
             ) from error
         words.end()
         how = "streamed" if reply.is_streamed else "not streamed, by its card"

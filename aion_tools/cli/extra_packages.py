@@ -3,8 +3,6 @@
 import traceback
 from importlib.util import find_spec
 
-WITHOUT_THEM = frozenset({"completion", "doctor"})
-"""Commands that work without the extra. `aion doctor` reports each missing package itself."""
 _NAMED = ("moto", "tomlkit", "watchfiles")
 """Some of the extra's packages. Few other distributions install all of them."""
 _OWN = ("aion", "aion_core", "aion_tools")

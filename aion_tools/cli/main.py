@@ -13,7 +13,6 @@ from aion_tools.cli.build import build
 from aion_tools.cli.card import card
 from aion_tools.cli.chat.chat import chat
 from aion_tools.cli.chat.send import send
-from aion_tools.cli.completion import completion
 from aion_tools.cli.credentials import key, user
 from aion_tools.cli.data import data
 from aion_tools.cli.deploy import deploy
@@ -22,10 +21,9 @@ from aion_tools.cli.dev import dev
 from aion_tools.cli.dlq import dlq
 from aion_tools.cli.doctor import doctor
 from aion_tools.cli.error_text import error_text
-from aion_tools.cli.extra_packages import WITHOUT_THEM, how_to_install, missing_import, missing_package
+from aion_tools.cli.extra_packages import how_to_install, missing_import, missing_package
 from aion_tools.cli.hints import HintingGroup
-from aion_tools.cli.logs import logs
-from aion_tools.cli.project import add, init, new
+from aion_tools.cli.project import init, new
 from aion_tools.cli.push import push
 from aion_tools.cli.smoke import smoke
 from aion_tools.cli.stacks import eject, stacks
@@ -41,6 +39,14 @@ class _AionGroup(HintingGroup):
         for title, commands in {"For a project": IN_A_PROJECT, "For tasks and deployments": DEPLOYED}.items():
             with formatter.section(title):
                 formatter.write_dl([(each.name or "", each.get_short_help_str(60)) for each in commands])
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Find the subcommand. Raises UsageError with the replacement of a removed command."""
+        if args[0] in REMOVED:
+            raise click.UsageError(f"`aion {args[0]}` is gone: {REMOVED[args[0]]}.", ctx)
+        return super().resolve_command(ctx, args)
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the exit codes, and how to install the extra `local` if it is missing: most commands need it."""
@@ -66,14 +72,22 @@ def aion(context: click.Context) -> None:
     # Turn colours off for NO_COLOR (https://no-color.org), because click itself does so only outside of a terminal.
     if os.environ.get("NO_COLOR"):
         context.color = False
-    # Name the missing extra before the command finds another problem, such as a folder without an agent.
+    # Name the missing extra before the command finds another problem, such as a folder without an agent. `aion doctor`
+    # reports each missing package itself.
     is_help = not {"-h", "--help"}.isdisjoint(sys.argv)
-    if context.invoked_subcommand not in WITHOUT_THEM and not is_help and (missing := missing_package()):
+    if context.invoked_subcommand != "doctor" and not is_help and (missing := missing_package()):
         raise ConfigurationError(how_to_install(missing))
 
 
-IN_A_PROJECT = (new, init, add, dev, chat, send, doctor, build, deploy, stacks, eject, completion)
-DEPLOYED = (why, tasks, logs, smoke, push, dlq, card, key, user, data, destroy)
+IN_A_PROJECT = (new, init, dev, chat, send, doctor, build, deploy, stacks, eject)
+DEPLOYED = (why, tasks, smoke, push, dlq, card, key, user, data, destroy)
+REMOVED = {
+    "add": "`uv add PACKAGE` adds a dependency",
+    "completion": 'in bash, `eval "$(_AION_COMPLETE=bash_source aion)"` completes commands',
+    "logs": "`sam logs --cw-log-group /aws/lambda/STACK-FUNCTION` prints a function's log (api, task, push, sweep)",
+    "upgrade": "require the new version in pyproject.toml, then run `uv lock` and `aion stacks`",
+}
+"""Removed commands with their replacements."""
 for command in (*IN_A_PROJECT, *DEPLOYED):
     aion.add_command(command)
 

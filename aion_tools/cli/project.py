@@ -1,4 +1,4 @@
-"""Commands for a project: `aion new`, `aion init` and `aion add`."""
+"""Commands for a project: `aion new` and `aion init`."""
 
 import shlex
 import shutil
@@ -179,16 +179,3 @@ def _uv() -> str:
         return "uv" if shutil.which("uv") else shlex.quote(find_uv())
     except UvMissing:
         return "uv"
-
-
-@click.command(short_help="Add packages to the agent's dependencies.")
-@click.argument("packages", nargs=-1, required=True, metavar="PACKAGE...")
-def add(packages: tuple[str, ...]) -> None:
-    """Add packages to this project's dependencies, lock and install them. Development tools stay unchanged.
-
-    With a pyproject.toml uv adds them; otherwise they become lines of requirements.txt. A PACKAGE may have a version:
-    'langchain-openai>=1'.
-    """
-    from aion_tools.project.dependencies import add as add_to
-
-    click.echo(add_to(Path.cwd(), packages))

@@ -1,4 +1,4 @@
-"""Deployment and deletion of a stack, and its functions' logs, for `aion deploy`, `aion destroy` and `aion logs`.
+"""Deployment and deletion of a stack, and the log lines of its tasks, for `aion deploy`, `aion destroy` and `aion why`.
 
 sam             runs SAM CLI in a project
 sam_install     installs SAM CLI

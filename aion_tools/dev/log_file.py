@@ -103,7 +103,7 @@ def read(folder: Path, task_id: str, context_id: str) -> "list[LogLine]":
             # Skip lines without the id of the task or context before parsing, because parsing is slow.
             if f'"{task_id}"' not in text and f'"{context_id}"' not in text:
                 continue
-            line = LogLine(0, SERVICE, text.rstrip(), "")
+            line = LogLine(0, SERVICE, text.rstrip())
             at = _milliseconds(str(line.fields.get("timestamp", "")))
             if at is not None:
                 found.append(replace(line, at=at))

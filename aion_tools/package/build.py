@@ -209,5 +209,5 @@ class Build:
         for lost in missing([agent.file for agent in self.agents.agents], self.agents.roots, places, standard):
             raise BuildError(
                 f"{lost.file.relative_to(self.folder)}, line {lost.line}, imports {lost.name}, but the package does not contain "
-                f"it: correct the name, or add the dependency with `aion add`"
+                f"it: correct the name, or add the dependency with `uv add`"
             )

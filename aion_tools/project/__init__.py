@@ -1,10 +1,10 @@
-"""Creation of projects with aion-lambda as a dependency, and addition of packages to them."""
+"""Creation of projects with aion-lambda as a dependency."""
 
 from aion_core.errors import AionError
 
 
 class ProjectError(AionError):
-    """Error of a project that cannot be created or extended. The message states the next step."""
+    """Error of a project that cannot be created or completed. The message states the next step."""
 
 
 class InvalidName(ProjectError):

@@ -82,7 +82,7 @@ def _notes(found: Discovered) -> Iterable[str]:
         yield f"{LANGGRAPH_JSON} is no longer read: aion.yaml replaces it."
     if found.requirements:
         packages = " ".join(found.requirements)
-        yield f"langgraph.json installs {packages}: add them to the project's dependencies (aion add {packages})"
+        yield f"langgraph.json installs {packages}: add them to the project's dependencies (uv add {packages})"
     if found.env:
         yield (
             f"langgraph.json sets {', '.join(found.env)}: aion.yaml sets them under `environment`. If one is secret, "

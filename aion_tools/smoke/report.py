@@ -30,8 +30,8 @@ HINTS = {
     403: "the caller lacks permission: is the request signed, and may the signer call it?",
     404: "not found: does the URL contain the stage (/dev), and is --agent in aion.yaml?",
     429: "aion.limits of aion.yaml allows fewer requests",
-    502: "the function failed; see `aion logs --function api`",
-    503: "see `aion logs --function api`",
+    502: "the function failed; `sam logs --cw-log-group /aws/lambda/STACK-api` prints its log",
+    503: "`sam logs --cw-log-group /aws/lambda/STACK-api` prints the function's log",
 }
 
 

@@ -135,22 +135,12 @@ class Template:
                 values[name] = resolved
         return {name: _text(value) for name, value in values.items() if value is not _NOTHING}
 
-    def environment_values(self, variable: str) -> set[str]:
-        """Return the set of values that an environment variable has in all functions."""
-        environments = [self.environment(name) for name in self.resources(FUNCTION)]
-        return {environment[variable] for environment in environments if variable in environment}
-
     def events(self, function: str, *kinds: str) -> Iterator[tuple[str, str, dict[str, Any]]]:
         """Yield the name, type and resolved properties of each event of the function with one of these types."""
         owner = self.owner(function)
         for name, event in (owner.properties(function).get("Events") or {}).items():
             if event["Type"] in kinds:
                 yield name, event["Type"], owner.resolve(event.get("Properties") or {}, f"{function}.Events.{name}")
-
-    def written_events(self, function: str, *kinds: str) -> dict[str, dict[str, Any]]:
-        """Return the unresolved properties of the function's events with one of these types, by event name."""
-        events = self.properties(function).get("Events") or {}
-        return {name: event.get("Properties") or {} for name, event in events.items() if event["Type"] in kinds}
 
     # --- References ---
 

@@ -1,1 +1,1 @@
-"""Checks of template.yaml: cfn-lint (valid CloudFormation), `values.yaml` (required values), `rules` (other checks)."""
+"""Checks of template.yaml: cfn-lint for valid CloudFormation, and `rules` of our own."""

@@ -1,33 +1,25 @@
 """`make lint`: check template.yaml and its nested stacks with default parameters and with every option.
 
-SAM's own transform and cfn-lint find invalid CloudFormation. JSON Schema finds wrong values (`values.yaml`). `rules` compares
-the template with aion's code and its parts with each other.
+SAM's own transform and cfn-lint find invalid CloudFormation, and `rules` what only aion's own code and data need.
 """
 
 import json
 import logging
 import os
-import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from copy import deepcopy
-from fnmatch import fnmatchcase
 from functools import lru_cache
-from itertools import chain
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 from unittest.mock import patch
 
-import yaml
-from jsonschema import Draft202012Validator
-
 from aion_tools.template.file import TemplateError, parsed
 from aion_tools.template.reader import FUNCTION
 from scripts.policies import rules
-from scripts.policies.deployment import PLACE, ROOT, ResolvedDeployment
+from scripts.policies.deployment import PLACE, ResolvedDeployment
 
-VALUES = yaml.safe_load((ROOT / "infra" / "policies" / "values.yaml").read_text(encoding="utf-8"))
 CODE = "s3://packaged/function.zip"
 """Location of a function's package after an upload by `sam package`."""
 
@@ -73,8 +65,7 @@ def problems(path: Path, variants: Sequence[Mapping[str, str]] = VARIANTS, *, li
     try:
         transformed(path)
         for parameters in variants:
-            deployment = ResolvedDeployment(path, parameters)
-            for problem in chain(wrong_values(deployment), rules.problems(deployment)):
+            for problem in rules.problems(ResolvedDeployment(path, parameters)):
                 if problem not in found:
                     found.add(problem)
                     yield problem
@@ -84,46 +75,6 @@ def problems(path: Path, variants: Sequence[Mapping[str, str]] = VARIANTS, *, li
         yield str(error)
     except InvalidDocumentException as error:
         yield from dict.fromkeys(cause.message for cause in error.causes)
-
-
-def wrong_values(deployment: ResolvedDeployment) -> Iterator[str]:
-    """Yield an error text for each value of a deployment that violates its schema in `values.yaml`."""
-    resources = document(deployment)
-    for start, policies in VALUES.items():
-        for end, schema in policies.items():
-            for name, value in values_at(resources, f"{start}/{end}"):
-                for error in schema_errors(schema, value):
-                    yield f"{name}: {error}"
-
-
-def document(deployment: ResolvedDeployment) -> dict[str, Any]:
-    """Return a deployment's resources, parameters and outputs as a tree for the paths in `values.yaml`."""
-    parameters = deployment.template.document["Parameters"]
-    return {**deployment.resources, "Parameters": parameters, "Outputs": deployment.outputs()}
-
-
-def schema_errors(schema: dict[str, Any], value: Any) -> Iterator[str]:
-    """Yield an error text for each violation of a JSON schema by a value."""
-    for error in Draft202012Validator(schema).iter_errors(value):
-        found = f" Found: {value!r}." if error.validator == "const" else ""
-        yield f"{error.message}.{found} {schema.get('description', '')}".rstrip()
-
-
-def values_at(node: Any, path: str, name: str = "") -> Iterator[tuple[str, Any]]:
-    """Yield the name and the value of each node that matches a path with wildcards. A missing value is None."""
-    part, _, rest = path.removesuffix("/.").partition("/")
-    members = node if isinstance(node, dict) else {}
-    if isinstance(node, list):
-        # Name a policy statement in a path by its id (Sid), because its index changes with other statements.
-        ids = (each.get("Sid", str(n)) if isinstance(each, dict) else str(n) for n, each in enumerate(node))
-        members = dict(zip(ids, node, strict=True))
-    keys = [key for key in members if fnmatchcase(key, part)] if re.search(r"[*[]", part) else [part]
-    for key in keys:
-        if rest:
-            yield from values_at(members.get(key), rest, f"{name}/{key}")
-        else:
-            # Leave out the first two parts of the path (section and resource type): the rest identifies the value.
-            yield f"{name}/{key}".split("/", 2)[2], members.get(key)
 
 
 def transformed(path: Path, parameters: Mapping[str, str] | None = None) -> dict[str, Any]:
@@ -158,11 +109,11 @@ def linted(path: Path) -> Iterator[str]:
 
     files = [path, *sorted((path.parent / "infra").glob("*.yaml"))]
     for file in (each for each in files if "Resources" in parsed(each.read_text(encoding="utf-8"))):
-        # Ignore W3002, because `sam package` uploads the local nested templates. Ignore W3011, because values.yaml
+        # Ignore W3002, because `sam package` uploads the local nested templates. Ignore W3011, because rules.py
         # checks the policies of resources with state, and SAM copies DeletionPolicy to function versions.
         for match in cfnlint.api.lint_file(file, ManualArgs(regions=[PLACE.region], ignore_checks=["W3002", "W3011"])):
             yield f"{file.name}:{match.linenumber}: {match.rule.id} {match.message}"
-    # Ignore W2001 (unused parameter), because the transform has replaced some parameters. rules.py finds unused ones.
+    # Ignore W2001 (unused parameter), because the transform has replaced some parameters.
     config = ManualArgs(regions=[PLACE.region], ignore_checks=["W2001", "W3002", "W3011"])
     for match in cfnlint.api.lint(json.dumps(transformed(path), default=str), config=config):
         yield f"{path.name}, transformed: {match.rule.id} {match.message}"

@@ -41,20 +41,6 @@ class ResolvedDeployment:
         """Return the value of a template parameter, or its default."""
         return str(self.template.resolve({"Ref": parameter}, parameter))
 
-    def outputs(self) -> dict[str, Any]:
-        """Return the resolved outputs of template.yaml. Raises TemplateError for a reference to an unknown output."""
-        for each in self.template.all:
-            outputs = (each.document.get("Outputs") or {}).items()
-            made = {
-                name: out
-                for name, out in outputs
-                if "Condition" not in out or each.resolve({"Condition": out["Condition"]}, name)
-            }
-            values = {name: resolved(each, out.get("Value")) for name, out in made.items()}
-            if each is self.template:
-                own = values
-        return own
-
     def _resolved(self, name: str) -> dict[str, Any]:
         owner = self.template.owner(name)
         resource = owner.document["Resources"][name]

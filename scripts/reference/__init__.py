@@ -1,1 +1,1 @@
-"""Reference pages of the documentation site, generated from docstrings, the command line, the schema of aion.yaml and the template."""
+"""Reference pages of the documentation site, generated from docstrings and the command line."""

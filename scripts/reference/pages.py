@@ -3,16 +3,12 @@
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from scripts.reference.aion_yaml import config_page
 from scripts.reference.command_line import commands_page
 from scripts.reference.python_api import python_page
-from scripts.reference.template_parameters import parameters_page
 
 PAGES: Mapping[str, Callable[[], str]] = {
     "docs/reference/python.md": python_page,
     "docs/reference/commands.md": commands_page,
-    "docs/reference/aion-yaml.md": config_page,
-    "docs/reference/parameters.md": parameters_page,
 }
 
 

@@ -70,7 +70,7 @@ def import_remedy(error: BaseException, file: str, folder: Path) -> str:
         )
     # LangChain says this of a model's provider.
     if wanted := re.search(r"pip install ([A-Za-z0-9][\w.-]*)", text):
-        return f"Run `aion add {wanted[1]}`."
+        return f"Run `uv add {wanted[1]}`."
     return ""
 
 
@@ -90,10 +90,10 @@ def _module_remedy(name: str, file: str, folder: Path) -> str:
         )
     beside = {*_modules(folder), *_modules(folder / "src"), *(_modules(Path(file).parent) if file else ())}
     if near := did_you_mean(name, beside):
-        return f"{near} If it is a third-party package, run `aion add {package_name_of(name)}`."
+        return f"{near} If it is a third-party package, run `uv add {package_name_of(name)}`."
     if package_name_of(name) != name:
-        return f"Run `aion add {package_name_of(name)}`, the package of the module {name}."
-    return f"Run `aion add {name}`. The package may have another name than the module: look it up on pypi.org."
+        return f"Run `uv add {package_name_of(name)}`, the package of the module {name}."
+    return f"Run `uv add {name}`. The package may have another name than the module: look it up on pypi.org."
 
 
 def _modules(folder: Path) -> Iterator[str]:

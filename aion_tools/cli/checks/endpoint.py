@@ -22,6 +22,7 @@ TOO_LATE_SECONDS = 300
 """Largest difference in seconds between the caller's clock and AWS's clock with which AWS accepts a signature."""
 
 CARD_PATHS = ("/.well-known/agent-card.json", "/.well-known/agent.json")
+LOG = "`sam logs --cw-log-group /aws/lambda/STACK-api` prints its log."
 LOCAL = ("127.0.0.1", "localhost", "::1")
 
 
@@ -95,7 +96,7 @@ def _card_checks(url: str, path: str, answer: httpx.Response | str, *, signed: b
                 f"{parts.scheme}://{parts.netloc}/agents/ID."
             )
         elif answer.status_code in (502, 503, 500):
-            next_step = "The function fails or does not start: see `aion logs --function api`."
+            next_step = f"The function fails or does not start; {LOG}"
         yield failed(name, f"The response is {answer.status_code}.", next_step)
         return
     try:
@@ -142,7 +143,7 @@ async def _authentication_check(client: httpx.AsyncClient, url: str, *, needs_si
         if urlsplit(url).hostname in LOCAL:
             return ok("callers", "Anybody on this machine may call.")
         return failed("callers", "Anybody may call.", "Declare callers now: `security` in aion.yaml.")
-    return warning("callers", f"The response is {answer.status_code}.", "See `aion logs --function api`.")
+    return warning("callers", f"The response is {answer.status_code}.", f"Read why: {LOG}")
 
 
 def _is_unknown(answer: httpx.Response) -> bool:

@@ -1,30 +1,8 @@
-"""`make lines`: lines per package, long files, and section rulers."""
+"""`make lines`: lines per package, and long files."""
 
 from pathlib import Path
 
-import pytest
-
-from scripts.lines import LONG, report, rulers_in
-
-RULER = f"# ── Items {'─' * 40}"
-
-
-@pytest.mark.parametrize(
-    ("below", "reason"),
-    [
-        ("# The port has one subject, and its readers look for these names.\n", "The port has one subject"),
-        ("\n# A comment of the code below.\n", ""),
-        ("def item() -> None: ...\n", ""),
-        (f"{RULER}\n", ""),
-        ("", ""),
-    ],
-)
-def test_reason_of_ruler_is_comment_line_below(below: str, reason: str) -> None:
-    first, *_ = rulers_in(Path("aion_core/table/items.py"), f"import os\n\n    {RULER}\n{below}")
-    assert (first.place, first.title) == ("aion_core/table/items.py:3", "Items")
-    assert first.reason.startswith(reason)
-    assert bool(first.reason) is bool(reason)
-    assert ("NO REASON" in str(first)) is not bool(reason)
+from scripts.lines import LONG, report
 
 
 def test_lines_are_counted_by_package_without_tests_among_long_files() -> None:

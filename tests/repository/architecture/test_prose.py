@@ -1,35 +1,25 @@
-"""Style of docstrings and names: first words of docstrings, length of test names, unique class names."""
+"""Names: classes of the source have unique names, and names of tests are short."""
 
-from functools import cache
+import ast
+from collections import Counter
+from collections.abc import Iterator
 
-import pytest
-
-from scripts.figures import SOURCE, Figures, figures_of, python_files
-
-TESTS = ("examples", "tests")
+from scripts.lines import SOURCE, python_files
 
 
-@cache
-def figures(*folders: str) -> Figures:
-    """Return the style figures of the Python files in these folders."""
-    return figures_of(python_files(*folders), tokens=folders == SOURCE)
-
-
-@pytest.mark.parametrize("folders", [SOURCE, TESTS], ids=["source", "tests"])
-def test_docstrings_begin_without_a_noun_clause(folders: tuple[str, ...]) -> None:
-    assert figures(*folders).noun_clauses == []
+def definitions(*folders: str) -> Iterator[ast.AST]:
+    """Yield the nodes of the Python files in these folders."""
+    for path in python_files(*folders):
+        yield from ast.walk(ast.parse(path.read_text(encoding="utf-8")))
 
 
 def test_names_of_tests_have_at_most_ten_words() -> None:
-    assert figures(*TESTS).long_test_names == []
+    functions = (
+        each for each in definitions("examples", "tests") if isinstance(each, ast.FunctionDef | ast.AsyncFunctionDef)
+    )
+    assert [each.name for each in functions if each.name.startswith("test_") and each.name.count("_") > 10] == []
 
 
 def test_class_names_of_source_are_unique() -> None:
-    assert figures(*SOURCE).repeated_classes == {}
-
-
-def test_prose_of_source_has_few_relative_clauses() -> None:
-    """Limit relative words (that, which, who) per 100 words: well-written libraries have one or two."""
-    found = figures(*SOURCE)
-    assert found.docstrings.per_hundred <= 2.5
-    assert found.comments.per_hundred <= 3
+    names = Counter(each.name for each in definitions(*SOURCE) if isinstance(each, ast.ClassDef))
+    assert [name for name, count in names.items() if count > 1] == []

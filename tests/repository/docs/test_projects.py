@@ -38,7 +38,7 @@ def test_projects_guide_lists_each_file_of_new_project() -> None:
 
 
 def test_commands_and_options_in_projects_guide_exist() -> None:
-    for command in ("new", "init", "add"):
+    for command in ("new", "init"):
         assert f"## aion {command}\n" in GUIDE
     options = {option for each in aion.commands["new"].params for option in each.opts}
     assert {"--framework", "--here", "--force"} <= options

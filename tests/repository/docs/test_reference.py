@@ -1,24 +1,17 @@
-"""Generated reference pages: every public name, command, option, key and parameter is listed."""
+"""Generated reference pages: every public name, command and option is listed."""
 
 import importlib
 import inspect
 import re
 from collections.abc import Iterator
 from functools import cache
-from typing import Any
 
 import click
 import pytest
-from pydantic import BaseModel
 
-from aion_core.loading.aion_yaml.agent import AgentConfig
-from aion_core.loading.aion_yaml.card import Capabilities, Skill
-from aion_core.loading.aion_yaml.security import SecurityConfig
 from aion_tools.cli.main import aion
-from aion_tools.template.file import load
 from scripts.reference.pages import PAGES
 from scripts.reference.python_api import MODULES
-from tests.support.server import ROOT
 
 
 @cache
@@ -69,19 +62,3 @@ def test_reference_page_lists_all_options_of_command(path: str, command: click.C
     for parameter in command.params:
         if isinstance(parameter, click.Option) and not parameter.hidden and parameter.help:
             assert parameter.opts[-1] in listed
-
-
-@pytest.mark.parametrize(
-    ("heading", "model"),
-    [("Agent", AgentConfig), ("Capabilities", Capabilities), ("Skill", Skill), ("Security", SecurityConfig)],
-)
-def test_reference_page_lists_all_keys_of_aion_yaml_section(heading: str, model: type[BaseModel]) -> None:
-    listed = section(page("aion-yaml"), f"## {heading}")
-    assert re.findall(r"^\| `(\w+)` \|", listed, re.MULTILINE) == list(model.model_fields)
-
-
-def test_reference_lists_parameters_with_defaults() -> None:
-    parameters: dict[str, dict[str, Any]] = load(ROOT / "template.yaml")["Parameters"]
-    rows = dict(re.findall(r"^\| `(\w+)` \| (.*?) \|", page("parameters"), re.MULTILINE))
-    expected = {name: str(each.get("Default", "required")) for name, each in parameters.items()}
-    assert {name: default.strip("`") for name, default in rows.items()} == expected

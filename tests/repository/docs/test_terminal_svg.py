@@ -4,19 +4,20 @@ import re
 from xml.etree import ElementTree
 
 import pytest
+from pyte.screens import Char
 
 from scripts.terminal import IMAGE, LONGEST_SECONDS, shortened
-from scripts.terminal_svg import LAST_SECONDS, Cell, Frame, svg_of
+from scripts.terminal_svg import LAST_SECONDS, Frame, Line, svg_of
 
 SVG = "{http://www.w3.org/2000/svg}"
 
 
-def line(text: str, **style: object) -> tuple[Cell, ...]:
-    return tuple(Cell(char, **style) for char in f"{text:12}")  # type: ignore[arg-type]
+def line(text: str, **style: object) -> Line:
+    return tuple(Char(char, **style) for char in f"{text:12}")  # type: ignore[arg-type]
 
 
 def frame(at: float, *panes: str) -> Frame:
-    return Frame(at, tuple((line(text), line("")) for text in panes))
+    return at, tuple((line(text), line("")) for text in panes)
 
 
 def test_terminal_svg_stores_line_repeated_in_frames_once() -> None:
@@ -42,8 +43,8 @@ def test_terminal_svg_shows_frames_at_recorded_times() -> None:
 
 
 def test_terminal_svg_draws_bold_coloured_and_reversed_text() -> None:
-    mixed = (*line("bold", bold=True)[:4], *line("red", colour="red")[:3], *line("bar", reverse=True)[:3])
-    text = svg_of([Frame(0, ((mixed,),))], ["one"], label="x")
+    mixed = (*line("bold", bold=True)[:4], *line("red", fg="red")[:3], *line("bar", reverse=True)[:3])
+    text = svg_of([(0, ((mixed,),))], ["one"], label="x")
     assert 'class="b" xml:space="preserve">bold<' in text
     assert 'fill="#ff7b72"' in text
     assert text.count("<rect ") == 3, "the background, the title, and the reversed text"
@@ -51,7 +52,7 @@ def test_terminal_svg_draws_bold_coloured_and_reversed_text() -> None:
 
 def test_svg_recording_shortens_long_pauses() -> None:
     frames = shortened([frame(1, "a"), frame(1.5, "b"), frame(30, "c")])
-    assert [each.at for each in frames] == pytest.approx([0, 0.5, 0.5 + LONGEST_SECONDS])
+    assert [at for at, _ in frames] == pytest.approx([0, 0.5, 0.5 + LONGEST_SECONDS])
 
 
 def test_terminal_recording_in_docs_shows_worker_taking_over_a_turn() -> None:

@@ -7,6 +7,8 @@ import asyncio
 import base64
 import json
 import os
+import re
+import shlex
 import subprocess
 import sys
 import time
@@ -25,6 +27,7 @@ from aion_core.engine.task import projection
 from aion_core.protocol.types import TaskState
 from aion_core.table.keys import ContextKey, TaskKey
 from aion_tools.cli.smoke import smoke
+from aion_tools.deploy.sam_install import command as sam
 from aion_tools.shipped import shipped
 from aion_tools.smoke.credentials import Signer, SmokeCredentials
 from aion_tools.smoke.report import CHECKS
@@ -114,7 +117,7 @@ def test_deploy_fails_if_first_message_to_agent_is_refused(stack: DeployedStack)
     assert refused.returncode == 1
     assert "FAILED   first reply" in refused.stdout
     assert "returned 403" in refused.stderr
-    assert f"aion logs --stack {STACK}" in refused.stderr
+    assert f"sam logs --cw-log-group /aws/lambda/{STACK}-api" in refused.stderr
     assert "is deployed." in refused.stdout
 
 
@@ -286,40 +289,15 @@ def log(stack: DeployedStack, function: str, **fields: object) -> None:
     logs.put_log_events(logGroupName=group, logStreamName="one", logEvents=[event])
 
 
-def test_logs_show_one_task_from_all_functions(stack: DeployedStack) -> None:
-    log(stack, "api", level="INFO", message="A turn begins.", task_id=TASK, agent="counting", location="run:1")
+def test_sam_logs_prints_lines_of_one_task(stack: DeployedStack) -> None:
+    """Run the runbook's command. The emulator ignores its filter."""
     log(stack, "task", level="ERROR", message="The agent failed.", task_id=TASK, exception="Traceback\n  boom")
-    log(stack, "api", level="INFO", message="Another task's.", task_id="other")
-    log(stack, "api", _aws={}, Turns=1)
-    log(stack, "api", type="platform.report", record={"status": "success", "requestId": "r"})
-    shown = stack.project.run("logs", "--stack", STACK, "--task", TASK)
-    assert shown.returncode == 0, shown.stderr
-    first, second, *traceback = shown.stdout.splitlines()
-    assert first.endswith(f"api   INFO    A turn begins.  task_id={TASK} agent=counting")
-    assert second.endswith(f"task  ERROR   The agent failed.  task_id={TASK}")
-    assert traceback == ["    Traceback", "      boom"]
-    everything = stack.project.run("logs", "--stack", STACK, "--function", "api", "--json").stdout.splitlines()
-    assert [json.loads(line).get("message") for line in everything] == ["A turn begins.", "Another task's.", None, None]
-
-
-@pytest.mark.deep
-def test_logs_with_follow_print_new_lines(stack: DeployedStack) -> None:
-    following = stack.project.process("logs", "--stack", STACK, "-f", "--function", "push")
-    try:
-        log(stack, "push", level="INFO", message="The first.")
-        assert following.stdout is not None
-        assert "The first." in following.stdout.readline()
-        log(stack, "push", level="INFO", message="The second.")
-        assert "The second." in following.stdout.readline()
-    finally:
-        following.terminate()
-        following.communicate(timeout=60)
-
-
-def test_logs_of_unknown_stack_name_missing_log_group(stack: DeployedStack) -> None:
-    done = stack.project.run("logs", "--stack", "nowhere")
-    assert done.returncode == 1
-    assert "There is no log group /aws/lambda/nowhere-api" in done.stderr
+    page = (ROOT / "docs" / "runbook.md").read_text(encoding="utf-8")
+    [line] = re.findall(r"^(sam logs .*--filter .*)$", page, re.MULTILINE)
+    words = shlex.split(line.replace("$AION_STACK", STACK).replace("$TASK", TASK))
+    environ = {**stack.project.environment(), "SAM_CLI_TELEMETRY": "0"}
+    ran = subprocess.run([sam(), *words[1:]], env=environ, capture_output=True, text=True)
+    assert f'"task_id": "{TASK}"' in ran.stdout, ran.stderr
 
 
 # --- Destroy ---

@@ -12,7 +12,7 @@ def count_words(text: str) -> str:
     return "1 word" if count == 1 else f"{count} words"
 
 
-# For other providers, run `uv run aion add litellm` and use google.adk.models.lite_llm.LiteLlm("openai/gpt-5-mini").
+# For other providers, run `uv add litellm` and use google.adk.models.lite_llm.LiteLlm("openai/gpt-5-mini").
 model = "gemini-2.5-flash" if os.environ.get("GOOGLE_API_KEY") else ScriptedLlm(answer="Your message has {result}.")
 
 root_agent = LlmAgent(

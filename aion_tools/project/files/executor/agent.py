@@ -12,7 +12,7 @@ from a2a.types import Part
 async def answer(text: str) -> AsyncIterator[str]:
     """Yield the pieces of the answer to a text."""
     if os.environ.get("OPENAI_API_KEY"):
-        from openai import AsyncOpenAI  # its package: `uv run aion add openai`
+        from openai import AsyncOpenAI  # its package: `uv add openai`
 
         async for event in await AsyncOpenAI().responses.create(model="gpt-5-mini", input=text, stream=True):
             if event.type == "response.output_text.delta":

@@ -1,14 +1,17 @@
 """Errors of the command: missing packages and Ctrl-C."""
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from aion_tools.cli.main import REMOVED, aion
 from aion_tools.stack.stack import SETTINGS
 from tests.support import operating
+from tests.support.server import ROOT
 
 
 def run(folder: Path, code: str, **environ: str) -> "subprocess.CompletedProcess[str]":
@@ -67,11 +70,30 @@ def test_command_without_extra_local_names_it(tmp_path: Path, command: str, code
         assert (done.stdout, done.stderr) == ("", f"aion: moto {TO_INSTALL}\n")
 
 
-@pytest.mark.parametrize("command", ["dev --help", "completion bash", "--version"])
-def test_help_and_completion_need_no_extra(tmp_path: Path, command: str) -> None:
+@pytest.mark.parametrize("command", ["dev --help", "--version"])
+def test_help_needs_no_extra(tmp_path: Path, command: str) -> None:
     done = without_moto(tmp_path, *command.split())
     assert (done.returncode, done.stderr) == (0, "")
     assert TO_INSTALL not in done.stdout
+
+
+@pytest.mark.parametrize("name", REMOVED)
+def test_removed_command_names_its_replacement(name: str) -> None:
+    failed = operating.runs({})(name, "any", "--option")
+    assert (failed.exit_code, name in aion.commands) == (2, False)
+    assert f"`aion {name}` is gone: {REMOVED[name]}." in failed.stderr
+
+
+def test_nothing_else_names_a_removed_command() -> None:
+    listed = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True).stdout.split()
+    named = re.compile(f"aion ({'|'.join(REMOVED)})\\b")
+    found = {
+        path
+        for path in listed
+        if path.startswith(("README", "docs/", "aion", "infra/", "template", "handlers/", "examples/"))
+        and named.search((ROOT / path).read_text(encoding="utf-8", errors="replace"))
+    }
+    assert not found
 
 
 def test_import_error_in_authors_code_prints_traceback(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""`aion new`, `init` and `add` on the command line."""
+"""`aion new` and `aion init` on the command line."""
 
 import os
 import pty
@@ -117,14 +117,3 @@ def test_new_command_from_clone_puts_wheel_into_project(tmp_path: Path, monkeypa
     assert {path.name for path in (tmp_path / "my-agent" / "vendor").iterdir()} == {Path(wheel).name}
     lock = tomllib.loads((tmp_path / "my-agent" / "uv.lock").read_text())
     assert [each["source"] for each in lock["package"] if each["name"] == "aion-lambda"] == [{"path": wheel}]
-
-
-# --- add ---
-
-
-def test_add_command_outside_project_suggests_uvx_command(run: RunCommand) -> None:
-    assert "uvx --with langchain-openai" in refusal(run("add", "langchain-openai"))
-
-
-def test_add_command_requires_package_name(run: RunCommand) -> None:
-    assert run("add").exit_code == 2

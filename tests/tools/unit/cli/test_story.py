@@ -25,7 +25,7 @@ def event(number: int, event: Task | TaskStatusUpdateEvent | TaskArtifactUpdateE
 
 
 ARTIFACT = TaskArtifactUpdateEvent(artifact=Artifact(artifact_id="answer"))
-TURN = LogLine(int(after(2).timestamp() * 1000), "dev", json.dumps({"message": "A turn begins."}), "1")
+TURN = LogLine(int(after(2).timestamp() * 1000), "dev", json.dumps({"message": "A turn begins."}))
 
 
 @pytest.mark.parametrize("is_ended", [True, False])
@@ -52,9 +52,7 @@ def test_why_command_lists_artifact_after_start_of_turn(is_ended: bool) -> None:
 )
 def test_why_command_prints_duration_and_chunks_of_ended_turn(milliseconds: float, chunks: int, text: str) -> None:
     fields = {"message": "A turn has ended.", "state": "input-required", "duration_ms": milliseconds, "chunks": chunks}
-    [ended] = story_of(
-        [], [LogLine(0, "dev", json.dumps(fields), "1")], caller="A client", agent="helper", content=True
-    )
+    [ended] = story_of([], [LogLine(0, "dev", json.dumps(fields))], caller="A client", agent="helper", content=True)
     assert ended.text == f"The turn ended as input-required after {text}."
 
 
@@ -63,7 +61,5 @@ def test_why_command_omits_exception_notes_of_failure() -> None:
         "Traceback (most recent call last):\n  x\nmine.OrderError: no stock\nDuring task with name 'n' and id '1'"
     )
     fields = {"level": "ERROR", "message": "The agent failed.", "exception": exception, "exception_name": "OrderError"}
-    [failed] = story_of(
-        [], [LogLine(0, "task", json.dumps(fields), "1")], caller="A client", agent="helper", content=True
-    )
+    [failed] = story_of([], [LogLine(0, "task", json.dumps(fields))], caller="A client", agent="helper", content=True)
     assert failed.text == "The task function logged: The agent failed. mine.OrderError: no stock"

@@ -192,7 +192,7 @@ def test_why_names_sweep_that_misses_expired_timer(moto: LocalStack, chat: Store
     run = operating.runs(operating.environ_of(moto))
     said = now(run("why", "t-m-1", "--owner", chat.context.owner, "--stack", stack).stdout)
     assert "no sweep has found its timer, which expired at " in said
-    assert said.endswith(f"the sweep is not called, or fails: `aion logs --function sweep --stack {stack}`.")
+    assert said.endswith(f"the sweep is not called, or fails: `sam logs --cw-log-group /aws/lambda/{stack}-sweep`.")
 
 
 def test_why_explains_suspended_turn(run: RunCommand, chat: StoreConversation) -> None:

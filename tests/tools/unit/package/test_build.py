@@ -305,7 +305,7 @@ def test_project_leaves_linked_cache_unchanged(copied: Path, shared_cache: Path)
 def test_missing_import_is_reported_with_remedy(copied: Path) -> None:
     (copied / "agent.py").write_text(f"import moto.core\n{EXECUTOR}")
     with pytest.raises(
-        BuildError, match=r"agent\.py, line 1, imports moto\.core, but .* add the dependency with `aion add`"
+        BuildError, match=r"agent\.py, line 1, imports moto\.core, but .* add the dependency with `uv add`"
     ):
         built(copied)
 

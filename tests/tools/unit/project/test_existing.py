@@ -69,7 +69,7 @@ async def test_init_reads_langgraph_json(run: RunCommand) -> None:
     ran = run("init")
     assert ran.exit_code == 0, ran.output
     assert "langgraph.json: graph counter." in ran.output
-    assert "aion add cowsay" in ran.output
+    assert "uv add cowsay" in ran.output
     assert "langgraph.json is no longer read: aion.yaml replaces it.\n" in ran.output
     assert "langgraph.json sets A: aion.yaml sets them under `environment`." in ran.output
     assert yaml.safe_load(Path("aion.yaml").read_text())["aion"]["environment"] == {"A": "1"}

@@ -68,7 +68,7 @@ def test_broken_agent_does_not_stop_other_doctor_checks(run: RunCommand, tmp_pat
         "bad_agent.py cannot be imported: ModuleNotFoundError: No module named 'no_such_module' "
         "(bad_agent.py, line 1: import no_such_module)."
     )
-    assert results["agent bad"]["next"].startswith("Run `aion add no_such_module`.")
+    assert results["agent bad"]["next"].startswith("Run `uv add no_such_module`.")
     assert results["agent good"]["status"] == "ok"
 
 
