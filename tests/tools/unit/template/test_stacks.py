@@ -161,6 +161,10 @@ def test_template_of_new_project_passes_on_package_defaults(tmp_path: Path) -> N
     template = project_template(tmp_path, PLACE)
     own, package = (each.document["Parameters"] for each in template.all[:2])
     given = template.document["Resources"]["Aion"]["Properties"]["Parameters"]
+    processor = given.pop("Architecture")
+    assert processor in package["Architecture"]["AllowedValues"], (
+        "no parameter, because a deployment would keep its value"
+    )
     assert given == {**{name: {"Ref": name} for name in own}, "Name": {"Ref": "AWS::StackName"}}
     assert {name: each["Default"] for name, each in own.items()} == {name: package[name]["Default"] for name in own}
     assert {name: each["Type"] for name, each in own.items()} == {name: package[name]["Type"] for name in own}
