@@ -194,12 +194,13 @@ def test_only_used_aws_clients_are_packaged() -> None:
 # --- Repeated builds ---
 
 
-def test_rebuilt_package_has_same_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("function", [pytest.param("ApiFunction", marks=pytest.mark.deep), "SweepFunction"])
+def test_rebuilt_package_has_same_bytes(function: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Build a package in another cache folder, at another time: names, modes and bytes are equal."""
-    first = package_here("SweepFunction")
+    first = package_here(function)
     monkeypatch.setenv("AION_PACKAGE_CACHE", str(tmp_path / "packages"))
     again = Build(ROOT, architecture=first.target.architecture, python=first.target.python)
-    again.write("SweepFunction", tmp_path / "again")
+    again.write(function, tmp_path / "again")
     assert file_states(tmp_path / "again") == file_states(first.code)
 
 
