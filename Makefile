@@ -16,7 +16,7 @@ SIDE_BY_SIDE := -n 4 --dist loadfile --no-loadscope-reorder
 AUDIT := $(UV) tool run pip-audit==2.10.1 --strict --disable-pip --require-hashes --requirement .cache/locked.txt
 
 .DEFAULT_GOAL := help
-.PHONY: help dev test quick test-databases test-deep mutants replay check lint lint-code format package-check bench screenshots terminal newcomer bench-chunks bench-cold bench-dev message-path docs openapi schema lock lines cost sam-local smoke clean
+.PHONY: help dev test quick test-databases test-deep mutants replay check lint lint-code format package-check package-sizes bench screenshots terminal newcomer bench-chunks bench-cold bench-dev message-path docs openapi schema lock lines cost sam-local smoke clean
 
 help: ## List the commands
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 16
@@ -74,6 +74,9 @@ format: $(VENV)/.tests ## Format the code
 
 package-check: $(VENV)/.tests ## Build the functions' packages; fail above their budgets of size and cold start
 	@$(VENV)/bin/python -m scripts.package_check
+
+package-sizes: $(VENV)/.tests ## Build six realistic projects; fail if a package is larger than a plain installation by uv
+	@$(VENV)/bin/python -m scripts.package_sizes
 
 bench: $(VENV)/.tests ## Measure this server, the SDK's server and a bare app in one run (BENCH="--rounds 5 --write")
 	@$(VENV)/bin/python -m bench $(BENCH)

@@ -91,7 +91,9 @@ class Build:
         words = trim.boto_words(file for file in project.values() if isinstance(file, Path))
         excluded = GitIgnoreSpec.from_lines(self.agents.exclude if has_agents else ())
         files = self.installed.files(self._distributions(function), words)
-        others = sum(map(size_of, (*own.values(), *project.values())))
+        # The project is compiled last. A .pyc file is about as large as its module.
+        compiled = [content for place, content in project.items() if place.endswith(".py")]
+        others = sum(map(size_of, (*own.values(), *project.values(), *compiled)))
         fitted = fitting([file for file in files if not excluded.match_file(file.place)], LAMBDA_LIMIT - others)
         size = others + sum(file.size for file in fitted.files)
         if size > LAMBDA_LIMIT:

@@ -16,6 +16,7 @@ from aion_tools.programs import BuildError, find_uv, interpreter, run
 from aion_tools.shipped import shipped
 from scripts.package_check import ADK, CASES, Case, modules, size
 from scripts.package_load import load
+from scripts.package_sizes import is_smaller
 from scripts.packages import built
 from scripts.sam_local import machine_architecture
 from tests.support.e2e import forked
@@ -70,6 +71,16 @@ def test_lambda_package_over_budget_is_reported() -> None:
     count, found = modules(sweep, built)
     assert not count.holds
     assert (found.holds, found.measured) == (False, "google.protobuf")
+
+
+@pytest.mark.deep
+@runs_here
+@has_lambdas_python
+def test_package_is_no_larger_than_installation_by_uv(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """`make package-sizes` compares five further projects, which are larger."""
+    assert is_smaller("executor", tmp_path)
+    printed = capsys.readouterr().out
+    assert [line.split()[0] for line in printed.splitlines()[1:]] == ["cold", "warm", "uv"]
 
 
 # --- Content ---
@@ -183,12 +194,13 @@ def test_only_used_aws_clients_are_packaged() -> None:
 # --- Repeated builds ---
 
 
-def test_rebuilt_package_has_same_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("function", [pytest.param("ApiFunction", marks=pytest.mark.deep), "SweepFunction"])
+def test_rebuilt_package_has_same_bytes(function: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Build a package in another cache folder, at another time: names, modes and bytes are equal."""
-    first = package_here("SweepFunction")
+    first = package_here(function)
     monkeypatch.setenv("AION_PACKAGE_CACHE", str(tmp_path / "packages"))
     again = Build(ROOT, architecture=first.target.architecture, python=first.target.python)
-    again.write("SweepFunction", tmp_path / "again")
+    again.write(function, tmp_path / "again")
     assert file_states(tmp_path / "again") == file_states(first.code)
 
 

@@ -1,4 +1,4 @@
-"""What each function needs of aion-lambda's own requirements."""
+"""The functions of the template, and aion-lambda's requirements for each of them."""
 
 from packaging.requirements import Requirement
 
