@@ -11,6 +11,7 @@ from aion_tools.cli.checks import CheckResult, failed, ok
 
 SHOWN = 60
 """Number of an answer's characters that a result shows."""
+NEXT = "`aion why TASK` explains a failed task; the log of the API function explains a refused message."
 
 
 async def check_messages(endpoint: Endpoint, text: str) -> AsyncIterator[CheckResult]:
@@ -22,7 +23,7 @@ async def check_messages(endpoint: Endpoint, text: str) -> AsyncIterator[CheckRe
         try:
             reply = await timed_reply(endpoint, text, streams=streams)
         except click.ClickException as error:
-            yield failed(name, one_line(error.message), f"`aion send --url {endpoint.url} …` sends other messages.")
+            yield failed(name, one_line(error.message), NEXT)
             return
         yield _result(name, reply, streams=streams)
 

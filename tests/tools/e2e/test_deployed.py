@@ -16,7 +16,15 @@ from collections.abc import Callable, Iterator
 import httpx
 import pytest
 from a2a.client import A2ACardResolver, ClientConfig, ClientFactory
-from a2a.types import Message, Part, Role, SendMessageRequest
+from a2a.types import (
+    Message,
+    Part,
+    Role,
+    SendMessageConfiguration,
+    SendMessageRequest,
+    Task,
+    TaskPushNotificationConfig,
+)
 from botocore.credentials import Credentials as AwsCredentials
 
 from aion_core.clock import SystemClock
@@ -28,7 +36,8 @@ from aion_tools.cli.chat.credentials import ClientCredentials, Signer
 from aion_tools.deploy.sam_install import command as sam
 from aion_tools.shipped import shipped
 from tests.support import operating
-from tests.support.e2e.rest_api import ARN, CALLER, REGION, STAGE
+from tests.support.e2e.rest_api import ARN, CALLER, REGION
+from tests.support.receiver import receiving
 from tests.support.recorded import recorded_event
 from tests.support.server import ROOT
 from tests.support.stores import dynamodb_store
@@ -66,7 +75,6 @@ def breakable_stack(stack: DeployedStack) -> Iterator[DeployedStack]:
     """Return the stack for a test that injects faults into it; remove the faults after the test."""
     yield stack
     stack.entrypoint_url.faults.clear()
-    stack.idle.clear()
 
 
 Checked = Callable[..., tuple[int, dict[str, dict[str, str]]]]
@@ -109,24 +117,22 @@ def test_deploy_fails_if_first_message_to_agent_is_refused(stack: DeployedStack)
     assert "is deployed." in refused.stdout
 
 
-# --- Messages of `aion doctor` ---
+# --- Messages ---
 
 
-def test_doctor_sends_signed_messages_to_deployed_agent(stack: DeployedStack, checked: Checked) -> None:
-    before = stack.entrypoint_url.requests.count(f"POST /{STAGE}/agents/slow")
+def test_doctor_sends_signed_messages_to_deployed_agent(checked: Checked) -> None:
     code, results = checked()
     assert (code, {each["status"] for each in results.values()}) == (0, {"ok"}), results
     assert results["blocking message"]["message"].endswith(" s: one two three four five")
     assert ", first words after " in results["streamed message"]["message"]
     assert "signed for AWS IAM" in results["callers"]["message"]
-    assert stack.entrypoint_url.requests.count(f"POST /{STAGE}/agents/slow") > before
 
 
 @pytest.mark.parametrize(
     ("fault", "check", "told"),
     [
         ("buffers", "streamed message", "events arrived together after"),
-        ("leads elsewhere", "card at /.well-known/agent-card.json", "names http://127.0.0.1:9/elsewhere/"),
+        ("leads elsewhere", "card at /.well-known/agent-card.json", "names http://127.0.0.1:9/elsewhere instead of"),
     ],
 )
 def test_doctor_detects_injected_fault(
@@ -147,21 +153,43 @@ def test_doctor_reports_caller_refused_by_gateway(checked: Checked) -> None:
     assert "blocking message" not in results
 
 
+async def test_deployed_functions_deliver_background_task_to_webhook(stack: DeployedStack) -> None:
+    """Send a message without waiting: TaskFunction runs its turn, and PushFunction sends its notifications."""
+    before, secret = len(stack.handed), "whsec_" + base64.b64encode(b"k" * 32).decode()
+    async with receiving() as receiver:
+        webhook = TaskPushNotificationConfig(url=receiver.url(), token=secret)
+        configuration = SendMessageConfiguration(return_immediately=True, task_push_notification_config=webhook)
+        started = await sent(stack, "slow", configuration)
+        assert started.status.state != TaskState.TASK_STATE_COMPLETED
+        end = time.monotonic() + 120
+        while not any(b"TASK_STATE_COMPLETED" in post.body for post in receiver.posts):
+            assert time.monotonic() < end
+            await asyncio.sleep(0.1)
+    assert all(post.is_signed_by(secret) for post in receiver.posts)
+    assert {function for function, _ in stack.handed[before:]} == {"TaskFunction", "PushFunction"}
+
+
 async def test_deployed_agent_without_base_url_is_reachable(stack: DeployedStack) -> None:
     """Run ApiFunction without AION_BASE_URL: the official client reaches the agent at the URL in its card."""
     assert stack.environment("ApiFunction")["AION_BASE_URL"] == ""
+    task = await sent(stack, "echo", SendMessageConfiguration())
+    assert task.status.state == TaskState.TASK_STATE_COMPLETED
+    assert task.status.message.parts[0].text == "who?"
+
+
+async def sent(stack: DeployedStack, agent: str, configuration: SendMessageConfiguration) -> Task:
+    """Send a message to the agent at the URL in its card, with the official client. Return the task."""
     signs = Signer(AwsCredentials(*CALLER.values()), "execute-api", REGION)
     async with httpx.AsyncClient(auth=ClientCredentials(signer=signs), timeout=120) as http:
-        url = f"{stack.entrypoint_url.url}/agents/echo"
+        url = f"{stack.entrypoint_url.url}/agents/{agent}"
         card = await A2ACardResolver(http, url).get_agent_card()
-        assert {each.url.rstrip("/") for each in card.supported_interfaces} == {url}
+        root = stack.entrypoint_url.url if agent == "slow" else url  # the default agent is at the root
+        assert {each.url.rstrip("/") for each in card.supported_interfaces} == {root}
         client = ClientFactory(ClientConfig(httpx_client=http, streaming=False)).create(card)
-        request = SendMessageRequest(
-            message=Message(message_id="m-told", role=Role.ROLE_USER, parts=[Part(text="who?")])
-        )
+        message = Message(message_id=f"m-{agent}", role=Role.ROLE_USER, parts=[Part(text="who?")])
+        request = SendMessageRequest(message=message, configuration=configuration)
         answers = [each async for each in client.send_message(request)]
-    assert answers[-1].task.status.state == TaskState.TASK_STATE_COMPLETED
-    assert answers[-1].task.status.message.parts[0].text == "who?"
+    return answers[-1].task
 
 
 # --- Each function, with its recorded event ---
