@@ -16,7 +16,7 @@ SIDE_BY_SIDE := -n 4 --dist loadfile --no-loadscope-reorder
 AUDIT := $(UV) tool run pip-audit==2.10.1 --strict --disable-pip --require-hashes --requirement .cache/locked.txt
 
 .DEFAULT_GOAL := help
-.PHONY: help dev test quick test-databases test-deep mutants replay check lint lint-code format package-check package-sizes bench screenshots terminal newcomer bench-chunks bench-cold bench-dev message-path docs openapi schema lock lines cost sam-local smoke clean
+.PHONY: help dev test quick test-databases test-deep mutants replay check lint lint-code format package-check package-sizes bench screenshots terminal newcomer bench-chunks bench-cold bench-dev message-path docs openapi schema lock lines cost sam-local clean
 
 help: ## List the commands
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 16
@@ -120,9 +120,6 @@ cost: $(VENV)/.tests ## Count the requests of operations on the emulated stack, 
 
 sam-local: $(VENV)/.runs ## Serve the built functions with `sam local start-api` (needs docker)
 	@exec $(VENV)/bin/python -m scripts.sam_local $(SAM)
-
-smoke: $(VENV)/.runs ## Check a deployed stack with the official client (URL=…, AGENT=…, WEBHOOK=…, TOKEN=…; URL=--help)
-	@exec $(VENV)/bin/aion smoke $(URL)
 
 clean: ## Delete everything that make has created
 	rm -rf $(VENV) mutants .sam .aws-sam .cache .mypy_cache .ruff_cache .pytest_cache

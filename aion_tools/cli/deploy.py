@@ -11,9 +11,9 @@ import click
 
 from aion_core.errors import AionError, ConfigurationError
 from aion_tools.cli import aws_options
+from aion_tools.cli.chat.endpoint import Endpoint, stack_url
 from aion_tools.cli.checks import CheckResult, Status
 from aion_tools.cli.deploy_target import NO_TERMINAL, STACK_NAME, DeployTarget, complete_target, place
-from aion_tools.cli.smoke import stack_url
 from aion_tools.cli.steps import INDENT, step
 
 if TYPE_CHECKING:
@@ -57,9 +57,9 @@ Examples:
     help="A parameter of template.yaml.",
 )
 @click.option("--yes", "-y", is_flag=True, help="Do not ask, and do not wait for a review of the changes.")
-@click.option("--no-smoke", is_flag=True, help="Skip the first reply.")
+@click.option("--no-reply", is_flag=True, help="Skip the first reply.")
 @aws_options.aws
-def deploy(environment: str, stack: str | None, given: dict[str, str], *, yes: bool, no_smoke: bool) -> None:
+def deploy(environment: str, stack: str | None, given: dict[str, str], *, yes: bool, no_reply: bool) -> None:
     """Check, build and deploy this folder's agents, and request a first streamed reply.
 
     On a terminal it asks for missing settings and writes the answers into samconfig.toml, never a secret. Without a
@@ -102,7 +102,7 @@ def deploy(environment: str, stack: str | None, given: dict[str, str], *, yes: b
                 program = sam_install.command()
                 running.result = str(program)
             deployed = _deployed(Sam(program, project, saved), target, account, is_interactive=is_interactive)
-            _print_summary(deployed, schemes, smokes=not no_smoke)
+            _print_summary(deployed, schemes, requests_reply=not no_reply)
 
 
 def _run_doctor(project: Path) -> "DeploymentConfig":
@@ -203,14 +203,14 @@ def _deployed(sam: "Sam", target: DeployTarget, account: str, *, is_interactive:
     return found
 
 
-def _print_summary(stack: "CloudFormationStack", declared: Sequence[str], *, smokes: bool) -> None:
-    """Request a first reply if `smokes` is True. Print the deployment's URL, card, idle price and next commands."""
+def _print_summary(stack: "CloudFormationStack", declared: Sequence[str], *, requests_reply: bool) -> None:
+    """Request a first reply if `requests_reply` is True. Print the deployment's URL, card, idle price and next commands."""
     from aion_tools.deploy import cloudformation, price
 
     application = cloudformation.application(stack)
     url = stack_url(application.parameters, application.outputs)
     failed = False
-    if smokes:
+    if requests_reply:
         try:
             _first_reply(stack.name, application.parameters, url, declared)
         except AionError as error:
@@ -223,7 +223,8 @@ def _print_summary(stack: "CloudFormationStack", declared: Sequence[str], *, smo
         ("idle", price.idle(application.parameters)),
         (
             "next",
-            f"sam logs --tail --cw-log-group /aws/lambda/{stack.name}-api, aion smoke --stack {stack.name}, aion destroy --stack {stack.name}",
+            f"sam logs --tail --cw-log-group /aws/lambda/{stack.name}-api, aion doctor {url}, "
+            f"aion destroy --stack {stack.name}",
         ),
     ):
         click.echo(f"  {name:5} {text}")
@@ -232,50 +233,29 @@ def _print_summary(stack: "CloudFormationStack", declared: Sequence[str], *, smo
 
 
 def _first_reply(stack: str, parameters: Mapping[str, str], url: str, declared: Sequence[str]) -> None:
+    from aion_tools.cli.chat.output import PlainPrinter
+    from aion_tools.cli.chat.timed_reply import timed_reply
     from aion_tools.deploy import aws
     from aion_tools.deploy.errors import DeployError
-    from aion_tools.smoke.agent import CheckFailed
-    from aion_tools.smoke.credentials import NoCredentials, SmokeCredentials
-    from aion_tools.smoke.first_reply import first_reply
 
     signs = parameters.get("ApiAuthorizer", "AWS_IAM") == "AWS_IAM"
     given = [name for name in ("TOKEN", "API_KEY", "BASIC") if os.environ.get(name)]
     if not signs and not given:
         click.echo(
             f"{'skipped':8} first reply: callers need {', '.join(declared)}. Set TOKEN, API_KEY or BASIC, and run "
-            f"`aion smoke --stack {stack}`."
+            f"`aion doctor {url}`."
         )
         return
     with step("first reply") as running:
-        words = ReplyPrinter()
+        running.clear()
+        endpoint = Endpoint(url, aws.region() if signs else "off")
         try:
-            credentials = SmokeCredentials.from_environ(os.environ, url, aws.region() if signs else "off")
-            running.clear()
-            reply = asyncio.run(first_reply(url, credentials, words.print))
-        except (CheckFailed, NoCredentials) as error:
-            words.end()
+            reply = asyncio.run(timed_reply(endpoint, show=PlainPrinter(INDENT)))
+        except click.ClickException as error:
             raise DeployError(
                 "The stack is deployed, but its agent's first reply failed.",
-                lines=[str(error)],
-                next_step=f"See `sam logs --cw-log-group /aws/lambda/{stack}-api`; `aion smoke --stack {stack}` tries again.",
+                lines=[error.message],
+                next_step=f"See `sam logs --cw-log-group /aws/lambda/{stack}-api`; `aion doctor {url}` tries again.",
             ) from error
-        words.end()
         how = "streamed" if reply.is_streamed else "not streamed, by its card"
-        running.result = f"{reply.agent or 'the agent'} answered, {how}, after {reply.seconds:.1f} s"
-
-
-class ReplyPrinter:
-    """Printer of an agent's reply while it is streamed."""
-
-    def __init__(self) -> None:
-        self._has_printed = False
-
-    def print(self, words: str) -> None:
-        """Print the next part of the reply, with each line indented."""
-        click.echo(f"{'' if self._has_printed else INDENT}{words}".replace("\n", f"\n{INDENT}"), nl=False)
-        self._has_printed = True
-
-    def end(self) -> None:
-        """End the last line, if the reply was not empty."""
-        if self._has_printed:
-            click.echo()
+        running.result = f"{reply.agent or 'the agent'} answered, {how}, after {reply.first or reply.end:.1f} s"

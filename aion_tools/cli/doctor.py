@@ -1,4 +1,4 @@
-"""`aion doctor` checks this machine and project, or a deployment, and changes nothing."""
+"""`aion doctor` checks this machine and project, or a deployment, and sends messages to a URL."""
 
 import asyncio
 import json
@@ -14,6 +14,7 @@ import click
 
 from aion_core.errors import AionError
 from aion_tools.cli import deployment_options, options
+from aion_tools.cli.chat.timed_reply import TEXT
 from aion_tools.cli.checks import CheckResult, Status, failed
 from aion_tools.cli.deployment_options import Deployment
 from aion_tools.cli.error_text import error_text
@@ -23,6 +24,14 @@ from aion_tools.template import stacks
 
 if TYPE_CHECKING:
     from aion_core.loading.aion_yaml.agent import AgentConfig
+
+
+def _place(context: click.Context, parameter: click.Parameter, given: str) -> Path | str | None:
+    """Return a URL as a string, and a path as a Path. Raises BadParameter for an invalid URL."""
+    if "://" in given:
+        return options.web_address(context, parameter, given)
+    return Path(given) if given else None
+
 
 _COLOURS = {Status.OK: "green", Status.WARNING: "yellow", Status.FAILED: "red"}
 
@@ -34,30 +43,38 @@ Examples:
   aion doctor
   aion doctor src/agent.py:graph
   aion doctor --stack aion-prod
-  aion doctor --url https://agents.example.com --stack aion-prod --json""",
+  aion doctor https://agents.example.com/agents/helper
+  aion doctor https://agents.example.com --stack aion-prod --json
+
+\b
+Credentials of the messages to a URL, from the environment: TOKEN, API_KEY, or
+BASIC=name:password. Otherwise requests are signed with your AWS credentials,
+if AWS requires it.""",
 )
-@click.argument("path", required=False, type=click.Path(path_type=Path))
+@click.argument("place", metavar="[PATH | URL]", default="", callback=_place)
 @options.config
 @click.option(
     "--port", type=click.IntRange(0, 65535), default=8000, envvar="PORT", show_default=True, help="Port of `aion dev`."
 )
-@click.option("--url", default="", callback=options.web_address, help="The deployment's URL for clients.")
+@click.option("--text", default=TEXT, show_default=True, help="Message to the agent at URL.")
 @click.option("--no-template", is_flag=True, help="Skip the check of template.yaml, which takes some seconds.")
 @options.as_json
 @deployment_options.deployment
 def doctor(
-    path: Path | None,
+    place: Path | str | None,
     config: Path,
     port: int,
-    url: str,
+    text: str,
     deployment: Deployment,
     *,
     no_template: bool,
     as_json: bool,
 ) -> None:
-    """Check this machine and project, or, with --stack, --table or --url, a deployment.
+    """Check this machine and project, or, with URL, --stack or --table, a deployment.
 
     PATH is the project's folder or the agent's file, as for `aion dev`, by default the --config.
+
+    The agent at URL gets two messages: one with a blocking and one with a streamed reply. Nothing else is changed.
 
     Each line is ok, warning or FAILED, with the next step. The exit code is 1 if a check FAILED.
     """
@@ -66,7 +83,7 @@ def doctor(
     logging.disable(logging.CRITICAL)
     try:
         found: list[CheckResult] = []
-        checks = _checks(path, config, port, url, deployment, no_template=no_template)
+        checks = _checks(place, config, port, text, deployment, no_template=no_template)
         while (check := _next(checks)) is not None:
             found.append(check)
             if not as_json:
@@ -105,10 +122,11 @@ def _next(checks: Iterator[CheckResult]) -> CheckResult | None:
 
 
 def _checks(
-    path: Path | None, config: Path, port: int, url: str, deployment: Deployment, *, no_template: bool
+    place: Path | str | None, config: Path, port: int, text: str, deployment: Deployment, *, no_template: bool
 ) -> Iterator[CheckResult]:
     from aion_tools.cli.checks import local
 
+    url, path = (place, None) if isinstance(place, str) else ("", place)
     deployed = bool(url or deployment.stack or deployment.given)
     if not deployed:
         yield from local.check_machine(port)
@@ -122,7 +140,7 @@ def _checks(
     agents = declared.agents if declared is not None else {}
     # Skip a missing aion.yaml, because a deployment can be checked without the file.
     yield from results if config.is_file() else ()
-    yield from asyncio.run(_collected(_deployed(url, deployment, config, agents)))
+    yield from asyncio.run(_collected(_deployed(url, text, deployment, config, agents)))
 
 
 def of_project(config: Path) -> Iterator[CheckResult]:
@@ -143,7 +161,7 @@ def of_project(config: Path) -> Iterator[CheckResult]:
 
 
 async def _deployed(
-    url: str, deployment: Deployment, config: Path, agents: Mapping[str, "AgentConfig"]
+    url: str, text: str, deployment: Deployment, config: Path, agents: Mapping[str, "AgentConfig"]
 ) -> AsyncIterator[CheckResult]:
     from aion_core.loading.deployment import read_deployment_config
     from aion_tools.cli.checks import endpoint
@@ -162,7 +180,7 @@ async def _deployed(
         # If a base URL is configured, check only this URL, because the agent cards name it and clients use no other.
         urls = [environ["AION_BASE_URL"]]
     for each in urls:
-        async for check in endpoint.check_endpoint(each):
+        async for check in endpoint.check_endpoint(each, text if url else ""):
             yield check
     if environ.get("AION_TABLE"):
         async for check in check_resources(environ):

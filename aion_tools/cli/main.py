@@ -25,7 +25,6 @@ from aion_tools.cli.extra_packages import how_to_install, missing_import, missin
 from aion_tools.cli.hints import HintingGroup
 from aion_tools.cli.project import init, new
 from aion_tools.cli.push import push
-from aion_tools.cli.smoke import smoke
 from aion_tools.cli.stacks import eject, stacks
 from aion_tools.cli.tasks import tasks
 from aion_tools.cli.why import why
@@ -80,11 +79,12 @@ def aion(context: click.Context) -> None:
 
 
 IN_A_PROJECT = (new, init, dev, chat, send, doctor, build, deploy, stacks, eject)
-DEPLOYED = (why, tasks, smoke, push, dlq, card, key, user, data, destroy)
+DEPLOYED = (why, tasks, push, dlq, card, key, user, data, destroy)
 REMOVED = {
     "add": "`uv add PACKAGE` adds a dependency",
     "completion": 'in bash, `eval "$(_AION_COMPLETE=bash_source aion)"` completes commands',
     "logs": "`sam logs --cw-log-group /aws/lambda/STACK-FUNCTION` prints a function's log (api, task, push, sweep)",
+    "smoke": "`aion doctor URL` sends messages to a deployed agent",
     "upgrade": "require the new version in pyproject.toml, then run `uv lock` and `aion stacks`",
 }
 """Removed commands with their replacements."""

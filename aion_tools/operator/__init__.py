@@ -6,5 +6,4 @@ health                checks the table, bucket, keys, secrets and triggers
 dead_letters          messages of a queue that could not be handled
 sqs_dead_letters      dead letters of an SQS queue
 sqlite_dead_letters   dead letters of a queue in a SQLite file
-sigv4                 signs requests to the deployment
 """

@@ -1,10 +1,13 @@
 """Conversations with an agent: `aion chat` and `aion send`.
 
-chat        the conversation in the terminal
-send        one message, for scripts
-target      the agent that gets the messages
-session     the connection to the agent: messages, streamed events, resumption
-reception   receives an answer to its end
-content     the parts that a user sends, and the answer as far as it is received
-output      prints and saves an answer
+chat          the conversation in the terminal
+send          one message, for scripts
+target        the agent that gets the messages
+endpoint      the URL of a deployment
+credentials   tokens, API keys, passwords and AWS signatures of the requests
+session       the connection to the agent: messages, streamed events, resumption
+reception     receives an answer to its end
+timed_reply   one message and the times of its reply, for `aion doctor` and `aion deploy`
+content       the parts that a user sends, and the answer as far as it is received
+output        prints and saves an answer
 """

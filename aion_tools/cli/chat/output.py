@@ -61,20 +61,24 @@ def markdown_of(text: str) -> "Markdown":
 class PlainPrinter:
     """Printer of an answer while it is received. A text that does not continue the printed text is printed below it."""
 
-    def __init__(self) -> None:
-        self._printed = ""
+    def __init__(self, indent: str = "") -> None:
+        self._printed, self._indent = "", indent
 
     def __call__(self, answer: Answer) -> None:
         """Print the text that the answer has got since the last call."""
         shown = printable(answer.shown) if sys.stdout.isatty() else answer.shown
         if shown.startswith(self._printed):
-            click.echo(shown[len(self._printed) :], nl=False)
+            self._print(shown[len(self._printed) :])
         elif shown.strip() != self._printed.strip():
-            click.echo(f"\n{shown}", nl=False)
+            self._print(f"\n{shown}")
         self._printed = shown or self._printed
         if answer.is_over and self._printed:
             click.echo()
             self._printed = ""
+
+    def _print(self, text: str) -> None:
+        start = self._indent if text and not self._printed else ""
+        click.echo(start + text.replace("\n", f"\n{self._indent}"), nl=False)
 
 
 def described(part: "Part", hint: str = "/save FOLDER") -> str:

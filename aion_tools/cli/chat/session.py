@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from a2a.client import Client
     from a2a.types import AgentCard, Part, StreamResponse
 
-    from aion_tools.cli.smoke import Endpoint
+    from aion_tools.cli.chat.endpoint import Endpoint
 
 RECONNECT_SECONDS, RECONNECTS = 1.0, 60
 """Pause between two attempts to resume a stream, and number of attempts. Together they last longer than a lease, so
@@ -37,7 +37,7 @@ class ChatSession:
         self.card = card
         # Without a contextId, a message belongs to the context of its task.
         self.context_id, self.task_id = context_id or ("" if task_id else str(uuid4())), task_id
-        self._client = client
+        self.client = client
 
     async def say(self, parts: list["Part"]) -> AsyncIterator[Answer]:
         """Send a message and yield the answer received so far after each event.
@@ -52,7 +52,7 @@ class ChatSession:
         )
         request = SendMessageRequest(message=message)
         try:
-            async for answer in self._followed(lambda: self._client.send_message(request), Answer()):
+            async for answer in self._followed(lambda: self.client.send_message(request), Answer()):
                 yield answer
         except UnsupportedOperationError:
             # The question no longer waits: it was answered elsewhere. The next message begins a new task.
@@ -96,7 +96,7 @@ class ChatSession:
 
         from aion_core.engine.task.states import TERMINAL
 
-        found = await self._client.list_tasks(ListTasksRequest(context_id=self.context_id, page_size=10))
+        found = await self.client.list_tasks(ListTasksRequest(context_id=self.context_id, page_size=10))
         return next((task.id for task in found.tasks if task.status.state not in TERMINAL), "")
 
     async def resume(self, task_id: str) -> AsyncIterator[Answer]:
@@ -110,11 +110,11 @@ class ChatSession:
 
         from aion_core.engine.task.states import TERMINAL_OR_INTERRUPTED
 
-        task = await self._client.get_task(GetTaskRequest(id=task_id))
+        task = await self.client.get_task(GetTaskRequest(id=task_id))
         if task.status.state in TERMINAL_OR_INTERRUPTED:
             yield StreamResponse(task=task)
             return
-        async for event in self._client.subscribe(SubscribeToTaskRequest(id=task_id)):
+        async for event in self.client.subscribe(SubscribeToTaskRequest(id=task_id)):
             yield event
 
     def begin_anew(self) -> None:
@@ -125,7 +125,7 @@ class ChatSession:
         """Cancel the task. Raises A2AError if it cannot be canceled."""
         from a2a.types import CancelTaskRequest
 
-        await self._client.cancel_task(CancelTaskRequest(id=task_id))
+        await self.client.cancel_task(CancelTaskRequest(id=task_id))
 
 
 def _is_lost(error: Exception) -> bool:
@@ -162,6 +162,8 @@ def _no_card_text(url: str, error: Exception) -> str:
 
     cause = error.__cause__ or error
     if isinstance(cause, httpx.HTTPStatusError):
+        if cause.response.status_code in (httpx.codes.UNAUTHORIZED, httpx.codes.FORBIDDEN):
+            return refusal_text(error)
         return f"There is no agent at {url}: {cause.request.url} answers with {cause.response.status_code}."
     if isinstance(cause, httpx.RequestError):
         return f"The agent at {url} does not answer: {cause}. Check the URL, and that its server runs."
@@ -210,9 +212,12 @@ def _keep_named_host(card: "AgentCard", url: str) -> None:
 
 @asynccontextmanager
 async def chat_session(
-    endpoint: "Endpoint", agent: str, *, context_id: str = "", task_id: str = ""
+    endpoint: "Endpoint", agent: str, *, context_id: str = "", task_id: str = "", streams: bool = True
 ) -> AsyncIterator[ChatSession]:
-    """Read the agent's card and open a conversation. Raises click.ClickException if there is no agent."""
+    """Read the agent's card and open a conversation. Without `streams`, each reply is awaited whole.
+
+    Raises click.ClickException if there is no agent.
+    """
     import os
 
     import httpx
@@ -220,11 +225,11 @@ async def chat_session(
     from a2a.client.card_resolver import A2ACardResolver
     from a2a.client.errors import A2AClientError
 
-    from aion_tools.smoke.credentials import NoCredentials, SmokeCredentials
+    from aion_tools.cli.chat.credentials import ClientCredentials, NoCredentials
 
     url = endpoint.url.rstrip("/") + (f"/agents/{agent}" if agent else "")
     try:
-        credentials = SmokeCredentials.from_environ(os.environ, url, endpoint.sign)
+        credentials = ClientCredentials.from_environ(os.environ, url, endpoint.sign)
         async with httpx.AsyncClient(auth=credentials, timeout=httpx.Timeout(30, read=None)) as http:
             try:
                 card = await A2ACardResolver(http, url).get_agent_card()
@@ -235,7 +240,7 @@ async def chat_session(
             credentials.read_card(card)
             if credentials.has_any:
                 _keep_named_host(card, url)
-            config = ClientConfig(httpx_client=http, streaming=card.capabilities.streaming)
+            config = ClientConfig(httpx_client=http, streaming=streams and card.capabilities.streaming)
             try:
                 client = ClientFactory(config).create(card)
             except ValueError as error:

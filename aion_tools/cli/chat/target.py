@@ -8,7 +8,7 @@ from aion_core.errors import AionError
 from aion_tools.cli import aws_options, options
 
 if TYPE_CHECKING:
-    from aion_tools.cli.smoke import Endpoint
+    from aion_tools.cli.chat.endpoint import Endpoint
 
 EPILOG = """\b
 Credentials from the environment: TOKEN, API_KEY, or BASIC=name:password.
@@ -24,7 +24,7 @@ def target(command: Any) -> Any:
         options.agent,
         click.option("--context", "context_id", default="", help="Id of a conversation to continue."),
         click.option(
-            "--sign", default="auto", show_default=True, help="auto, off, or the region of the AWS signature."
+            "--sign", default="auto", show_default=True, help="auto, on, off, or the region of the AWS signature."
         ),
     ):
         command = option(command)
@@ -40,7 +40,7 @@ def endpoint_of(url: str, stack: str | None, sign: str) -> "Endpoint":
 
     Raises TargetMissing if there is no such URL, and ConfigurationError for an unknown stack.
     """
-    from aion_tools.cli.smoke import Endpoint, stack_endpoint
+    from aion_tools.cli.chat.endpoint import Endpoint, stack_endpoint
     from aion_tools.dev.data_folder import running_server_url
 
     if url:

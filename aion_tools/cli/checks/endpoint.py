@@ -9,10 +9,13 @@ from urllib.parse import urlsplit
 
 import httpx
 
-from aion_core.errors import ConfigurationError, StoreError
+from aion_core.errors import ConfigurationError
 from aion_core.loading.aion_yaml.agent import AgentConfig
 from aion_core.loading.auth_policies import read_auth_policies
+from aion_tools.cli.chat.credentials import ClientCredentials, NoCredentials
+from aion_tools.cli.chat.endpoint import Endpoint
 from aion_tools.cli.checks import CheckResult, failed, ok, warning
+from aion_tools.cli.checks.messages import check_messages
 
 TIMEOUT_SECONDS = 20.0
 """Timeout of an HTTP request, longer than a cold start of the function."""
@@ -26,8 +29,11 @@ LOG = "`sam logs --cw-log-group /aws/lambda/STACK-api` prints its log."
 LOCAL = ("127.0.0.1", "localhost", "::1")
 
 
-async def check_endpoint(url: str) -> AsyncIterator[CheckResult]:
-    """Check the server at the URL and yield a result for each: reachability, clock, agent cards and authentication."""
+async def check_endpoint(url: str, text: str) -> AsyncIterator[CheckResult]:
+    """Check the server at the URL and yield a result for each: reachability, clock, agent cards and authentication.
+
+    With a `text`, send it to the agent if there is a card.
+    """
     url = url.rstrip("/")
     async with httpx.AsyncClient(timeout=TIMEOUT_SECONDS, follow_redirects=False) as client:
         try:
@@ -39,26 +45,23 @@ async def check_endpoint(url: str) -> AsyncIterator[CheckResult]:
         yield ok("reachability", f"{url} responds.")
         yield _clock_check(first, datetime.now(UTC))
         needs_signature = first.status_code == 403
-        for path in CARD_PATHS:
-            for check in _card_checks(
-                url, path, await _got(client, url + path, signed=needs_signature), signed=needs_signature
-            ):
+        sign = "on" if needs_signature else "off"
+        answers = {path: await _got(client, url + path, sign) for path in CARD_PATHS}
+        for path, answer in answers.items():
+            for check in _card_checks(url, path, answer, signed=needs_signature):
                 yield check
         yield await _authentication_check(client, url, needs_signature=needs_signature)
+    card = answers[CARD_PATHS[0]]
+    if text and isinstance(card, httpx.Response) and card.is_success:
+        async for check in check_messages(Endpoint(url, sign), text):
+            yield check
 
 
-async def _got(client: httpx.AsyncClient, url: str, *, signed: bool) -> httpx.Response | str:
-    """Send a GET request, with an AWS signature if `signed`. Return the response, or the reason of a failure."""
-    headers: Mapping[str, str] = {}
+async def _got(client: httpx.AsyncClient, url: str, sign: str) -> httpx.Response | str:
+    """Send a GET request, with an AWS signature unless `sign` is off. Return the response, or the reason of a failure."""
     try:
-        if signed:
-            from aion_tools.operator.sigv4 import signed_headers
-
-            headers = signed_headers("GET", url)
-        return await client.get(url, headers=headers)
-    except StoreError:
-        return "it needs a request signed for AWS IAM, and there are no AWS credentials here"
-    except httpx.HTTPError as error:
+        return await client.get(url, auth=ClientCredentials.from_environ({}, url, sign))
+    except (NoCredentials, httpx.HTTPError) as error:
         return str(error) or type(error).__name__
 
 
@@ -108,7 +111,7 @@ def _card_checks(url: str, path: str, answer: httpx.Response | str, *, signed: b
     if not message:
         yield failed(name, "The card names no URL of the agent.", "Check the URL.")
     elif wrong := sorted(address for address in message if not _is_at(address, url)):
-        next_step = f"Deploy again with BaseUrl={url}: clients use the card's URL."
+        next_step = f"Deploy again with BaseUrl={_root(url)}: clients use the card's URL."
         yield failed(name, f"The card names {wrong[0]} instead of {url}.", next_step)
     else:
         yield ok(name, f"The agent is {card.get('name', '')!r} at {sorted(message)[0]}.")
@@ -120,8 +123,15 @@ def _urls(card: Mapping[str, Any]) -> set[str]:
 
 
 def _is_at(address: str, url: str) -> bool:
-    """Return True if the agent's `address` in its card is the checked `url` or is below it."""
-    return f"{address.rstrip('/')}/".startswith(f"{url}/")
+    """Return True if the agent's `address` in its card is the checked `url` or is below it.
+
+    The card of the default agent names the deployment's root, also at /agents/ID.
+    """
+    return f"{address.rstrip('/')}/".startswith(f"{url}/") or address.rstrip("/") == _root(url)
+
+
+def _root(url: str) -> str:
+    return url.partition("/agents/")[0]
 
 
 async def _authentication_check(client: httpx.AsyncClient, url: str, *, needs_signature: bool) -> CheckResult:

@@ -21,7 +21,7 @@ def test_each_source_file_has_docstring() -> None:
         assert docstring, f"{path.relative_to(ROOT)} does not say what it owns"
 
 
-# Folders that may import boto3: the AWS adapters, the local emulator, the smoke test, `aion deploy`, the repository's
+# Folders that may import boto3: the AWS adapters, the local emulator, `aion deploy`, the repository's
 # tools, and an example with signed requests.
 KNOW_BOTO = ("aion_core/aws", "aion_tools", "scripts", "examples/delegation")
 

@@ -52,7 +52,6 @@ PRELOADED = (
     "aion_core.bootstrap.app",
     "aion_core.bootstrap.push",
     "aion_tools.cli.main",
-    "aion_tools.cli.smoke",
     "aion_core.lambda_runtime.loop",
     "aion_tools.stack.emulator",
     "aion_tools.stack.poller",

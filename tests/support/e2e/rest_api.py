@@ -36,7 +36,7 @@ class RestApi:
     signed: bool = True
     """True if requests need an AWS signature."""
     faults: set[str] = field(default_factory=set)
-    """Fault of the deployment: `buffers`, `leads elsewhere`, `cancels nothing`."""
+    """Fault of the deployment: `buffers`, `leads elsewhere`."""
     requests: list[str] = field(default_factory=list)
     """Methods and paths of the requests."""
 
@@ -59,7 +59,6 @@ def rest_api() -> Iterator[RestApi]:
         identity = signer_of(request, body) if entrypoint_url.signed else {}
         if identity is None:
             return JSONResponse({"message": "Missing Authentication Token"}, 403)
-        body = _asked(entrypoint_url, body)
         # Use the server's address as the domain, because API Gateway puts its own domain name into the event, not the
         # client's Host header.
         domain = ":".join(map(str, request.scope["server"]))
@@ -125,10 +124,6 @@ async def _pieces(invocation: FakeInvocation) -> AsyncIterator[bytes]:
 
 
 # --- Broken deployments ---
-
-
-def _asked(entrypoint_url: RestApi, body: bytes) -> bytes:
-    return body.replace(b'"CancelTask"', b'"GetTask"') if "cancels nothing" in entrypoint_url.faults else body
 
 
 def _told(entrypoint_url: RestApi, request: Request, piece: bytes) -> bytes:

@@ -70,7 +70,7 @@ def test_deploy_stores_prompt_answers_and_keeps_samconfig_comments(project: SamP
     assert saved["stack_name"] == "mine"
     assert saved["parameter_overrides"][-1] == "AlarmEmail=ops@example.com"
     # The next deployment uses the stored answers without asking.
-    code, shown = project.typed("deploy", "--no-smoke", answers=["n"])
+    code, shown = project.typed("deploy", "--no-reply", answers=["n"])
     assert (code, "Stack name" in shown, "E-mail" in shown) == (1, False, False), shown
 
 
@@ -90,7 +90,7 @@ def test_deploy_prompt_offers_authentication_declared_in_aion_yaml(project: SamP
 def test_deploy_lets_functions_read_secrets_named_in_aion_yaml(project: SamProject) -> None:
     with (project.folder / "aion.yaml").open("a") as file:
         file.write("  secrets: {OPENAI_API_KEY: openai}\n")
-    done = project.run("deploy", "--yes", "--no-smoke", "--stack", "secretive", OPENAI_API_KEY="sk-not-a-real-key")
+    done = project.run("deploy", "--yes", "--no-reply", "--stack", "secretive", OPENAI_API_KEY="sk-not-a-real-key")
     assert done.returncode == 0, done.stdout + done.stderr
     values = project.parameters(project.application("secretive"))
     assert values["AgentSecrets"] == "arn:aws:secretsmanager:us-east-1:000000000000:secret:openai-??????"

@@ -1,12 +1,11 @@
 """Stack created by `aion deploy`; the runtime emulator runs the packages of its four functions.
 
-`make smoke` passes on this stack, and reports each injected fault.
+`aion doctor` passes on this stack, and reports each injected fault.
 """
 
 import asyncio
 import base64
 import json
-import os
 import re
 import shlex
 import subprocess
@@ -17,27 +16,34 @@ from collections.abc import Callable, Iterator
 import httpx
 import pytest
 from a2a.client import A2ACardResolver, ClientConfig, ClientFactory
-from a2a.types import Message, Part, Role, SendMessageRequest
+from a2a.types import (
+    Message,
+    Part,
+    Role,
+    SendMessageConfiguration,
+    SendMessageRequest,
+    Task,
+    TaskPushNotificationConfig,
+)
 from botocore.credentials import Credentials as AwsCredentials
-from click.testing import CliRunner
 
 from aion_core.clock import SystemClock
 from aion_core.engine.queues import PushWakeUp, WakeUp, body_of, push_body_of
 from aion_core.engine.task import projection
 from aion_core.protocol.types import TaskState
 from aion_core.table.keys import ContextKey, TaskKey
-from aion_tools.cli.smoke import smoke
+from aion_tools.cli.chat.credentials import ClientCredentials, Signer
 from aion_tools.deploy.sam_install import command as sam
 from aion_tools.shipped import shipped
-from aion_tools.smoke.credentials import Signer, SmokeCredentials
-from aion_tools.smoke.report import CHECKS
+from tests.support import operating
 from tests.support.e2e.rest_api import ARN, CALLER, REGION
-from tests.support.listening import free_port
+from tests.support.receiver import receiving
 from tests.support.recorded import recorded_event
 from tests.support.server import ROOT
 from tests.support.stores import dynamodb_store
 from tests.support.tasks import orphan
 from tests.tools.e2e.deployed_stack import DEEP, STACK, DeployedStack, deployed_stack, running_alone
+from tests.tools.unit.cli.checks.doctor_command import run_doctor
 
 pytestmark = [
     pytest.mark.skipif(sys.platform != "linux", reason="the runtime emulator is a program for Linux"),
@@ -56,7 +62,6 @@ AGENTS = {
     "echo.py": (ROOT / "examples" / "echo" / "agent.py").read_text(),
 }
 TASK = "0197f3c2-5a0b-7c1e-9d2f-6b8f1f0a3c11"
-TIMEOUT = "60"
 
 
 @pytest.fixture(scope="module")
@@ -70,25 +75,19 @@ def breakable_stack(stack: DeployedStack) -> Iterator[DeployedStack]:
     """Return the stack for a test that injects faults into it; remove the faults after the test."""
     yield stack
     stack.entrypoint_url.faults.clear()
-    stack.idle.clear()
 
 
-Checked = Callable[..., dict[str, tuple[str, str]]]
+Checked = Callable[..., tuple[int, dict[str, dict[str, str]]]]
 
 
 @pytest.fixture
-def checked(stack: DeployedStack, monkeypatch: pytest.MonkeyPatch) -> Checked:
-    """Return a function that runs `aion smoke` and returns each check's result, with the exit code as `exit`."""
-    for name, value in {**CALLER, "SIGN": REGION, "TIMEOUT": TIMEOUT}.items():
-        monkeypatch.setenv(name, value)
+def checked(stack: DeployedStack) -> Checked:
+    """Return a function that runs `aion doctor` on an agent's URL, and returns its exit code and the results."""
 
-    def checked(agent: str = "slow", **variables: str) -> dict[str, tuple[str, str]]:
-        for name, value in variables.items():
-            monkeypatch.setenv(name, value)
-        done = CliRunner().invoke(smoke, [stack.entrypoint_url.url, *(["--agent", agent] if agent else [])])
-        lines = done.stdout.splitlines()[1:]
-        said = {line.split()[1]: (line.split()[0], line) for line in lines if line[0] not in "0123456789"}
-        return {**said, "exit": (str(done.exit_code), lines[-1])}
+    def checked(agent: str = "slow", **variables: str) -> tuple[int, dict[str, dict[str, str]]]:
+        run = operating.runs({**CALLER, "AWS_REGION": REGION, **variables})
+        url = f"{stack.entrypoint_url.url}/agents/{agent}"
+        return run_doctor(lambda *arguments: run("doctor", *arguments), url, "--config", "/nowhere.yaml")
 
     return checked
 
@@ -107,118 +106,90 @@ def test_deploy_command_prints_streamed_reply_of_deployed_agent(stack: DeployedS
     price = json.loads((shipped() / "aion_tools" / "deploy" / "idle_price.json").read_text())
     assert f"  idle  about {price['together']:.2f} USD a month" in again.stdout
 
-    smoked = stack.project.run("smoke", "--stack", STACK, "--only", "card,send")
-    assert (smoked.returncode, smoked.stdout.splitlines()[-1]) == (0, "2 ok"), smoked.stdout + smoked.stderr
-
 
 @pytest.mark.deep
 def test_deploy_fails_if_first_message_to_agent_is_refused(stack: DeployedStack) -> None:
     refused = stack.project.run("deploy", "--yes", *stack.options, AWS_SECRET_ACCESS_KEY="another")
     assert refused.returncode == 1
     assert "FAILED   first reply" in refused.stdout
-    assert "returned 403" in refused.stderr
+    assert "The credentials do not permit this agent (403)" in refused.stderr
     assert f"sam logs --cw-log-group /aws/lambda/{STACK}-api" in refused.stderr
     assert "is deployed." in refused.stdout
 
 
-# --- Smoke tests without a fault ---
+# --- Messages ---
 
 
-def test_make_smoke_passes_on_deployed_stack(stack: DeployedStack) -> None:
-    """Run all checks with AWS-signed requests and a webhook."""
-    port = str(free_port())
-    told = {"WEBHOOK": f"http://127.0.0.1:{port}/hook", "WEBHOOK_PORT": port, "AGENT": "slow", "TIMEOUT": TIMEOUT}
-    command = ["make", "--silent", "smoke", f"URL={stack.entrypoint_url.url}/", f"VENV={sys.prefix}"]
-    environ = {**os.environ, **CALLER, **told, "SIGN": REGION}
-    before = len(stack.handed)
-    done = subprocess.run(command, cwd=ROOT, env=environ, capture_output=True, text=True)
-    lines = done.stdout.splitlines()
-    assert [line.split()[:2] for line in lines[1:-1]] == [["ok", name] for name in CHECKS], done.stdout
-    assert (done.returncode, lines[-1], done.stderr) == (0, "7 ok", "")
-    assert "with an AWS signature for execute-api" in lines[0]
-    handed = {function for function, _ in stack.handed[before:]}
-    assert handed == {"TaskFunction", "PushFunction"}
-    assert not any(secret in done.stdout for secret in CALLER.values())
-
-
-async def test_deployed_agent_without_base_url_is_reachable(stack: DeployedStack) -> None:
-    """Run ApiFunction without AION_BASE_URL: the official client reaches the agent at the URL in its card."""
-    assert stack.environment("ApiFunction")["AION_BASE_URL"] == ""
-    signs = Signer(AwsCredentials(*CALLER.values()), "execute-api", REGION)
-    async with httpx.AsyncClient(auth=SmokeCredentials(signer=signs), timeout=120) as http:
-        url = f"{stack.entrypoint_url.url}/agents/echo"
-        card = await A2ACardResolver(http, url).get_agent_card()
-        assert {each.url.rstrip("/") for each in card.supported_interfaces} == {url}
-        client = ClientFactory(ClientConfig(httpx_client=http, streaming=False)).create(card)
-        request = SendMessageRequest(
-            message=Message(message_id="m-told", role=Role.ROLE_USER, parts=[Part(text="who?")])
-        )
-        answers = [each async for each in client.send_message(request)]
-    assert answers[-1].task.status.state == TaskState.TASK_STATE_COMPLETED
-    assert answers[-1].task.status.message.parts[0].text == "who?"
-
-
-@pytest.mark.deep
-def test_smoke_test_of_example_agent_reports_no_failure(checked: Checked) -> None:
-    """The example agent may answer too fast for some checks: these may be inconclusive, but none may fail."""
-    said = checked(agent="echo")
-    assert said["exit"][0] == "0"
-    assert said["card"][0] == said["send"][0] == said["webhooks"][0] == "ok"
-    assert said["push"][0] == "skipped"
-    assert "give a public URL of a port of this machine (--webhook)" in said["push"][1]
-
-
-# --- Smoke tests with a fault ---
+def test_doctor_sends_signed_messages_to_deployed_agent(checked: Checked) -> None:
+    code, results = checked()
+    assert (code, {each["status"] for each in results.values()}) == (0, {"ok"}), results
+    assert results["blocking message"]["message"].endswith(" s: one two three four five")
+    assert ", first words after " in results["streamed message"]["message"]
+    assert "signed for AWS IAM" in results["callers"]["message"]
 
 
 @pytest.mark.parametrize(
     ("fault", "check", "told"),
     [
-        pytest.param("buffers", "stream", "a proxy buffers the stream until its end", marks=pytest.mark.deep),
-        (
-            "leads elsewhere",
-            "card",
-            "the card names http://127.0.0.1:9/elsewhere/, not {url}/agents/slow: deploy with BaseUrl={url},",
-        ),
-        pytest.param(
-            "cancels nothing", "cancel", "the answer says working, and the task is completed", marks=pytest.mark.deep
-        ),
+        ("buffers", "streamed message", "events arrived together after"),
+        ("leads elsewhere", "card at /.well-known/agent-card.json", "names http://127.0.0.1:9/elsewhere instead of"),
     ],
 )
-def test_smoke_check_detects_injected_fault(
+def test_doctor_detects_injected_fault(
     breakable_stack: DeployedStack, checked: Checked, fault: str, check: str, told: str
 ) -> None:
-    """Inject one fault: the check for this fault fails, and all other checks pass."""
     breakable_stack.entrypoint_url.faults.add(fault)
-    said = checked(ONLY=f"{check},send")
-    assert (said[check][0], said["send"][0], said["exit"][0]) == ("FAILED", "ok", "1")
-    assert told.format(url=breakable_stack.entrypoint_url.url) in said[check][1]
+    code, results = checked()
+    assert (code, results[check]["status"]) == (1, "FAILED"), results
+    assert told in results[check]["message"]
 
 
 @pytest.mark.deep
-def test_smoke_reports_missing_push_notification(breakable_stack: DeployedStack, checked: Checked) -> None:
-    breakable_stack.idle.add("PushFunction")
-    port = str(free_port())
-    said = checked(WEBHOOK=f"http://127.0.0.1:{port}/hook", WEBHOOK_PORT=port, ONLY="push", TIMEOUT="12")
-    assert (said["push"][0], said["exit"][0]) == ("FAILED", "1")
-    assert "the webhook did not receive the task's end in time: 0 notifications arrived" in said["push"][1]
+def test_doctor_reports_caller_refused_by_gateway(checked: Checked) -> None:
+    code, results = checked(AWS_SECRET_ACCESS_KEY="another")
+    refused = results["card at /.well-known/agent-card.json"]
+    assert (code, refused["message"]) == (1, "The response is 403.")
+    assert "execute-api:Invoke" in refused["next"]
+    assert "blocking message" not in results
 
 
-def test_smoke_reports_missing_task_worker(breakable_stack: DeployedStack, checked: Checked) -> None:
-    breakable_stack.idle.add("TaskFunction")
-    # Call ApiFunction once before, because a cold start may exceed the time limit of 4 s.
-    assert checked(ONLY="card")["card"][0] == "ok"
-    said = checked(ONLY="subscribe", TIMEOUT="4")
-    assert said["subscribe"][0] == "FAILED"
-    assert "no result within 4 s" in said["subscribe"][1]
+async def test_deployed_functions_deliver_background_task_to_webhook(stack: DeployedStack) -> None:
+    """Send a message without waiting: TaskFunction runs its turn, and PushFunction sends its notifications."""
+    before, secret = len(stack.handed), "whsec_" + base64.b64encode(b"k" * 32).decode()
+    async with receiving() as receiver:
+        webhook = TaskPushNotificationConfig(url=receiver.url(), token=secret)
+        configuration = SendMessageConfiguration(return_immediately=True, task_push_notification_config=webhook)
+        started = await sent(stack, "slow", configuration)
+        assert started.status.state != TaskState.TASK_STATE_COMPLETED
+        end = time.monotonic() + 120
+        while not any(b"TASK_STATE_COMPLETED" in post.body for post in receiver.posts):
+            assert time.monotonic() < end
+            await asyncio.sleep(0.1)
+    assert all(post.is_signed_by(secret) for post in receiver.posts)
+    assert {function for function, _ in stack.handed[before:]} == {"TaskFunction", "PushFunction"}
 
 
-def test_smoke_reports_caller_refused_with_403(checked: Checked) -> None:
-    said = checked(SIGN="off")
-    assert (said["card"][0], said["exit"][0]) == ("FAILED", "2")
-    assert 'returned 403: {"message":"Missing Authentication Token"}' in said["card"][1]
-    assert "is the request signed" in said["card"][1]
-    assert "403" in checked(SIGN=REGION, AWS_SECRET_ACCESS_KEY="another")["card"][1]
+async def test_deployed_agent_without_base_url_is_reachable(stack: DeployedStack) -> None:
+    """Run ApiFunction without AION_BASE_URL: the official client reaches the agent at the URL in its card."""
+    assert stack.environment("ApiFunction")["AION_BASE_URL"] == ""
+    task = await sent(stack, "echo", SendMessageConfiguration())
+    assert task.status.state == TaskState.TASK_STATE_COMPLETED
+    assert task.status.message.parts[0].text == "who?"
+
+
+async def sent(stack: DeployedStack, agent: str, configuration: SendMessageConfiguration) -> Task:
+    """Send a message to the agent at the URL in its card, with the official client. Return the task."""
+    signs = Signer(AwsCredentials(*CALLER.values()), "execute-api", REGION)
+    async with httpx.AsyncClient(auth=ClientCredentials(signer=signs), timeout=120) as http:
+        url = f"{stack.entrypoint_url.url}/agents/{agent}"
+        card = await A2ACardResolver(http, url).get_agent_card()
+        root = stack.entrypoint_url.url if agent == "slow" else url  # the default agent is at the root
+        assert {each.url.rstrip("/") for each in card.supported_interfaces} == {root}
+        client = ClientFactory(ClientConfig(httpx_client=http, streaming=False)).create(card)
+        message = Message(message_id=f"m-{agent}", role=Role.ROLE_USER, parts=[Part(text="who?")])
+        request = SendMessageRequest(message=message, configuration=configuration)
+        answers = [each async for each in client.send_message(request)]
+    return answers[-1].task
 
 
 # --- Each function, with its recorded event ---

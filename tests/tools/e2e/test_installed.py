@@ -187,7 +187,6 @@ def test_installation_without_extras_has_help_and_version(bare: Installed, tmp_p
 
 
 OTHERS = (
-    "smoke https://example.com",
     "key list",
     "data delete --owner somebody --yes",
     "tasks list --expired",

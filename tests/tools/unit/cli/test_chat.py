@@ -302,7 +302,7 @@ async def test_answer_to_task_answered_elsewhere_ends_question() -> None:
         session = ChatSession(ClientFactory(ClientConfig(httpx_client=client)).create(made.card), made.card)
         (*_, question) = [answer async for answer in session.say([Part(text="book")])]
         assert (question.question, session.task_id) == (True, question.task_id)
-        other = ChatSession(session._client, made.card, task_id=question.task_id)
+        other = ChatSession(session.client, made.card, task_id=question.task_id)
         (*_, answer) = [answer async for answer in other.say([Part(text="yes")])]
         assert (answer.shown, answer.context_id) == ("yes it is", session.context_id)
         with pytest.raises(UnsupportedOperationError, match="takes no more messages"):

@@ -1,7 +1,6 @@
 """Checks of a deployment's URL by `aion doctor`, on healthy and broken servers."""
 
 import json
-import socket
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -9,14 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import uvicorn
 
-from aion_core.bootstrap import build_app
-from aion_core.settings import Settings
 from tests.support import operating
 from tests.support.issuer import issuing
 from tests.support.operating import RunCommand
-from tests.tools.unit.cli.checks.doctor_command import OPEN, run_doctor, written
+from tests.tools.unit.cli.checks.doctor_command import ANSWERING, OPEN, ServedAgents, run_doctor
 
 
 @pytest.fixture
@@ -25,37 +21,9 @@ def run() -> RunCommand:
     return lambda *arguments, **options: run("doctor", *arguments, **options)
 
 
-class _Uvicorn:
-    """Server of the app: uvicorn in a thread."""
-
-    def __init__(self, folder: Path, text: str, **environ: str) -> None:
-        self._listener = socket.create_server(("127.0.0.1", 0))
-        self.url = f"http://127.0.0.1:{self._listener.getsockname()[1]}"
-        given = {
-            "AION_STORE": "memory",
-            "AION_CONFIG": str(written(folder, text)),
-            "AION_BASE_URL": self.url,
-            **environ,
-        }
-        app = build_app(Settings.from_environ(given))
-        self._server = uvicorn.Server(uvicorn.Config(app, log_level="critical"))
-        self._thread = threading.Thread(target=self._server.run, args=([self._listener],), daemon=True)
-
-    def __enter__(self) -> str:
-        self._thread.start()
-        while not self._server.started:
-            assert self._thread.is_alive(), "the server did not start"
-            self._thread.join(0.02)
-        return self.url
-
-    def __exit__(self, *_: object) -> None:
-        self._server.should_exit = True
-        self._thread.join()
-
-
 def test_doctor_reads_card_of_healthy_server_at_both_paths(run: RunCommand, tmp_path: Path) -> None:
-    with _Uvicorn(tmp_path, OPEN) as url:
-        code, results = run_doctor(run, "--url", url, "--config", "/nowhere.yaml")
+    with ServedAgents(tmp_path, OPEN, ANSWERING) as url:
+        code, results = run_doctor(run, url, "--config", "/nowhere.yaml")
     assert (code, {each["status"] for each in results.values()}) == (0, {"ok"})
     assert "Helper" in results["card at /.well-known/agent-card.json"]["message"]
     assert url in results["card at /.well-known/agent.json"]["message"]
@@ -67,16 +35,16 @@ KEYS = "aion: {security: {schemes: {key: {type: api-key}}}, agents: {helper: {pa
 
 @pytest.mark.parametrize("text", [OPEN, KEYS], ids=["open", "keys"])
 def test_doctor_suggests_agent_paths_if_url_path_is_wrong(run: RunCommand, tmp_path: Path, text: str) -> None:
-    with _Uvicorn(tmp_path, text) as url:
-        code, results = run_doctor(run, "--url", f"{url}/agent/helper", "--config", "/nowhere.yaml")
+    with ServedAgents(tmp_path, text) as url:
+        code, results = run_doctor(run, f"{url}/agent/helper", "--config", "/nowhere.yaml")
     assert code == 1
     hint = f"Check the path of the URL: the default agent is at {url}, and each agent is at {url}/agents/ID."
     assert results["card at /.well-known/agent-card.json"]["next"] == hint
 
 
 def test_doctor_fails_if_card_names_url_of_another_server(run: RunCommand, tmp_path: Path) -> None:
-    with _Uvicorn(tmp_path, OPEN, AION_BASE_URL="http://127.0.0.1:8000") as url:
-        code, results = run_doctor(run, "--url", url, "--config", "/nowhere.yaml")
+    with ServedAgents(tmp_path, OPEN, AION_BASE_URL="http://127.0.0.1:8000") as url:
+        code, results = run_doctor(run, url, "--config", "/nowhere.yaml")
     assert code == 1
     wrong = results["card at /.well-known/agent-card.json"]
     assert wrong["message"] == f"The card names http://127.0.0.1:8000 instead of {url}."
@@ -90,13 +58,14 @@ def test_doctor_checks_authentication_and_issuer_keys(run: RunCommand, tmp_path:
             f"{{login: {{type: bearer-jwt, issuer: '{issuer.url}', audience: a, jwks_url: '{issuer.url}/jwks.json'}}}}"
         )
         text = f"aion: {{security: {{schemes: {schemes}}}, agents: {{helper: {{path: agent.py}}}}}}"
-        with _Uvicorn(tmp_path, text) as url:
-            code, results = run_doctor(run, "--url", url, "--config", tmp_path / "aion.yaml")
-            assert code == 0
+        with ServedAgents(tmp_path, text, ANSWERING) as url:
+            token = {"TOKEN": issuer.token(aud="a")}
+            code, results = run_doctor(run, url, "--config", tmp_path / "aion.yaml", env=token)
+            assert code == 0, results
             assert results["callers"]["message"].startswith("Callers authenticate by Bearer")
             assert results[f"keys of {issuer.url}"]["status"] == "ok"
             issuer.documents["/jwks.json"] = {"no": "keys"}
-            code, results = run_doctor(run, "--url", url, "--config", tmp_path / "aion.yaml")
+            code, results = run_doctor(run, url, "--config", tmp_path / "aion.yaml")
     assert code == 1
     assert "not a JWK set" in results[f"keys of {issuer.url}"]["message"]
 
@@ -133,7 +102,7 @@ def test_doctor_signs_requests_to_iam_gateway(gateway: tuple[str, list[str], dic
     headers["Date"] = "Mon, 01 Jan 2024 00:00:00 GMT"
     signing = {"AWS_ACCESS_KEY_ID": "AKIAME", "AWS_SECRET_ACCESS_KEY": "s", "AWS_REGION": "eu-west-1"}
     run = operating.runs(signing | {"AWS_DEFAULT_REGION": "eu-west-1"})
-    code, results = run_doctor(lambda *a: run("doctor", *a), "--url", url, "--config", "/nowhere.yaml")
+    code, results = run_doctor(lambda *a: run("doctor", *a), url, "--config", "/nowhere.yaml")
     assert results["card at /.well-known/agent-card.json"]["status"] == "ok"
     assert "signed for AWS IAM" in results["callers"]["message"]
     assert "Credential=AKIAME/" in seen[-1]
@@ -155,12 +124,12 @@ def test_doctor_reads_date_header_without_time_zone(
 ) -> None:
     url, _, headers = gateway
     headers["Date"] = date
-    _, results = run_doctor(run, "--url", url, "--config", "/nowhere.yaml")
+    _, results = run_doctor(run, url, "--config", "/nowhere.yaml")
     assert said in results["clock"]["message"]
 
 
 def test_doctor_fails_unreachable_url(run: RunCommand) -> None:
     with operating.taken_port() as port:
         pass
-    code, results = run_doctor(run, "--url", f"http://127.0.0.1:{port}", "--config", "/nowhere.yaml")
+    code, results = run_doctor(run, f"http://127.0.0.1:{port}", "--config", "/nowhere.yaml")
     assert (code, list(results)) == (1, ["reachability"])

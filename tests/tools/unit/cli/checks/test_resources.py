@@ -303,7 +303,7 @@ def test_doctor_reports_failed_stack_without_permission_to_read_its_events(
 def test_doctor_reports_unreadable_stack_as_failed_check(own: LocalStack, code: str, message: str) -> None:
     with operating.refusing_aws(code) as url:
         run = operating.runs({**operating.environ_of(own), "AWS_ENDPOINT_URL_CLOUDFORMATION": url})
-        options = ("--stack", "any", "--url", "https://agents.example.invalid", "--config", "/nowhere.yaml")
+        options = ("--stack", "any", "https://agents.example.invalid", "--config", "/nowhere.yaml")
         exit_code, results = run_doctor(lambda *a: run("doctor", *a), *options)
     assert (exit_code, [*results]) == (1, ["stack", "reachability"])
     assert results["stack"]["status"] == "FAILED"

@@ -1,4 +1,4 @@
-"""Credentials for the requests of checks, such as a token, an API key, a password, or an AWS signature."""
+"""Credentials for requests to an agent: a token, an API key, a password, or an AWS signature."""
 
 import re
 from collections.abc import Generator, Mapping
@@ -31,9 +31,10 @@ class Signer:
 
     @classmethod
     def for_entrypoint(cls, url: str, region: str = "") -> Self:
-        """Return a signer for requests to this URL. `region` is used if the URL's host names no region.
+        """Return a signer for requests to this URL, with boto3's default credentials.
 
-        The signer uses boto3's default credentials. Raises NoCredentials.
+        A host that names no region gets `region`, or without it the region of the AWS configuration. Raises
+        NoCredentials.
         """
         entrypoint = _ENTRYPOINT.search(httpx.URL(url).host)
         session = botocore.session.Session()
@@ -44,6 +45,7 @@ class Signer:
         if credentials is None:
             raise NoCredentials("there are no AWS credentials here; check with `aws sts get-caller-identity`")
         service, region = (_SERVICES[entrypoint[1]], entrypoint[2]) if entrypoint else ("execute-api", region)
+        region = region or str(session.get_config_variable("region") or "")
         return cls(credentials, service, region)
 
     def headers(self, request: httpx.Request) -> dict[str, str]:
@@ -55,7 +57,7 @@ class Signer:
         return {name: value for name, value in signed.headers.items() if name.lower() not in signed_names}
 
 
-class SmokeCredentials(httpx.Auth):
+class ClientCredentials(httpx.Auth):
     """Credentials added to every request, and the extensions that the card requires.
 
     `read_card` finds the name of the header for an API key, and the extensions.
@@ -70,7 +72,7 @@ class SmokeCredentials(httpx.Auth):
 
     @classmethod
     def from_environ(cls, environ: Mapping[str, str], url: str, sign: str) -> Self:
-        """Read TOKEN, API_KEY and BASIC from the environment. `sign` is `auto`, `off`, or the region of the signature.
+        """Read TOKEN, API_KEY and BASIC from the environment. `sign` is `auto`, `on`, `off`, or the signature's region.
 
         `auto` signs requests to AWS hosts if the environment has no other credentials. Raises NoCredentials.
         """
@@ -82,7 +84,7 @@ class SmokeCredentials(httpx.Auth):
             raise NoCredentials(
                 "a token, a password and a signature all use the Authorization header: give one of them"
             )
-        region = "" if sign == "auto" else sign
+        region = "" if sign in ("auto", "on") else sign
         return cls(
             token=token, api_key=api_key, basic=basic, signer=Signer.for_entrypoint(url, region) if signs else None
         )

@@ -1,4 +1,4 @@
-"""Credentials of `aion smoke`, checked by aion's own authentication."""
+"""Credentials of requests to an agent, checked by aion's own authentication."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -7,12 +7,10 @@ import httpx
 import pytest
 from a2a.types import AgentCapabilities, AgentCard, AgentExtension
 from argon2 import PasswordHasher
-from click.testing import CliRunner
 
 from aion_core.auth.schemes.api_key import ApiKeyScheme, make_key
 from aion_core.auth.schemes.basic import BasicScheme
-from aion_tools.cli.smoke import smoke
-from aion_tools.smoke.credentials import NoCredentials, SmokeCredentials, is_aws_host
+from aion_tools.cli.chat.credentials import ClientCredentials, NoCredentials, is_aws_host
 from tests.support.auth_app import AuthApp, issuer_scheme
 from tests.support.clock import ManualClock
 from tests.support.issuer import Issuer, issuing
@@ -23,8 +21,8 @@ ON_AWS = "https://a1b2c3.execute-api.eu-west-1.amazonaws.com/dev"
 
 @asynccontextmanager
 async def asking(app: AuthApp, environ: dict[str, str], header: str = "") -> AsyncIterator[httpx.AsyncClient]:
-    """Yield the HTTP client of `aion smoke`; it has read a card that names this header for the API key."""
-    credentials = SmokeCredentials.from_environ(environ, HERE, "auto")
+    """Yield an HTTP client that has read a card that names this header for the API key."""
+    credentials = ClientCredentials.from_environ(environ, HERE, "auto")
     card = AgentCard()
     if header:
         card.security_schemes["key"].api_key_security_scheme.location = "header"
@@ -71,16 +69,19 @@ def test_requests_to_aws_hosts_are_signed_by_default(monkeypatch: pytest.MonkeyP
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "secret")
     monkeypatch.setenv("AWS_SESSION_TOKEN", "of a role")
     function_url = "https://abc.lambda-url.us-east-2.on.aws/"
-    assert str(SmokeCredentials.from_environ({}, ON_AWS, "auto")) == "an AWS signature for execute-api in eu-west-1"
-    assert str(SmokeCredentials.from_environ({}, function_url, "auto")) == "an AWS signature for lambda in us-east-2"
-    custom = SmokeCredentials.from_environ({}, "https://agents.example.com", "eu-central-1")
+    assert str(ClientCredentials.from_environ({}, ON_AWS, "auto")) == "an AWS signature for execute-api in eu-west-1"
+    assert str(ClientCredentials.from_environ({}, function_url, "auto")) == "an AWS signature for lambda in us-east-2"
+    custom = ClientCredentials.from_environ({}, "https://agents.example.com", "eu-central-1")
     assert str(custom) == "an AWS signature for execute-api in eu-central-1"
+    monkeypatch.setenv("AWS_DEFAULT_REGION", "us-west-1")
+    configured = ClientCredentials.from_environ({}, "https://agents.example.com", "on")
+    assert str(configured) == "an AWS signature for execute-api in us-west-1"
     request = httpx.Request("POST", "https://agents.example.com/", json={})
     (signed,) = custom.auth_flow(request)
     assert signed.headers["x-amz-security-token"] == "of a role"
-    assert str(SmokeCredentials.from_environ({"TOKEN": "t"}, ON_AWS, "auto")) == "a token"
-    assert str(SmokeCredentials.from_environ({}, ON_AWS, "off")) == "no credentials"
-    assert str(SmokeCredentials.from_environ({}, HERE, "auto")) == "no credentials"
+    assert str(ClientCredentials.from_environ({"TOKEN": "t"}, ON_AWS, "auto")) == "a token"
+    assert str(ClientCredentials.from_environ({}, ON_AWS, "off")) == "no credentials"
+    assert str(ClientCredentials.from_environ({}, HERE, "auto")) == "no credentials"
     assert not is_aws_host("https://execute-api.eu-west-1.amazonaws.com.evil.example/")
 
 
@@ -94,37 +95,17 @@ def test_requests_to_aws_hosts_are_signed_by_default(monkeypatch: pytest.MonkeyP
 )
 def test_contradicting_credentials_are_refused(environ: dict[str, str], sign: str, told: str) -> None:
     with pytest.raises(NoCredentials, match=told):
-        SmokeCredentials.from_environ(environ, ON_AWS, sign)
+        ClientCredentials.from_environ(environ, ON_AWS, sign)
 
 
 def test_api_key_without_declared_header_is_refused() -> None:
     with pytest.raises(NoCredentials, match="the card declares no API key in a header"):
-        SmokeCredentials(api_key="k").read_card(AgentCard())
+        ClientCredentials(api_key="k").read_card(AgentCard())
 
 
 def test_requests_name_required_extensions_of_card() -> None:
-    credentials = SmokeCredentials()
+    credentials = ClientCredentials()
     required = [AgentExtension(uri=f"https://x.y/{name}", required=name != "b") for name in "abc"]
     credentials.read_card(AgentCard(capabilities=AgentCapabilities(extensions=required)))
     (request,) = credentials.auth_flow(httpx.Request("POST", HERE))
     assert request.headers["A2A-Extensions"] == "https://x.y/a,https://x.y/c"
-
-
-@pytest.mark.parametrize(
-    ("arguments", "told"),
-    [([], "Give the deployment's URL"), ([HERE, "--only", "card,pull"], "unknown check pull")],
-)
-def test_smoke_command_refuses_invalid_arguments(
-    monkeypatch: pytest.MonkeyPatch, arguments: list[str], told: str
-) -> None:
-    for name in ("URL", "AION_STACK"):
-        monkeypatch.delenv(name, raising=False)
-    done = CliRunner().invoke(smoke, arguments)
-    assert done.exit_code == 2
-    assert told in done.stderr
-
-
-def test_smoke_command_reports_unreachable_url() -> None:
-    done = CliRunner().invoke(smoke, ["http://127.0.0.1:9", "--sign", "off"])
-    assert done.exit_code == 2
-    assert "All connection attempts failed. No other check was made" in done.stdout

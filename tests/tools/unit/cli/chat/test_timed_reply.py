@@ -1,0 +1,94 @@
+"""Times of a reply, and replies that never end."""
+
+import asyncio
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from threading import Event, Thread
+
+import click
+import pytest
+from a2a.types import StreamResponse, TaskState
+from google.protobuf.json_format import ParseDict
+
+from aion_tools.cli.chat.endpoint import Endpoint
+from aion_tools.cli.chat.timed_reply import TimedReply, timed_reply
+
+
+def status(state: str, second: float) -> dict[str, object]:
+    timestamp = f"2026-01-01T00:00:{second:06.3f}Z"
+    return {"statusUpdate": {"taskId": "t-1", "contextId": "c-1", "status": {"state": state, "timestamp": timestamp}}}
+
+
+WORKING, DONE = TaskState.Name(TaskState.TASK_STATE_WORKING), TaskState.Name(TaskState.TASK_STATE_COMPLETED)
+
+
+@pytest.mark.parametrize(
+    ("turn", "arrival", "is_buffered"),
+    [(1.0, 0.49, True), (1.0, 0.51, False), (0.99, 0.0, False), (4.0, 0.0, True)],
+)
+def test_reply_is_buffered_if_its_statuses_arrive_together(turn: float, arrival: float, is_buffered: bool) -> None:
+    """Compare a turn's time on the server with the time between the arrivals of its statuses."""
+    reply = TimedReply("Helper", is_streamed=True)
+    for at, event in ((5.0, status(WORKING, 10)), (5.0 + arrival, status(DONE, 10 + turn))):
+        reply.add(ParseDict(event, StreamResponse()), at)
+    assert (reply.is_buffered, reply.events, reply.end) == (is_buffered, 2, 5.0 + arrival)
+
+
+@contextmanager
+def agent(*events: dict[str, object], silent: bool = False) -> Iterator[str]:
+    """Serve an agent that streams these events to each message, and then closes the stream or, if `silent`, waits."""
+    ended = Event()
+
+    class StreamHandler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            interface = {"url": url, "protocolBinding": "JSONRPC", "protocolVersion": "1.0"}
+            self._answer("application/json", json.dumps(
+                {"name": "x", "capabilities": {"streaming": True}, "supportedInterfaces": [interface]}
+            ))  # fmt: skip
+
+        def do_POST(self) -> None:
+            asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+            answers = [json.dumps({"jsonrpc": "2.0", "id": asked["id"], "result": each}) for each in events]
+            if silent:
+                ended.wait()
+            self._answer("text/event-stream", "".join(f"data: {each}\n\n" for each in answers))
+
+        def _answer(self, media_type: str, body: str) -> None:
+            self.send_response(200)
+            self.send_header("Content-Type", media_type)
+            self.end_headers()
+            self.wfile.write(body.encode())
+
+        def log_message(self, *_: object) -> None: ...
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), StreamHandler) as server:
+        url = f"http://127.0.0.1:{server.server_port}"
+        thread = Thread(target=server.serve_forever, args=(0.05,))
+        thread.start()
+        try:
+            yield url
+        finally:
+            ended.set()
+            server.shutdown()
+            thread.join()
+
+
+@pytest.mark.parametrize(
+    ("events", "told"),
+    [
+        ([status(WORKING, 1)], "The reply ended after 1 events, and the task is working."),
+        ([], "The reply ended after 0 events, and the agent has sent no task and no message."),
+    ],
+)
+def test_stream_that_ends_too_early_is_reported(events: list[dict[str, object]], told: str) -> None:
+    with agent(*events) as url, pytest.raises(click.ClickException) as raised:
+        asyncio.run(timed_reply(Endpoint(url, "off")))
+    assert raised.value.message == told
+
+
+def test_agent_without_answer_in_time_is_reported() -> None:
+    with agent(silent=True) as url, pytest.raises(click.ClickException) as raised:
+        asyncio.run(timed_reply(Endpoint(url, "off"), time_limit=0.3))
+    assert raised.value.message == "The agent has not answered within 0.3 s."
