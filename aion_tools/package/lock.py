@@ -82,17 +82,13 @@ def _resolve(project: Declared, frameworks: Iterable[str], target: Target, outpu
     override, constraint = output.with_name("override.txt"), output.with_name("constraint.txt")
     override.write_text(f"{DISTRIBUTION} ; python_version < '0'", "utf-8")
     constraint.write_text("\n".join(project.pins), "utf-8")
-    command = [find_uv(), "pip", "compile", "--quiet", "--format", "pylock.toml", *target.options]
-    command += [
-        "--python",
+    command = [
+        find_uv(),
+        *["pip", "compile", "--quiet", "--format", "pylock.toml", "--python"],
         sys.executable,
-        "--override",
-        str(override),
-        "--constraint",
-        str(constraint),
-        "--output-file",
-        str(output),
+        *target.options,
     ]
+    command += ["--override", str(override), "--constraint", str(constraint), "--output-file", str(output)]
     command += [str(inputs), *map(str, project.sources)]
     try:
         # Run it in the project's folder, since its [tool.uv] may name indexes, sources and constraints.
@@ -179,22 +175,17 @@ def install(lock: Lock, packages: Sequence[Mapping[str, Any]], folder: Path, tar
     folder.mkdir(parents=True, exist_ok=True)
     file = folder.with_name("pylock.toml")
     file.write_text(pylock(packages), encoding="utf-8")
-    command = [find_uv(), "pip", "install", "--quiet", "--preview-features", "pylock", "--target", str(folder)]
-    command += [
-        "--python",
-        interpreter(target.python) or sys.executable,
-        "--link-mode",
-        "copy",
+    command = [
+        find_uv(),
+        *["pip", "install", "--quiet", "--preview-features", "pylock", "--link-mode", "copy"],
         *target.options,
         *options,
     ]
+    command += ["--python", interpreter(target.python) or sys.executable, "--target", str(folder), "-r", str(file)]
+    # Name the indexes in the variable instead of an option, because their URLs may contain passwords.
+    more = {"UV_INDEX": lock.indexes} if lock.indexes else {}
     try:
-        # Run it beside the folder, because the project's [tool.uv] must not change what is already locked. Name the indexes
-        # in the variable instead of an option, because their URLs may contain passwords.
-        run(
-            [*command, "--requirements", str(file)],
-            cwd=folder.parent,
-            more={"UV_INDEX": lock.indexes} if lock.indexes else {},
-        )
+        # Run it beside the folder, because the project's [tool.uv] must not change what is already locked.
+        run(command, cwd=folder.parent, more=more)
     except BuildError as error:
         raise BuildError(f"cannot install the dependencies for {' and Python '.join(target)}.\n{error}") from error

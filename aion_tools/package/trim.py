@@ -21,13 +21,10 @@ DEAD_WEIGHT = {
     "__pycache__/": "modules compiled by another Python, or for another folder",
     ".agents/": "texts for coding agents",
     "*.a": "libraries for a linker",
-    "*.c": "sources for a compiler, as the next ones",
-    "*.h": "",
-    "*.hpp": "",
-    "*.cpp": "",
-    "*.pyx": "",
-    "*.pxd": "",
-    "*.pxi": "",
+    "*.[ch]": "sources in C",
+    "*.[ch]pp": "sources in C++",
+    "*.pyx": "sources in Cython",
+    "*.px[di]": "declarations in Cython",
     "/boto3/examples/": "examples of boto3's documentation",
     "/botocore/**/examples-1.json*": "examples of boto3's documentation",
     "/google/adk/cli/browser/": "web pages of `adk web`, 9 MB",
@@ -71,26 +68,12 @@ def compile_modules(folder: Path, python: str, modules: Sequence[Path] | None = 
     files = sorted(folder.rglob("*.py") if modules is None else modules)
     if program is None:
         return
-    command = [
-        program,
-        "-P",
-        "-s",
-        "-W",
-        "ignore",
-        "-m",
-        "compileall",
-        "-q",
-        "-i",
-        "-",
-        "-s",
-        str(folder),
-        "-p",
-        TASK_ROOT,
-    ]
+    flags = ["-P", "-s", "-W", "ignore", "-m", "compileall", "-q", "--invalidation-mode", "unchecked-hash", "-i", "-"]
+    command = [program, *flags, "-s", str(folder), "-p", TASK_ROOT]
 
     def compile_share(number: int) -> None:
         done = subprocess.run(  # noqa: S603 - no shell
-            [*command, "--invalidation-mode", "unchecked-hash"],
+            command,
             input="\n".join(map(str, files[number::_SHARES])),
             env={"PYTHONHASHSEED": "0"},  # so that sets in the compiled code have the same order in every process
             text=True,
