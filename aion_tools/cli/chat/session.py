@@ -136,7 +136,7 @@ def _is_lost(error: Exception) -> bool:
 
 
 def refusal_text(error: Exception) -> str:
-    """Explain a refused request in a sentence, with the next step for missing or wrong credentials."""
+    """Explain a refused or lost request in a sentence, with the next step for missing or wrong credentials."""
     import httpx
 
     cause = error.__cause__
@@ -153,7 +153,8 @@ def refusal_text(error: Exception) -> str:
         return f"The agent has received too many requests of yours (429). Try again{f' in {after} s' if after else ' later'}."
     if status == httpx.codes.REQUEST_ENTITY_TOO_LARGE:
         return "The message is too large (413). Send fewer or smaller files, or their URLs."
-    return printable(f"The message is refused: {error}")
+    said = "The connection is lost" if _is_lost(error) else "The message is refused"
+    return printable(f"{said}: {error}")
 
 
 def _no_card_text(url: str, error: Exception) -> str:

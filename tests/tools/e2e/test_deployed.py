@@ -33,6 +33,7 @@ from aion_core.engine.task import projection
 from aion_core.protocol.types import TaskState
 from aion_core.table.keys import ContextKey, TaskKey
 from aion_tools.cli.chat.credentials import ClientCredentials, Signer
+from aion_tools.cli.steps import INDENT
 from aion_tools.deploy.sam_install import command as sam
 from aion_tools.shipped import shipped
 from tests.support import operating
@@ -100,7 +101,7 @@ def test_deploy_command_prints_streamed_reply_of_deployed_agent(stack: DeployedS
     assert "slow (agent.py:graph)" in stack.printed or not DEEP
     again = stack.project.run("deploy", "--yes", *stack.options)
     assert again.returncode == 0, again.stdout + again.stderr
-    assert "one two three four five\n" in again.stdout
+    assert f"{INDENT}one two three four five\n" in again.stdout
     assert "ok       first reply: Slow answered, streamed, after " in again.stdout
     assert f"  URL   {stack.entrypoint_url.url}\n" in again.stdout
     price = json.loads((shipped() / "aion_tools" / "deploy" / "idle_price.json").read_text())

@@ -37,8 +37,8 @@ def test_reply_is_buffered_if_its_statuses_arrive_together(turn: float, arrival:
 
 
 @contextmanager
-def agent(*events: dict[str, object], silent: bool = False) -> Iterator[str]:
-    """Serve an agent that streams these events to each message, and then closes the stream or, if `silent`, waits."""
+def agent(*events: dict[str, object], fault: str = "") -> Iterator[str]:
+    """Serve an agent that streams these events to each message, and closes the stream. Faults: `silent`, `dies`."""
     ended = Event()
 
     class StreamHandler(BaseHTTPRequestHandler):
@@ -50,8 +50,10 @@ def agent(*events: dict[str, object], silent: bool = False) -> Iterator[str]:
 
         def do_POST(self) -> None:
             asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+            if fault == "dies":
+                return
             answers = [json.dumps({"jsonrpc": "2.0", "id": asked["id"], "result": each}) for each in events]
-            if silent:
+            if fault == "silent":
                 ended.wait()
             self._answer("text/event-stream", "".join(f"data: {each}\n\n" for each in answers))
 
@@ -89,6 +91,12 @@ def test_stream_that_ends_too_early_is_reported(events: list[dict[str, object]],
 
 
 def test_agent_without_answer_in_time_is_reported() -> None:
-    with agent(silent=True) as url, pytest.raises(click.ClickException) as raised:
+    with agent(fault="silent") as url, pytest.raises(click.ClickException) as raised:
         asyncio.run(timed_reply(Endpoint(url, "off"), time_limit=0.3))
     assert raised.value.message == "The agent has not answered within 0.3 s."
+
+
+def test_lost_connection_is_not_called_a_refusal() -> None:
+    with agent(fault="dies") as url, pytest.raises(click.ClickException) as raised:
+        asyncio.run(timed_reply(Endpoint(url, "off")))
+    assert raised.value.message.startswith("The connection is lost: ")
