@@ -31,8 +31,12 @@ PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 @pytest.mark.parametrize("name", [name for name, framework in FRAMEWORKS.items() if framework.distribution])
 def test_extra_of_each_framework_requires_framework_package(name: str) -> None:
     extras = PYPROJECT["project"]["optional-dependencies"]
-    packages = {Requirement(line).name for line in extras.get(name, ())}
-    assert FRAMEWORKS[name].distribution in packages, f"Add the extra {name} to pyproject.toml, and run `make lock`."
+    packages = {Requirement(line).name for line in extras.get(f"{name}-agent", ())}
+    assert FRAMEWORKS[name].distribution in packages, (
+        f"Add the extra {name}-agent to pyproject.toml, and run `make lock`."
+    )
+    (own,) = map(Requirement, extras[name])
+    assert own.extras == {"api", f"{name}-agent"}, "a project's lock must have what every function needs"
 
 
 def test_import_linter_contract_lists_each_framework_adapter() -> None:
