@@ -1,6 +1,7 @@
 """Locked dependencies, installed and prepared in the cache, and which of them a function needs."""
 
 import hashlib
+import json
 import tempfile
 from collections.abc import Collection, Iterable, Iterator
 from importlib.metadata import Distribution, distributions
@@ -14,7 +15,7 @@ from aion_tools.package import elf, trim
 from aion_tools.package.cache import cache, filled_once
 from aion_tools.package.declared import parse
 from aion_tools.package.functions import Target
-from aion_tools.package.lock import Lock, install, pylock
+from aion_tools.package.lock import Lock, install
 from aion_tools.programs import BuildError, compiler_version, interpreter, uv_version
 
 
@@ -92,7 +93,7 @@ class Installed:
     def _wheels(self, lock: Lock) -> Path:
         """Return the cached folder with the installed wheels."""
         compiler = interpreter(self._target.python)
-        parts = [pylock(lock.wheels), *self._target, uv_version(), compiler_version(compiler) if compiler else ""]
+        parts = [json.dumps(lock.wheels), *self._target, uv_version(), compiler_version(compiler) if compiler else ""]
         parts += [Path(str(module.__file__)).read_text(encoding="utf-8") for module in (trim, elf)]
         digest = hashlib.sha256("\0".join(parts).encode()).hexdigest()[:20]
         place = cache() / f"wheels-{'-'.join(self._target)}-{digest}"

@@ -128,7 +128,10 @@ def test_package_is_for_processor_of_template() -> None:
     assert Build(ROOT).target == ("x86_64", LAMBDA_PYTHON)
 
 
-@pytest.mark.parametrize("architecture", MACHINES)
+@pytest.mark.parametrize(
+    "architecture",
+    [pytest.param(name, marks=[pytest.mark.deep] * (name != machine_architecture())) for name in MACHINES],
+)
 def test_native_libraries_are_stripped_for_target_processor(architecture: str) -> None:
     libraries = [file for file in built("PushFunction", architecture).code.rglob("*.so*") if file.is_file()]
     assert len(libraries) > 3
