@@ -94,7 +94,7 @@ def _build(folder: Path, functions: tuple[str, ...], target: Path | None, zips: 
         installed = project.installed
     if installed.built:
         names = ", ".join(installed.built)
-        print_notice(f"{names}: built from source, with build tools that no hash of the lock covers")
+        print_notice(f"{names}: built from source, by build tools that no hash covers")
     if zips.parts[0] == FOLDER:
         make_ignored(Path(FOLDER))
     for function in project.functions:

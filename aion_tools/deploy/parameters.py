@@ -46,21 +46,26 @@ class TemplateParameters:
 
     def check(self, given: Mapping[str, str]) -> None:
         """Raise ConfigurationError for an override that template.yaml does not declare: SAM would ignore it."""
-        for name, value in given.items():
-            if name == ARCHITECTURE and name in self.defaults:
-                raise ConfigurationError(
-                    f"{name} has one source, its Default in template.yaml, because the build reads it too. Set it there, "
-                    "and remove it from samconfig.toml or the command line."
-                )
-            if name in self.of_application - self.defaults.keys():
-                line = yaml.safe_dump({name: value}, width=10_000).strip()
-                raise ConfigurationError(
-                    f"template.yaml does not declare the parameter {name}. Set it in template.yaml, by this line under "
-                    f"{APPLICATION}, Properties, Parameters:\n    {line}"
-                )
-            if name not in self.defaults:
-                hint = did_you_mean(name, {*self.defaults, *self.of_application})
-                raise ConfigurationError(f"template.yaml has no parameter {name}.{hint and f' {hint}'}")
+        if ARCHITECTURE in given.keys() & self.defaults.keys():
+            raise ConfigurationError(
+                f"{ARCHITECTURE} has one source, its Default in template.yaml, because the build reads it too. Set it there, "
+                "and remove it from samconfig.toml or the command line."
+            )
+        undeclared = {name: value for name, value in given.items() if name not in self.defaults}
+        if fixed := sorted(undeclared.keys() & self.passed.keys()):
+            raise ConfigurationError(
+                f"template.yaml sets {', '.join(fixed)} under {APPLICATION}, Properties, Parameters, and declares no parameter of "
+                "this name. Change the value there, and remove it from samconfig.toml or the command line."
+            )
+        if lines := {name: undeclared[name] for name in sorted(undeclared.keys() & self.of_application)}:
+            text = yaml.safe_dump(lines, width=10_000).strip().replace("\n", "\n    ")
+            raise ConfigurationError(
+                f"template.yaml does not declare the parameter{'s' * (len(lines) > 1)} {', '.join(lines)}. Set in template.yaml, "
+                f"under {APPLICATION}, Properties, Parameters:\n    {text}\nOr declare a parameter, and pass it there by !Ref."
+            )
+        for name in undeclared:
+            hint = did_you_mean(name, {*self.defaults, *self.of_application})
+            raise ConfigurationError(f"template.yaml has no parameter {name}.{hint and f' {hint}'}")
 
     def effective(self, given: Mapping[str, str], place: Place) -> dict[str, str]:
         """Return the parameters of the stack with the functions that template.yaml sets, for these overrides."""

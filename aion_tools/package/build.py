@@ -25,7 +25,7 @@ from aion_tools.package.functions import (
     agent_extras,
     required_by,
 )
-from aion_tools.package.installed import Installed
+from aion_tools.package.installed import Installed, InstalledFile
 from aion_tools.package.lock import locked
 from aion_tools.package.metadata import distribution_metadata
 from aion_tools.package.own_code import RESERVED, compiled_files
@@ -78,7 +78,12 @@ class Build:
     @cached_property
     def installed(self) -> Installed:
         """Dependencies of all functions, installed on first use. Raises BuildError or UvMissing."""
-        return Installed(self._lock, self.target)
+        made = Installed(self._lock, self.target)
+        places = [file.place for file in made.files(made.names)] if self.agents.exclude else []
+        for pattern in self.agents.exclude:
+            if not any(GitIgnoreSpec.from_lines([pattern]).match_files(places)):
+                raise BuildError(f"`exclude` in aion.yaml has {pattern!r}, which matches no file of a dependency")
+        return made
 
     def write(self, function: str, folder: Path, *, link: bool = False) -> Package:
         """Write a function's package into a folder. Raises BuildError or UvMissing.
@@ -89,12 +94,12 @@ class Build:
         project = dict(self._project_files()) if has_agents else {}
         own = dict(compiled_files(self.target.python))
         words = trim.boto_words(file for file in project.values() if isinstance(file, Path))
-        excluded = GitIgnoreSpec.from_lines(self.agents.exclude if has_agents else ())
         files = self.installed.files(self._distributions(function), words)
+        kept = _without(files, self.agents.exclude) if has_agents else files
         # The project is compiled last. A .pyc file is about as large as its module.
         compiled = [content for place, content in project.items() if place.endswith(".py")]
         others = sum(map(size_of, (*own.values(), *project.values(), *compiled)))
-        fitted = fitting([file for file in files if not excluded.match_file(file.place)], LAMBDA_LIMIT - others)
+        fitted = fitting(kept, LAMBDA_LIMIT - others)
         size = others + sum(file.size for file in fitted.files)
         if size > LAMBDA_LIMIT:
             raise BuildError(too_large(function, size, fitted.files))
@@ -107,9 +112,18 @@ class Build:
         if has_agents:
             self._check_imports(folder)
         agents = self.agents.agents if has_agents else ()
-        return Package(function, self.target, agents, folder, size, tuple(self._warnings(fitted.dropped)))
+        return Package(
+            function,
+            self.target,
+            agents,
+            folder,
+            size,
+            tuple(self._warnings(fitted.dropped, sum(file.size for file in files) - sum(file.size for file in kept))),
+        )
 
-    def _warnings(self, dropped: Sequence[str]) -> Iterator[str]:
+    def _warnings(self, dropped: Sequence[str], excluded: int) -> Iterator[str]:
+        if excluded:
+            yield f"`exclude` in aion.yaml leaves out {excluded / 1024**2:.1f} MB of the dependencies"
         if not interpreter(self.target.python):
             yield (
                 "the package has no .pyc files, which makes cold starts slower: this machine has no Python "
@@ -213,3 +227,19 @@ class Build:
                 f"{lost.file.relative_to(self.folder)}, line {lost.line}, imports {lost.name}, but the package does not contain "
                 f"it: correct the name, or add the dependency with `uv add`"
             )
+
+
+def _without(files: Sequence[InstalledFile], patterns: Sequence[str]) -> list[InstalledFile]:
+    """Return the files that no pattern matches. Raises BuildError if a distribution with modules would keep none."""
+    excluded = GitIgnoreSpec.from_lines(patterns)
+    kept = [file for file in files if not excluded.match_file(file.place)]
+    lost = _with_modules(files) - _with_modules(kept)
+    if lost:
+        raise BuildError(
+            f"`exclude` in aion.yaml leaves no module of {', '.join(sorted(lost))}: narrow the pattern, or remove the dependency"
+        )
+    return kept
+
+
+def _with_modules(files: Iterable[InstalledFile]) -> set[str]:
+    return {file.distribution for file in files if file.place.endswith((".py", ".so"))}

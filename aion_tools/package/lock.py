@@ -188,4 +188,11 @@ def install(lock: Lock, packages: Sequence[Mapping[str, Any]], folder: Path, tar
         # Run it beside the folder, because the project's [tool.uv] must not change what is already locked.
         run(command, cwd=folder.parent, more=more)
     except BuildError as error:
-        raise BuildError(f"cannot install the dependencies for {' and Python '.join(target)}.\n{error}") from error
+        advice = (
+            "\nThe file differs from the one that was locked. If you trust it, lock it anew."
+            if "Hash mismatch" in str(error)
+            else ""
+        )
+        raise BuildError(
+            f"cannot install the dependencies for {' and Python '.join(target)}.\n{error}{advice}"
+        ) from error

@@ -95,6 +95,7 @@ CONTENTS = (
     SecretRule("airtable", r"pat([A-Za-z0-9]{14}\.[0-9a-f]{64})", REFUSED, "a token of Airtable"),
     SecretRule("atlassian", r"ATATT3([\w=-]{60})", REFUSED, "a token of Atlassian"),
     SecretRule("stripe", r"sk_live_([A-Za-z0-9]{20}) | rk_live_([A-Za-z0-9]{20})", REFUSED, "a live key of Stripe"),
+    SecretRule("stripe-test", r"sk_test_([A-Za-z0-9]{20}) | rk_test_([A-Za-z0-9]{20})", WARNED, "a test key of Stripe"),
     SecretRule("sendgrid", r"SG\.([\w-]{16,32}\.[\w-]{32,64})", REFUSED, "an API key of SendGrid"),
     SecretRule("twilio", r"SK([0-9a-f]{32})(?![0-9A-Za-z])", WARNED, "an API key of Twilio"),
     SecretRule("digitalocean", r"do[opr]_v1_([0-9a-f]{64})", REFUSED, "a token of DigitalOcean"),

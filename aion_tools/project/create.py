@@ -133,10 +133,9 @@ def _check_template(folder: Path) -> None:
             f"aion.yaml, the schema is $schema={stacks.FOLDER}/{stacks.SCHEMA}."
         )
     raise ProjectError(
-        f"template.yaml in this folder is another application's, and `sam` reads one template per folder. Create the "
-        f"project in a new folder (`aion new NAME`), or add to this template's Resources, and run `aion init` again:\n"
-        f"  Aion:\n    Type: AWS::Serverless::Application\n    Properties:\n"
-        f"      Location: {stacks.FOLDER}/template.yaml\n      Parameters: {{ Name: !Ref AWS::StackName }}"
+        "template.yaml in this folder is another application's, and `sam` reads one template per folder. Create the "
+        "project in a new folder (`aion new NAME`). Or copy the sections Transform, Parameters, Conditions, Resources and "
+        "Outputs of the template.yaml that `aion new` writes into this template, and run `aion init` again"
     )
 
 

@@ -90,6 +90,7 @@ def rendered(project: Project) -> dict[str, str]:
         "title": project.name.replace("-", " ").replace("_", " ").capitalize(),
         "object": OBJECTS[project.framework],
         "schema": SCHEMA,
+        "api_key": "GOOGLE_API_KEY: google-key" if project.framework == "adk" else "OPENAI_API_KEY: openai-key",
         "architecture": "arm64" if platform.machine().lower() in ("arm64", "aarch64") else "x86_64",
         "dependencies": json.dumps([requirement(project.extras), *libraries]),
         "sources": sources if origin.source else "",

@@ -152,8 +152,8 @@ def test_deploy_names_template_line_for_undeclared_parameter(project: SamProject
     done = project.run("deploy", "--yes", "--stack", "odd", "--parameter", "SlowSeconds=30")
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr == (
-        "aion: template.yaml does not declare the parameter SlowSeconds. Set it in template.yaml, by this line under Aion, "
-        "Properties, Parameters:\n    SlowSeconds: '30'\n"
+        "aion: template.yaml does not declare the parameter SlowSeconds. Set in template.yaml, under Aion, Properties, "
+        "Parameters:\n    SlowSeconds: '30'\nOr declare a parameter, and pass it there by !Ref.\n"
     )
 
 

@@ -56,8 +56,8 @@ def test_override_of_undeclared_parameter_names_line_of_template(
     with pytest.raises(ConfigurationError) as refused:
         parameters.check({"Stage": "prod", name: value})
     assert str(refused.value) == (
-        f"template.yaml does not declare the parameter {name}. Set it in template.yaml, by this line under Aion, Properties, "
-        f"Parameters:\n    {line}"
+        f"template.yaml does not declare the parameter {name}. Set in template.yaml, under Aion, Properties, Parameters:\n"
+        f"    {line}\nOr declare a parameter, and pass it there by !Ref."
     )
 
 
@@ -67,6 +67,10 @@ def test_override_of_undeclared_parameter_names_line_of_template(
         ("Stages", "template.yaml has no parameter Stages. Did you mean 'Stage'?"),
         ("AlarmMail", "template.yaml has no parameter AlarmMail. Did you mean 'AlarmEmail'?"),
         ("Architecture", "Architecture has one source, its Default in template.yaml"),
+        (
+            "FunctionUrlAuth",
+            "template.yaml sets FunctionUrlAuth under Aion, Properties, Parameters, and declares no parameter of this name. Change",
+        ),
     ],
 )
 def test_unusable_override_is_refused(parameters: TemplateParameters, name: str, told: str) -> None:

@@ -4,6 +4,7 @@ The tests of the project alone stop before the dependencies are resolved. The ot
 """
 
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -248,12 +249,29 @@ def test_package_is_imported_by_lambdas_python(copied: Path) -> None:
 
 def test_excluded_files_of_dependencies_are_left_out(copied: Path) -> None:
     assert (built(copied, "ApiFunction").code / "mine" / "data" / "big.bin").is_file()
-    text = "aion: {exclude: ['mine/data/*.bin', '/private/', fastapi/], agents: {mine: {path: agent.py}}}"
+    text = "aion: {exclude: ['mine/data/*.bin', fastapi/middleware/], agents: {mine: {path: agent.py}}}"
     (copied / "aion.yaml").write_text(text)
     made = built(copied, "ApiFunction")
     assert {file.name for file in (made.code / "mine" / "data").iterdir()} == {"small.txt"}
-    assert (made.code / "private" / "words.py").is_file(), "files of the project are for .aionignore"
-    assert not (made.code / "fastapi").exists()
+    assert not (made.code / "fastapi" / "middleware").exists()
+    assert any("`exclude` in aion.yaml leaves out" in warning for warning in made.warnings)
+
+
+@pytest.mark.parametrize(
+    ("pattern", "said"),
+    [
+        ("/private/", "`exclude` in aion.yaml has '/private/', which matches no file of a dependency"),
+        (
+            "fastapi/",
+            "`exclude` in aion.yaml leaves no module of fastapi: narrow the pattern, or remove the dependency",
+        ),
+    ],
+)
+def test_excluding_nothing_or_a_whole_dependency_is_refused(copied: Path, pattern: str, said: str) -> None:
+    """Files of the project, such as those in private/, are for .aionignore."""
+    (copied / "aion.yaml").write_text(f"aion: {{exclude: ['{pattern}'], agents: {{mine: {{path: agent.py}}}}}}")
+    with pytest.raises(BuildError, match=re.escape(said)):
+        built(copied, "ApiFunction")
 
 
 def test_bytecode_of_largest_is_dropped_above_limit(copied: Path, monkeypatch: pytest.MonkeyPatch) -> None:

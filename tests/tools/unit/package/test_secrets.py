@@ -102,6 +102,7 @@ PLANTED: dict[str, list[str]] = {
     "linear": ["lin_" + "api_" + letters(40)],
     "airtable": ["pat" + letters(14) + "." + letters(64, HEX)],
     "atlassian": ["ATATT3" + "xFfGF0" + letters(180)],
+    "stripe-test": ["sk_" + "test_" + letters(24), "rk_" + "test_" + letters(24)],
     "stripe": ["sk_" + "live_" + letters(24), "rk_" + "live_" + letters(24)],
     "sendgrid": ["SG" + "." + letters(22) + "." + letters(43)],
     "twilio": ["SK" + letters(32, HEX)],
@@ -180,7 +181,6 @@ NEAR_MISSES = [
     "data:image/png;base64," + letters(50) + "AI" + "za" + letters(60),
     "task-" + letters(48) + " disk-" + letters(48),
     "npm_config_registry_and_other_settings_of_npm",
-    "sk_" + "test_" + letters(24),
     "pk_" + "live_" + letters(24),
     # Placeholders.
     *("sk-" + "proj-" + each for each in ("x" * 48, "your-key-" + "goes-here-" * 4, "0" * 48, "<your-key>", "...")),

@@ -12,7 +12,6 @@ from aion_tools.project.create import complete, create, lock
 from aion_tools.project.files import Project, build_rule, rendered
 from aion_tools.project.origin import Origin, recorded, requirement
 from aion_tools.template import stacks
-from aion_tools.template.file import load
 
 PROJECT = Project("my-agent", "langgraph", Origin())
 AGENTS = "aion: {agents: {helper: {path: helper.py}}}\n"
@@ -108,10 +107,11 @@ def test_init_refuses_template_of_another_application(tmp_path: Path) -> None:
     with pytest.raises(ProjectError, match=r"template\.yaml in this folder is another application's") as refused:
         complete(tmp_path, PROJECT, agents_yaml=AGENTS)
     assert texts(tmp_path) == {"template.yaml": "Resources:\n"}
-    with (tmp_path / "template.yaml").open("a") as template:
-        template.write(str(refused.value).partition("again:\n")[2])
+    assert "copy the sections Transform, Parameters, Conditions, Resources and Outputs" in str(refused.value)
+    both = rendered(PROJECT)["template.yaml"] + "  Mine: { Value: mine }\n"
+    (tmp_path / "template.yaml").write_text(both)
     assert "template.yaml" in complete(tmp_path, PROJECT, agents_yaml=AGENTS).kept
-    assert load(tmp_path / "template.yaml")["Resources"]["Aion"]["Type"] == "AWS::Serverless::Application"
+    assert (tmp_path / "template.yaml").read_text() == both
 
 
 def test_init_names_copied_stacks_of_earlier_project(tmp_path: Path) -> None:

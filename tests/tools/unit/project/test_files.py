@@ -47,7 +47,7 @@ def test_project_files_contain_no_placeholder(framework: str) -> None:
         assert not left, path
 
 
-KEYS = ("name", "title", "object", "schema", "architecture", "dependencies", "sources", "install", "run")
+KEYS = ("name", "title", "object", "schema", "api_key", "architecture", "dependencies", "sources", "install", "run")
 
 
 @EACH
