@@ -67,9 +67,10 @@ def load(
     environ: Mapping[str, str] = {**template.environment(package.function), **_LAMBDAS}
     if config:
         environ = {**environ, "AION_CONFIG": config}
+    # Without `site`, because the Python of a virtual environment would load what its .pth files name.
     argument = json.dumps([str(package.code), [str(folder) for folder in beside], statements, list(modules)])
     done = subprocess.run(  # noqa: S603 - a fixed program
-        [python, "-I", "-c", _PROGRAM, argument], cwd=package.code, env=environ, capture_output=True, text=True
+        [python, "-I", "-S", "-c", _PROGRAM, argument], cwd=package.code, env=environ, capture_output=True, text=True
     )
     if done.returncode:
         raise BuildError(f"{package.function} does not load: {statements!r}\n{done.stderr.strip()}")
