@@ -3,7 +3,7 @@
 import shutil
 import zipfile
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
@@ -71,12 +71,18 @@ class Fitted(NamedTuple):
     """Names of the distributions whose .pyc files are left out, because the package would be too large."""
 
 
+def _weights(files: Iterable[InstalledFile]) -> Counter[str]:
+    """Return the total size of the files of each distribution."""
+    weights = Counter[str]()
+    for file in files:
+        weights[file.distribution] += file.size
+    return weights
+
+
 def fitting(files: Sequence[InstalledFile], limit: int) -> Fitted:
     """Leave out the .pyc files of the distributions with the most, until the rest has at most `limit` bytes."""
     dropped: list[str] = []
-    weights = Counter[str]()
-    for file in files:
-        weights[file.distribution] += file.size if file.place.endswith(".pyc") else 0
+    weights = _weights(file for file in files if file.place.endswith(".pyc"))
     total = sum(file.size for file in files)
     for name, weight in weights.most_common():
         if total <= limit:
@@ -89,10 +95,7 @@ def fitting(files: Sequence[InstalledFile], limit: int) -> Fitted:
 
 def too_large(function: str, size: int, files: Sequence[InstalledFile]) -> str:
     """Return the error for a package above Lambda's limit without .pyc files. It names the largest distributions."""
-    weights = Counter[str]()
-    for file in files:
-        weights[file.distribution] += file.size
-    names = ", ".join(f"{name} ({weight / 1024**2:.0f} MB)" for name, weight in weights.most_common(3))
+    names = ", ".join(f"{name} ({weight / 1024**2:.0f} MB)" for name, weight in _weights(files).most_common(3))
     return (
         f"{function} has {size / 1024**2:.0f} MB without the .pyc files; Lambda's limit is 250 MB. Remove dependencies, or list "
         f"files of theirs that no agent needs under `exclude` in aion.yaml. The largest are {names}"

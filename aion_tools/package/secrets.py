@@ -23,7 +23,7 @@ class SecretRule(NamedTuple):
     """Regular expression for a whole name of a file, or several for a part of its content, with the secret as a group."""
     verdict: SecretVerdict
     why: str
-    """What the file is or contains."""
+    """Kind of file or content, for the message to the user."""
 
 
 LEFT_OUT, REFUSED, WARNED = SecretVerdict
