@@ -1,6 +1,7 @@
-"""Programs used by a package build: uv and Python interpreters on this machine."""
+"""This machine's programs and processor for a package build: uv and Python interpreters."""
 
 import os
+import platform
 import re
 import shutil
 import subprocess
@@ -17,6 +18,11 @@ class BuildError(Exception):
 
     def __init__(self, message: str) -> None:
         super().__init__(without_credentials(message))
+
+
+def machine_architecture() -> str:
+    """Return this machine's processor architecture by Lambda's name."""
+    return "arm64" if platform.machine().lower() in ("arm64", "aarch64") else "x86_64"
 
 
 def without_credentials(text: str) -> str:

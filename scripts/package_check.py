@@ -8,12 +8,11 @@ from statistics import median
 
 from aion_tools.package.functions import PLATFORMS
 from aion_tools.package.package import Package
-from aion_tools.programs import BuildError, UvMissing, interpreter
+from aion_tools.programs import BuildError, UvMissing, interpreter, machine_architecture
 from aion_tools.shipped import shipped
 from aion_tools.template.reader import TemplateError
 from scripts.package_load import Loaded, load
 from scripts.packages import built, runtimes_boto3
-from scripts.sam_local import machine_architecture
 
 ROOT = shipped()
 LANGGRAPH, ADK = Path("aion.yaml"), Path("examples/adk/aion.yaml")

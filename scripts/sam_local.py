@@ -4,7 +4,6 @@ import argparse
 import contextlib
 import json
 import os
-import platform
 import shutil
 import signal
 import socket
@@ -28,11 +27,6 @@ DESKTOP = "host.docker.internal"
 
 class CannotRun(Exception):
     """Error if SAM cannot run because a requirement is missing. The message names the requirement."""
-
-
-def machine_architecture() -> str:
-    """Return this machine's processor architecture by Lambda's name."""
-    return "arm64" if platform.machine().lower() in ("arm64", "aarch64") else "x86_64"
 
 
 def write_env_vars(stack: LocalStack, reached_at: str | None, base_url: str, file: Path) -> None:

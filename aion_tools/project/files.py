@@ -1,7 +1,6 @@
 """Files of a new project, rendered from the templates beside this module and from aion-lambda's samconfig.toml."""
 
 import json
-import platform
 import re
 import shlex
 from collections.abc import Callable, Collection, Mapping
@@ -9,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from aion_core.loading.frameworks import FRAMEWORKS, extras
+from aion_tools.programs import machine_architecture
 from aion_tools.project.names import STAGES, stack_name
 from aion_tools.project.origin import Origin, requirement
 from aion_tools.project.tools import UV, Tool
@@ -91,7 +91,7 @@ def rendered(project: Project) -> dict[str, str]:
         "object": OBJECTS[project.framework],
         "schema": SCHEMA,
         "api_key": "GOOGLE_API_KEY: google-key" if project.framework == "adk" else "OPENAI_API_KEY: openai-key",
-        "architecture": "arm64" if platform.machine().lower() in ("arm64", "aarch64") else "x86_64",
+        "architecture": machine_architecture(),
         "dependencies": json.dumps([requirement(project.extras), *libraries]),
         "sources": sources if origin.source else "",
         **_workflow(project),

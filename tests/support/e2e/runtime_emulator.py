@@ -14,8 +14,7 @@ from pathlib import Path
 
 from aion_tools.deploy import sam_install
 from aion_tools.package.cache import file_lock
-from aion_tools.programs import find_uv, interpreter
-from scripts.sam_local import machine_architecture
+from aion_tools.programs import find_uv, interpreter, machine_architecture
 from tests.support.listening import free_port
 from tests.support.server import ROOT
 

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from aion_tools.package.package import Package
+from aion_tools.programs import machine_architecture
 from aion_tools.shipped import shipped
 from scripts.packages import built
-from scripts.sam_local import machine_architecture
 from tests.support.e2e.runtime_emulator import lambda_python
 
 ROOT = shipped()

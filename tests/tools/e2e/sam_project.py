@@ -14,9 +14,9 @@ from types import MappingProxyType
 from typing import Any
 
 from aion_tools import project
+from aion_tools.programs import machine_architecture
 from aion_tools.shipped import shipped
 from aion_tools.stack.stack import client_of
-from scripts.sam_local import machine_architecture
 from tests.support.e2e import forked
 from tests.support.e2e.rest_api import CALLER, REGION
 

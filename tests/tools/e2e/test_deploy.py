@@ -13,8 +13,8 @@ import pytest
 import tomlkit
 
 from aion_tools.deploy import sam_install
+from aion_tools.programs import machine_architecture
 from aion_tools.shipped import shipped
-from scripts.sam_local import machine_architecture
 from tests.support import ministack
 from tests.support.server import ROOT
 from tests.tools.e2e.deployed_stack import SERVICES

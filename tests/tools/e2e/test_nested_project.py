@@ -20,12 +20,11 @@ import pytest
 from aion_core import __version__
 from aion_tools.deploy import sam_install
 from aion_tools.package.cache import cache
-from aion_tools.programs import find_uv
+from aion_tools.programs import find_uv, machine_architecture
 from aion_tools.project.files import samconfig
 from aion_tools.stack.stack import SETTINGS, client_of
 from aion_tools.template import stacks
 from aion_tools.template.file import load
-from scripts.sam_local import machine_architecture
 from tests.support import ministack
 from tests.support.e2e.rest_api import ARN, CALLER, REGION
 from tests.support.e2e.runtime_emulator import emulated

@@ -12,13 +12,12 @@ import pytest
 from aion_tools.package.build import Build
 from aion_tools.package.cache import cache
 from aion_tools.package.trim import SERVICES
-from aion_tools.programs import BuildError, find_uv, interpreter, run
+from aion_tools.programs import BuildError, find_uv, interpreter, machine_architecture, run
 from aion_tools.shipped import shipped
 from scripts.package_check import ADK, CASES, Case, modules, size
 from scripts.package_load import load
 from scripts.package_sizes import is_smaller
 from scripts.packages import built
-from scripts.sam_local import machine_architecture
 from tests.support.e2e import forked
 from tests.support.e2e.runtime_emulator import LAMBDA_PYTHON, lambda_python
 from tests.tools.e2e.packages import checkout, file_states, package_here

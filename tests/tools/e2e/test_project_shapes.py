@@ -9,9 +9,8 @@ from pathlib import Path
 import pytest
 
 from aion_tools.package.build import Build
-from aion_tools.programs import find_uv, interpreter, run
+from aion_tools.programs import find_uv, interpreter, machine_architecture, run
 from aion_tools.shipped import shipped
-from scripts.sam_local import machine_architecture
 from tests.support.e2e.runtime_emulator import LAMBDA_PYTHON
 from tests.tools.unit.package.wheels import HATCHLING, index, library, pyproject, sdist, sha256, wheel, write
 

@@ -16,8 +16,9 @@ import pytest
 
 from aion_tools.deploy import sam_install
 from aion_tools.package.cache import cache
+from aion_tools.programs import machine_architecture
 from aion_tools.stack.stack import LocalStack
-from scripts.sam_local import machine_architecture, sam_environment, write_env_vars
+from scripts.sam_local import sam_environment, write_env_vars
 from tests.support.e2e.api_process import api_process
 from tests.support.e2e.runtime_emulator import emulated
 from tests.tools.e2e.packages import file_states, package_here

@@ -20,8 +20,7 @@ from aion_tools.package.build import Build
 from aion_tools.package.functions import Target
 from aion_tools.package.lock import Lock
 from aion_tools.package.package import Package
-from aion_tools.programs import BuildError, find_uv, interpreter, run
-from scripts.sam_local import machine_architecture
+from aion_tools.programs import BuildError, find_uv, interpreter, machine_architecture, run
 from tests.support.server import ROOT
 from tests.tools.unit.package.wheels import pyproject, wheel, write
 
