@@ -15,14 +15,17 @@ from aion_core.table import schema
 from aion_core.table.item import Index
 from aion_core.telemetry import Metric
 from aion_tools.erasure.owned import PARTITIONS, NamedBy
-from aion_tools.template.reader import ALARM, BUCKET, FUNCTION, QUEUE, ROLE, TABLE, Template
+from aion_tools.template.reader import ALARM, BUCKET, FUNCTION, MANAGED_POLICY, QUEUE, ROLE, TABLE, Template
 from scripts.policies.deployment import PLACE, ROOT, ResolvedDeployment
+from scripts.policies.sizes import policy_sizes
 
 # Resources allowed in a policy statement: ARNs without wildcards, ARNs of secrets with six wildcards for the random
 # suffix, and ARNs of this stack's own resources. Statements in WIDE may have others.
 NARROW = re.compile(r"[^*?]+|arn:[^*?]+:secret:[^*?]+-[?]{6}|[^*?]*\bstack-[^*?]*[*]")
 # Ids of policy statements that may have resources outside of NARROW, because AWS has no narrower ones.
 WIDE = {"BedrockProfiles", "Network", "NetworkLists", "NetworkIsLambdas", "Alarms"}
+# Roles of the functions that run agents.
+OF_AGENTS = ("ApiRole", "TaskRole")
 # State outlives its stack, but not a failed creation.
 STATE = {"DeletionPolicy": "RetainExceptOnCreate", "UpdateReplacePolicy": "Retain"}
 # Values that the resources of a type, or one of them, must have, by their paths.
@@ -73,7 +76,9 @@ Compared = tuple[str, Any, Any]
 
 def problems(deployment: ResolvedDeployment) -> Iterator[str]:
     """Yield an error message for each template value that differs from its expected value."""
-    for rule in (_required, _environments, _entrypoints, _options, _push, _rights, _table, _bucket, _queues, _metrics):
+    for rule in (
+        _required, _environments, _entrypoints, _options, _push, _rights, _sizes, _table, _bucket, _queues, _metrics,
+    ):  # fmt: skip
         for name, value, expected in rule(deployment):
             if isinstance(expected, Set) and value != expected:
                 yield f"{name}: unexpected {sorted(value - expected)}, missing {sorted(expected - value)}"
@@ -169,18 +174,32 @@ def _push(deployment: ResolvedDeployment) -> Iterator[Compared]:
 def _rights(deployment: ResolvedDeployment) -> Iterator[Compared]:
     """Check the IAM roles: narrow resources, no API keys written, and agents' own policies in the agents' roles only."""
     for role, properties in deployment.resources[ROLE].items():
-        policies = deployment.given("AgentPolicyArns") if role in ("ApiRole", "TaskRole") else ""
+        policies = deployment.given("AgentPolicyArns") if role in OF_AGENTS else ""
         yield f"managed policies of {role}", ",".join(properties.get("ManagedPolicyArns", [])), policies
         for policy in properties.get("Policies", []):
-            for statement in policy["PolicyDocument"]["Statement"]:
-                sid = statement["Sid"]
-                for kind in _kinds_of_items(statement):
-                    yield f"{sid} of {role}, kind of items {kind}", kind in KINDS_OF_ITEMS - KEYS_OF_CALLERS, True
-                if sid == "BedrockProfiles":
-                    models = {"bedrock:InferenceProfileArn": deployment.given("BedrockModels").split(",")}
-                    yield f"{sid} of {role}, condition", statement.get("Condition"), {"StringEquals": models}
-                wide = [each for each in _listed(statement["Resource"]) if not NARROW.fullmatch(str(each))]
-                yield f"wide resources of {sid} of {role}", [] if sid in WIDE else wide, []
+            yield from _statements(deployment, role, policy["PolicyDocument"])
+    agents = [deployment.template.attribute(role, None, role) for role in OF_AGENTS]
+    for name, policy in deployment.resources[MANAGED_POLICY].items():
+        yield f"roles of {name}", policy["Roles"], agents
+        yield from _statements(deployment, name, policy["PolicyDocument"])
+
+
+def _statements(deployment: ResolvedDeployment, holder: str, document: dict[str, Any]) -> Iterator[Compared]:
+    for statement in document["Statement"]:
+        sid = statement["Sid"]
+        for kind in _kinds_of_items(statement):
+            yield f"{sid} of {holder}, kind of items {kind}", kind in KINDS_OF_ITEMS - KEYS_OF_CALLERS, True
+        if sid == "BedrockProfiles":
+            models = {"bedrock:InferenceProfileArn": deployment.given("BedrockModels").split(",")}
+            yield f"{sid} of {holder}, condition", statement.get("Condition"), {"StringEquals": models}
+        wide = [each for each in _listed(statement["Resource"]) if not NARROW.fullmatch(str(each))]
+        yield f"wide resources of {sid} of {holder}", [] if sid in WIDE else wide, []
+
+
+def _sizes(deployment: ResolvedDeployment) -> Iterator[Compared]:
+    """Check that the policies fit IAM's limits with the longest names and lists, because AWS refuses them late."""
+    for name, (size, limit) in policy_sizes(deployment.template.path).items():
+        yield f"{name}: at most {size} characters of policies, and IAM permits {limit}", size <= limit, True
 
 
 def _kinds_of_items(statement: dict[str, Any]) -> list[str]:

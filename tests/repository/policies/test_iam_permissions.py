@@ -33,7 +33,7 @@ from aion_core.table.keys import HEAD, LISTING_API_KEYS, context_key
 from aion_tools.deploy.agent_rights import template_parameters
 from aion_tools.stack.stack import LocalStack
 from aion_tools.template.names import BUILD_PLACE
-from aion_tools.template.reader import FUNCTION, Template
+from aion_tools.template.reader import FUNCTION, MANAGED_POLICY, Template
 from tests.repository.policies.iam_policies import Need, Statement, elements, is_allowed, listed, values_of
 from tests.repository.policies.iam_recorder import Recorder
 from tests.repository.policies.iam_requests import needs
@@ -133,12 +133,13 @@ def needs_of_functions(recorder: Recorder, stack: LocalStack) -> dict[str, set[N
 
 
 def policy_of(template: Template, function: str) -> list[Statement]:
-    """Return the statements of the function's role."""
+    """Return the statements of the function's role, and of the stack's managed policies that the role has."""
     role = function.replace("Function", "Role")
     assert template.resolved(function, "Role")["Role"] == template.attribute(role, "Arn", role)
-    (policy,) = template.resolved(role, "Policies")["Policies"]
-    statements: list[Statement] = policy["PolicyDocument"]["Statement"]
-    return statements
+    managed = [template.resolved(name) for name in template.resources(MANAGED_POLICY)]
+    attached = [each for each in managed if template.attribute(role, None, role) in each["Roles"]]
+    policies = [*template.resolved(role, "Policies")["Policies"], *attached]
+    return [statement for policy in policies for statement in policy["PolicyDocument"]["Statement"]]
 
 
 @pytest.fixture(scope="module")
@@ -374,6 +375,27 @@ def test_permission_check_finds_superfluous_permission(
             statement[part] = [*listed(statement[part]), *value] if part == "Resource" and sid == "Table" else value
     policy = [statement if each["Sid"] == sid else each for each in policy]
     assert superfluous(function, policy, needed)
+
+
+@pytest.mark.parametrize("function", FUNCTIONS)
+def test_only_functions_with_agents_may_call_bedrock_models(function: str) -> None:
+    """Permit the named model, and the named profile's model in all regions through this profile only."""
+    model, profile = (
+        f"arn:aws:bedrock:eu-west-1:{each}" for each in (":foundation-model/nova", "1:inference-profile/eu.n")
+    )
+    policy = policy_of(Template(ROOT / "template.yaml", BUILD_PLACE, {"BedrockModels": f"{model},{profile}"}), function)
+    elsewhere = model.replace("eu-west-1", "eu-north-1")
+    through = {name: frozenset({("bedrock:InferenceProfileArn", name)}) for name in (profile, f"{profile}2")}
+    asked = {
+        "model": Need("bedrock:InvokeModel", model),
+        "stream of profile": Need("bedrock:InvokeModelWithResponseStream", profile),
+        "model through profile": Need("bedrock:InvokeModel", elsewhere, through[profile]),
+        "model through another profile": Need("bedrock:InvokeModel", elsewhere, through[f"{profile}2"]),
+        "model elsewhere": Need("bedrock:InvokeModel", elsewhere),
+    }
+    allowed = {name for name, need in asked.items() if is_allowed(policy, need)}
+    expected = {"model", "stream of profile", "model through profile"}
+    assert allowed == (expected if function in WITH_AGENTS else set())
 
 
 @pytest.mark.parametrize("function", FUNCTIONS)

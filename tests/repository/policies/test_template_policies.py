@@ -7,6 +7,7 @@ import pytest
 
 from scripts.policies.check import EVERY_OPTION, linted, problems, transformed
 from scripts.policies.deployment import ROOT
+from scripts.policies.sizes import policy_sizes
 
 TEMPLATE = ROOT / "template.yaml"
 R = re.compile
@@ -27,9 +28,12 @@ BREAKAGES = [
     ("Resource: !Ref TableArn", 'Resource: "*"', "wide resources of Table of ApiRole"),
     ("Resource: !Ref AgentSecrets\n", 'Resource: "*"\n', "wide resources of AgentSecrets of ApiRole"),
     ("Resource: !Ref AgentSecrets\n", 'Resource: "arn:aws:secretsmanager:*:123456789012:secret:openai-??????"\n', "AgentSecrets of ApiRole"),
-    ("bedrock:InferenceProfileArn: !Ref BedrockModels", 'bedrock:InferenceProfileArn: "*"', "BedrockProfiles of ApiRole, condition"),
+    ("bedrock:InferenceProfileArn: !Ref BedrockModels", 'bedrock:InferenceProfileArn: "*"', "BedrockProfiles of BedrockProfilesPolicy, condition"),
     ("ManagedPolicyArns: !If [HasAgentPolicies, !Ref AgentPolicyArns, !Ref AWS::NoValue]", "ManagedPolicyArns: [arn:aws:iam::aws:policy/AmazonS3FullAccess]", "managed policies of ApiRole"),
     ("  PushRole:\n    Type: AWS::IAM::Role\n    Properties:\n", "  PushRole:\n    Type: AWS::IAM::Role\n    Properties:\n      ManagedPolicyArns: !If [HasAgentPolicies, !Ref AgentPolicyArns, !Ref AWS::NoValue]\n", "managed policies of PushRole"),
+    ("Roles: [!Ref ApiRole, !Ref TaskRole]", "Roles: [!Ref ApiRole, !Ref TaskRole, !Ref PushRole]", "roles of BedrockModelsPolicy"),
+    ("            Resource: !Ref BedrockModels\n", '            Resource: "*"\n', "wide resources of BedrockModels of BedrockModelsPolicy"),
+    ("            Resource: !Ref BedrockModels\n", "            Resource: !Ref BedrockModels\n            Condition: { StringEquals: { bedrock:InferenceProfileArn: !Ref BedrockModels } }\n", "BedrockModelsPolicy: at most 8"),
     ("dynamodb:LeadingKeys: TASK#*", "dynamodb:LeadingKeys: [TASK#*, API-KEY#*]", "Tasks of PushRole, kind of items API-KEY#*"),
     ("dynamodb:LeadingKeys: TASK#*", 'dynamodb:LeadingKeys: "*"', "Deliveries of PushRole, kind of items *"),
     ("                      - CONTEXT#*\n", "                      - CONTEXTS#*\n", "Table of TaskRole, kind of items CONTEXTS#*"),
@@ -116,6 +120,19 @@ def broken(folder: Path, before: str | re.Pattern[str], after: str) -> Path:
         (folder / file.relative_to(ROOT)).write_text(changed)
     assert is_done, before
     return folder / "template.yaml"
+
+
+@pytest.mark.parametrize(
+    ("role", "more", "fits"), [("ApiRole", 0, True), ("ApiRole", 1, False), ("TaskRole", 1, False)]
+)
+def test_longest_policies_of_role_must_fit_iams_limit(role: str, more: int, *, fits: bool, tmp_path: Path) -> None:
+    size, limit = policy_sizes(TEMPLATE)[role]
+    logs = f"{role.removesuffix('Role')}LogGroup.Arn"
+    sid = re.compile(rf"Sid: Logs(\n.*\n.*\n.*!GetAtt {logs})")
+    path = broken(tmp_path, sid, rf"Sid: Logs{'s' * (limit - size + more)}\1")
+    found = list(problems(path, [{}], lint=False))
+    too_long = f"{role}: at most {limit + more} characters of policies, and IAM permits {limit}: False; expected True"
+    assert found == ([] if fits else [too_long])
 
 
 @pytest.mark.parametrize(("before", "after", "problem"), BREAKAGES, ids=lambda each: str(each)[:40])
