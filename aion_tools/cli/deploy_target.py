@@ -98,7 +98,10 @@ def complete_target(
     if ARCHITECTURE in parameters.defaults:
         # Without this, CloudFormation would keep the processor of the last deployment after a change of template.yaml.
         overrides[ARCHITECTURE] = parameters.defaults[ARCHITECTURE]
-    effective = parameters.effective({**earlier, **overrides}, where)
+    values = {**earlier, **overrides}
+    if refusals := parameters.refusals(values, where):
+        raise ConfigurationError("\n  ".join(["CloudFormation would refuse these parameters:", *refusals]))
+    effective = parameters.effective(values, where)
     _check_callers(effective, declared)
     previous = [
         f"{name}={value} stays from an earlier deployment; it is not in samconfig.toml"

@@ -1,13 +1,13 @@
-"""Template parameters with the rights of agents on AWS: to read their secrets. Pure."""
+"""Template parameters with the rights of agents on AWS: to read their secrets."""
 
 import re
 
 from aion_core.errors import ConfigurationError
 from aion_core.loading.aion_yaml.environment import SECRETS_MANAGER, SecretSource
 from aion_core.loading.aion_yaml.reading import DeploymentConfig
+from aion_tools.deploy.aws import partition_of
+from aion_tools.template.constraints import LONGEST_PARAMETER
 
-LONGEST_PARAMETER = 4096
-"""Maximum length of a CloudFormation parameter's value, in bytes."""
 _SUFFIX = re.compile(r"-[A-Za-z0-9]{6}")
 """Pattern of the suffix that Secrets Manager adds to a secret's name in its ARN."""
 _VERSION = re.compile(r":[\w.-]+$", re.ASCII)
@@ -29,7 +29,7 @@ def template_parameters(declared: DeploymentConfig, region: str, account: str) -
 
 
 def _secret_arn(source: SecretSource, region: str, account: str) -> str:
-    partition = _partition(region)
+    partition = partition_of(region)
     if source.service == SECRETS_MANAGER:
         arn = source.name
         if not arn.startswith("arn:"):
@@ -39,10 +39,3 @@ def _secret_arn(source: SecretSource, region: str, account: str) -> str:
     if name.startswith("arn:"):
         return name
     return f"arn:{partition}:ssm:{region}:{account}:parameter/{name.removeprefix('/')}"
-
-
-def _partition(region: str) -> str:
-    """Return the AWS partition of a region, such as "aws" or "aws-cn"."""
-    if region.startswith("cn-"):
-        return "aws-cn"
-    return "aws-us-gov" if region.startswith("us-gov-") else "aws"

@@ -7,12 +7,16 @@ from typing import Any
 
 import boto3
 from botocore.config import Config
-from botocore.exceptions import BotoCoreError, ClientError
+from botocore.exceptions import BotoCoreError, ClientError, UnknownRegionError
+from botocore.loaders import Loader
 from botocore.parsers import ResponseParserError
+from botocore.regions import EndpointResolver
 
 from aion_core.errors import StoreUnavailable
 from aion_tools.deploy.errors import AwsRefused
 
+COMMERCIAL = "aws"
+"""Partition of AWS's commercial Regions."""
 _CONFIG = Config(connect_timeout=5, read_timeout=60, retries={"mode": "standard", "total_max_attempts": 6})
 # Put the bucket's name into the URL's path, because an emulator has no host name for each bucket.
 _CONFIG_OF_AN_EMULATOR = _CONFIG.merge(Config(s3={"addressing_style": "path"}))
@@ -50,6 +54,15 @@ def listed(client: Any, operation: str, field: str, **parameters: Any) -> Iterat
 def region() -> str:
     """Return the AWS region of the environment or the profile, or "" if none is configured."""
     return str(_with_own_errors(lambda: boto3.session.Session().region_name) or "")
+
+
+def partition_of(region: str) -> str:
+    """Return the AWS partition of a region: "aws" for a commercial or an unknown one, else for example "aws-us-gov"."""
+    try:
+        # Read the list in botocore, not by a session, which would fail for an unknown profile.
+        return str(EndpointResolver(Loader().load_data("endpoints")).get_partition_for_region(region))
+    except UnknownRegionError:
+        return COMMERCIAL
 
 
 def account() -> str:

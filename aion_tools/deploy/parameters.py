@@ -1,7 +1,6 @@
 """Parameters of a project's template.yaml, and those that it passes to its nested stack `Aion`."""
 
 from collections.abc import Mapping
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
@@ -11,11 +10,14 @@ import yaml
 from aion_core.errors import ConfigurationError
 from aion_core.loading.suggestions import did_you_mean
 from aion_tools.deploy.cloudformation import APPLICATION
+from aion_tools.template.constraints import refusals
 from aion_tools.template.file import TemplateError, load
 from aion_tools.template.reader import Place, Template
 
 ARCHITECTURE = "Architecture"
 """Parameter whose default chooses the processor: the build reads it too, so no deployment may override it."""
+KNOWN_LATER = "(known during the deployment)"
+"""Stands for the value of a parameter that names a resource of the project: only AWS knows it."""
 
 
 @dataclass(frozen=True)
@@ -68,15 +70,29 @@ class TemplateParameters:
             raise ConfigurationError(f"template.yaml has no parameter {name}.{hint and f' {hint}'}")
 
     def effective(self, given: Mapping[str, str], place: Place) -> dict[str, str]:
-        """Return the parameters of the stack with the functions that template.yaml sets, for these overrides."""
-        own = {name: value for name, value in given.items() if name in self.defaults}
+        """Return the parameters of the stack with the functions that template.yaml sets, for these overrides.
+
+        KNOWN_LATER is the value of a parameter that only AWS knows.
+        """
         if not self.of_application:
-            return {**self.defaults, **own}
+            return {**self.defaults, **self._own(given)}
+        template, found = self._resolved(given, place), dict[str, str]()
+        for name, value in self.passed.items():
+            try:
+                found[name] = str(template.resolve(value, f"{APPLICATION}.{name}"))
+            except TemplateError:
+                found[name] = KNOWN_LATER
+        return found
+
+    def refusals(self, given: Mapping[str, str], place: Place) -> list[str]:
+        """Return why CloudFormation would refuse these overrides, at once or later, in a nested stack."""
+        return refusals(self._resolved(given, place))
+
+    def _own(self, given: Mapping[str, str]) -> dict[str, str]:
+        return {name: value for name, value in given.items() if name in self.defaults}
+
+    def _resolved(self, given: Mapping[str, str], place: Place) -> Template:
         try:
-            template, found = Template(self.template, place, own), dict[str, str]()
+            return Template(self.template, place, self._own(given))
         except TemplateError as error:
             raise ConfigurationError(f"{error}.") from error
-        for name, value in self.passed.items():
-            with suppress(TemplateError):  # a value that only AWS knows
-                found[name] = str(template.resolve(value, f"{APPLICATION}.{name}"))
-        return found

@@ -88,6 +88,12 @@ class Template:
         """List of this template and the templates of all nested stacks."""
         return [self, *(each for nested in self._nested.values() for each in nested.all)]
 
+    @property
+    def made(self) -> list["Template"]:
+        """List of this template and the templates of all nested stacks, without those excluded by a false condition."""
+        nested = (nested for name, nested in self._nested.items() if self._is_made(name))
+        return [self, *(each for template in nested for each in template.made)]
+
     def resources(self, kind: str) -> list[str]:
         """Return the logical ids of all resources of a type, without resources excluded by a false condition."""
         own = [name for name, resource in self._resources.items() if resource["Type"] == kind and self._is_made(name)]

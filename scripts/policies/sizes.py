@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from aion_tools.deploy.agent_rights import LONGEST_PARAMETER
+from aion_tools.template.constraints import LONGEST_PARAMETER
 from aion_tools.template.reader import MANAGED_POLICY, ROLE, Place, Template
 from scripts.policies.deployment import resolved
 

@@ -47,7 +47,14 @@ def test_template_parameters_contain_arns_of_secrets(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("region", "partition"), [("eu-west-1", "aws"), ("cn-north-1", "aws-cn"), ("us-gov-west-1", "aws-us-gov")]
+    ("region", "partition"),
+    [
+        ("eu-west-1", "aws"),
+        ("cn-north-1", "aws-cn"),
+        ("us-gov-west-1", "aws-us-gov"),
+        ("eusc-de-east-1", "aws-eusc"),
+        ("xx-new-1", "aws"),
+    ],
 )
 def test_secret_arn_contains_aws_partition_of_region(region: str, partition: str, tmp_path: Path) -> None:
     found = template_parameters(read_deployment_config(written(tmp_path, secrets={"A": "k"})), region, "123456789012")

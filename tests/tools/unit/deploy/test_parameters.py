@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from aion_core.errors import ConfigurationError
-from aion_tools.deploy.parameters import TemplateParameters
+from aion_tools.deploy.parameters import KNOWN_LATER, TemplateParameters
 from aion_tools.template import stacks
 from aion_tools.template.reader import Place
 
@@ -88,6 +88,29 @@ def test_effective_parameters_follow_expressions_of_template(
 ) -> None:
     found = parameters.effective(given, PLACE)
     assert (found["ApiAuthorizer"], found["FunctionUrlAuth"]) == (authorizer, url)
+    assert found["AgentPolicyArns"] == KNOWN_LATER
+
+
+@pytest.mark.parametrize(
+    ("line", "told"),
+    [
+        ("PushPorts: 443", []),
+        ("SubnetIds: subnet-0a", ["SubnetIds and SecurityGroupIds need each other; leave both empty for no VPC."]),
+        (
+            "DomainName: a.example.com",
+            ["DomainName needs CertificateArn, a certificate of ACM for the domain in this region."],
+        ),
+        (
+            "PushPorts: 443 8443",
+            ["PushPorts: '443 8443' does not match ([0-9]+(,[0-9]+)*)?. Allowed ports of webhooks"],
+        ),
+    ],
+)
+def test_refusals_are_known_before_nested_stack_is_created(tmp_path: Path, line: str, told: list[str]) -> None:
+    (tmp_path / "template.yaml").write_text(f"{PROJECT}        {line}\n")
+    stacks.write(tmp_path)
+    found = TemplateParameters.read(tmp_path).refusals({}, PLACE)
+    assert [each[: len(start)] for start, each in zip(told, found, strict=True)] == told
 
 
 def test_template_with_functions_has_only_its_own_parameters(tmp_path: Path) -> None:
