@@ -1,17 +1,15 @@
 """`aion deploy` checks, builds and deploys this folder's agents to AWS and requests a first streamed reply."""
 
-import asyncio
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from aion_core.errors import AionError, ConfigurationError
+from aion_core.errors import ConfigurationError
 from aion_tools.cli import aws_options
-from aion_tools.cli.chat.endpoint import Endpoint, stack_url
 from aion_tools.cli.checks import CheckResult, Status
 from aion_tools.cli.deploy_target import NO_TERMINAL, STACK_NAME, DeployTarget, complete_target, place
 from aion_tools.cli.steps import INDENT, step
@@ -65,6 +63,8 @@ def deploy(environment: str, stack: str | None, given: dict[str, str], *, yes: b
     On a terminal it asks for missing settings and writes the answers into samconfig.toml, never a secret. Without a
     terminal, as in CI, give --yes.
     """
+    from aion_tools.cli.checks.parameters import check_parameters
+    from aion_tools.cli.deploy_summary import print_summary
     from aion_tools.deploy import aws, sam_install
     from aion_tools.deploy.parameters import TemplateParameters
     from aion_tools.deploy.sam import Sam
@@ -96,13 +96,13 @@ def deploy(environment: str, stack: str | None, given: dict[str, str], *, yes: b
             target = complete_target(
                 saved, Place(account, region, "", name), parameters, given, schemes, is_interactive=is_interactive
             )
-            if warning := cors_warning(declared, target.effective):
-                click.echo(warning)
+            for check in check_parameters(target.effective, region, declared.agents):
+                click.echo("\n".join(_lines(check)))
             with step("sam") as running:
                 program = sam_install.command()
                 running.result = str(program)
             deployed = _deployed(Sam(program, project, saved), target, account, is_interactive=is_interactive)
-            _print_summary(deployed, schemes, requests_reply=not no_reply)
+            print_summary(deployed, schemes, requests_reply=not no_reply)
 
 
 def _run_doctor(project: Path) -> "DeploymentConfig":
@@ -117,12 +117,16 @@ def _run_doctor(project: Path) -> "DeploymentConfig":
         found = [*of_project(config), *local.check_template(project)]
         for check in found:
             if check.status is not Status.OK:
-                running.print(f"{check.status} {check.name}: {check.message}")
-                running.print(f"  → {check.next_step}")
+                for line in _lines(check):
+                    running.print(line)
         if any(check.status is Status.FAILED for check in found):
             raise ConfigurationError("Fix the FAILED checks first. Nothing was built or deployed.")
         running.result = _counted(found)
     return read_deployment_config(config)
+
+
+def _lines(check: CheckResult) -> tuple[str, str]:
+    return f"{check.status} {check.name}: {check.message}", f"  → {check.next_step}"
 
 
 def _schemes(declared: "DeploymentConfig") -> list[str]:
@@ -135,17 +139,6 @@ def _schemes(declared: "DeploymentConfig") -> list[str]:
 def _counted(found: Sequence[CheckResult]) -> str:
     counted = {status: sum(each.status is status for each in found) for status in Status}
     return ", ".join(f"{number} {status}" for status, number in counted.items() if number)
-
-
-def cors_warning(declared: "DeploymentConfig", parameters: Mapping[str, str]) -> str:
-    """Return a warning if aion.yaml permits web pages, but each HTTP entry point refuses their preflight requests."""
-    agents = [agent_id for agent_id, agent in declared.agents.items() if agent.cors and agent.cors.origins]
-    if not agents or "NONE" in (parameters.get("ApiAuthorizer"), parameters.get("FunctionUrlAuth")):
-        return ""
-    return (
-        f"{Status.WARNING} cors: web pages cannot call {', '.join(agents)}, since AWS refuses preflight requests, which have no "
-        "signature.\n  → Deploy with --parameter ApiAuthorizer=NONE, and declare callers under `security` in aion.yaml."
-    )
 
 
 def _agent_rights(
@@ -201,61 +194,3 @@ def _deployed(sam: "Sam", target: DeployTarget, account: str, *, is_interactive:
     if found is None:
         raise ConfigurationError(f"The stack {target.stack} is gone. Run `aion deploy` again.")
     return found
-
-
-def _print_summary(stack: "CloudFormationStack", declared: Sequence[str], *, requests_reply: bool) -> None:
-    """Request a first reply if `requests_reply` is True. Print the deployment's URL, card, idle price and next commands."""
-    from aion_tools.deploy import cloudformation, price
-
-    application = cloudformation.application(stack)
-    url = stack_url(application.parameters, application.outputs)
-    failed = False
-    if requests_reply:
-        try:
-            _first_reply(stack.name, application.parameters, url, declared)
-        except AionError as error:
-            click.echo(f"aion: {error}", err=True)
-            failed = True
-    click.echo(f"\n{stack.name} is deployed.")
-    for name, text in (
-        ("URL", url),
-        ("card", f"{url}/.well-known/agent-card.json"),
-        ("idle", price.idle(application.parameters)),
-        (
-            "next",
-            f"sam logs --tail --cw-log-group /aws/lambda/{stack.name}-api, aion doctor {url}, "
-            f"aion destroy --stack {stack.name}",
-        ),
-    ):
-        click.echo(f"  {name:5} {text}")
-    if failed:
-        sys.exit(1)
-
-
-def _first_reply(stack: str, parameters: Mapping[str, str], url: str, declared: Sequence[str]) -> None:
-    from aion_tools.cli.chat.output import PlainPrinter
-    from aion_tools.cli.chat.timed_reply import timed_reply
-    from aion_tools.deploy import aws
-    from aion_tools.deploy.errors import DeployError
-
-    signs = parameters.get("ApiAuthorizer", "AWS_IAM") == "AWS_IAM"
-    given = [name for name in ("TOKEN", "API_KEY", "BASIC") if os.environ.get(name)]
-    if not signs and not given:
-        click.echo(
-            f"{'skipped':8} first reply: callers need {', '.join(declared)}. Set TOKEN, API_KEY or BASIC, and run "
-            f"`aion doctor {url}`."
-        )
-        return
-    with step("first reply") as running:
-        running.clear()
-        endpoint = Endpoint(url, aws.region() if signs else "off")
-        try:
-            reply = asyncio.run(timed_reply(endpoint, show=PlainPrinter(INDENT)))
-        except click.ClickException as error:
-            raise DeployError(
-                "The stack is deployed, but its agent's first reply failed.",
-                lines=[error.message],
-                next_step=f"See `sam logs --cw-log-group /aws/lambda/{stack}-api`; `aion doctor {url}` tries again.",
-            ) from error
-        how = "streamed" if reply.is_streamed else "not streamed, by its card"
-        running.result = f"{reply.agent or 'the agent'} answered, {how}, after {reply.first or reply.end:.1f} s"

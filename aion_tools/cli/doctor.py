@@ -165,6 +165,7 @@ async def _deployed(
 ) -> AsyncIterator[CheckResult]:
     from aion_core.loading.deployment import read_deployment_config
     from aion_tools.cli.checks import endpoint
+    from aion_tools.cli.checks.parameters import check_stack_parameters
     from aion_tools.cli.checks.resources import AGAIN, check_agent_secrets, check_resources, check_stack
     from aion_tools.cli.checks.triggers import check_triggers
 
@@ -175,6 +176,8 @@ async def _deployed(
         yield failed("stack", error_text(error), AGAIN)
     if deployment.stack and environ:
         yield await check_stack(deployment.stack)
+        for check in await check_stack_parameters(deployment.stack, agents):
+            yield check
     urls = [url] if url else [environ[name] for name in ("AION_API_URL", "AION_FUNCTION_URL") if environ.get(name)]
     if environ.get("AION_BASE_URL") and not url:
         # If a base URL is configured, check only this URL, because the agent cards name it and clients use no other.

@@ -21,7 +21,12 @@ TEXT = "Hello, who is there?"
 TIME_LIMIT = 300.0
 """Time limit of a reply, in seconds. The first turn may include the cold start of two functions."""
 CONCLUSIVE_SECONDS = 1.0
-"""Shortest turn, in seconds, that shows whether a proxy buffers its stream."""
+"""Shortest turn, in seconds, that shows whether its stream is buffered."""
+UNBUFFER = (
+    "A proxy holds the stream back (turn its buffering off, or call the API's own URL), or AWS does: in a Region without "
+    "response streaming, or at a Function URL of functions in a VPC (docs/deploy.md#streaming)."
+)
+"""Reasons of a buffered stream, and what to do."""
 
 
 @dataclass
@@ -60,6 +65,13 @@ class TimedReply:
             return False
         (first, begun), (last, ended) = self._statuses[0], self._statuses[-1]
         return ended - begun >= CONCLUSIVE_SECONDS and last - first < (ended - begun) / 2
+
+    @property
+    def arrival(self) -> str:
+        """How the reply has arrived, for people."""
+        if not self.is_streamed:
+            return "not streamed, by its card"
+        return "whole at its end instead of streamed" if self.is_buffered else "streamed"
 
 
 async def timed_reply(

@@ -6,7 +6,7 @@ import click
 
 from aion_core.log import one_line
 from aion_tools.cli.chat.endpoint import Endpoint
-from aion_tools.cli.chat.timed_reply import TimedReply, timed_reply
+from aion_tools.cli.chat.timed_reply import UNBUFFER, TimedReply, timed_reply
 from aion_tools.cli.checks import CheckResult, failed, ok
 
 SHOWN = 60
@@ -40,7 +40,7 @@ def _result(name: str, reply: TimedReply, *, streams: bool) -> CheckResult:
         return failed(
             name,
             f"All {reply.events} events arrived together after {reply.end:.1f} s, although the turn took longer.",
-            "A proxy buffers the stream until its end: turn buffering off, or call the API's own URL.",
+            UNBUFFER,
         )
     times = f"first words after {reply.first:.1f} s, the end after {reply.end:.1f} s"
     return ok(name, f"The task is {answer.state}, {reply.events} events, {times}: {text}")

@@ -134,12 +134,35 @@ def test_broken_agent_stops_deploy_before_build(project: SamProject) -> None:
 @pytest.mark.deep
 def test_deploy_prints_output_of_failed_build(project: SamProject) -> None:
     (project.folder / "Makefile").write_text("build-%:\n\t@echo there is no compiler for this >&2; exit 3\n")
-    done = project.run("deploy", "--yes", "--stack", "unbuilt")
+    in_aion(project, "SubnetIds: subnet-0a", "SecurityGroupIds: sg-0a")
+    done = project.run("deploy", "--yes", "--stack", "unbuilt", "--parameter", "FunctionUrlAuth=AWS_IAM")
     assert done.returncode == 1
     assert "FAILED   build" in done.stdout
+    assert done.stdout.index("warning function url: ") < done.stdout.index("FAILED   build")
     assert "The packages could not be built." in done.stderr
     assert "there is no compiler for this" in done.stderr
     assert len(done.stderr.splitlines()) < 25
+
+
+def in_aion(project: SamProject, *lines: str) -> None:
+    """Add lines to the parameters of Aion in the project's template.yaml."""
+    template = project.folder / "template.yaml"
+    name = "        Name: !Ref AWS::StackName\n"
+    template.write_text(template.read_text().replace(name, name + "".join(f"        {each}\n" for each in lines), 1))
+
+
+def test_deploy_refuses_nested_parameters_before_the_build(project: SamProject) -> None:
+    """Refuse by the rules and patterns of the nested stack, which CloudFormation evaluates in the middle of a deployment."""
+    in_aion(project, "SubnetIds: subnet-0a", "PushPorts: https")
+    done = project.run("deploy", "--yes", "--stack", "refused")
+    assert done.returncode == 1
+    assert done.stderr == (
+        "aion: CloudFormation would refuse these parameters:\n"
+        "  PushPorts: 'https' does not match ([0-9]+(,[0-9]+)*)?. Allowed ports of webhooks, separated by commas. Empty allows "
+        "443 and 8443.\n"
+        "  SubnetIds and SecurityGroupIds need each other; leave both empty for no VPC.\n"
+    )
+    assert not (project.folder / ".aws-sam").exists()
 
 
 def test_deploy_without_any_authentication_is_refused(project: SamProject) -> None:

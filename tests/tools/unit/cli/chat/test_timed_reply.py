@@ -34,6 +34,7 @@ def test_reply_is_buffered_if_its_statuses_arrive_together(turn: float, arrival:
     for at, event in ((5.0, status(WORKING, 10)), (5.0 + arrival, status(DONE, 10 + turn))):
         reply.add(ParseDict(event, StreamResponse()), at)
     assert (reply.is_buffered, reply.events, reply.end) == (is_buffered, 2, 5.0 + arrival)
+    assert reply.arrival == ("whole at its end instead of streamed" if is_buffered else "streamed")
 
 
 @contextmanager

@@ -1,11 +1,21 @@
-"""`aion deploy`: its warning about refused preflight requests. tests/tools/e2e/test_deploy.py runs the whole command."""
+"""Warnings about template parameters, before a deployment and by `aion doctor --stack`."""
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from aion_core.loading.aion_yaml.agent import AgentConfig
 from aion_core.loading.deployment import read_deployment_config
-from aion_tools.cli.deploy import cors_warning
+from aion_tools.cli.checks import Status
+from aion_tools.cli.checks.parameters import OF_BEDROCK, POLICIES, check_parameters
+from aion_tools.deploy.parameters import KNOWN_LATER
+from aion_tools.stack.stack import LocalStack
+from aion_tools.template.names import BUILD_PLACE
+from aion_tools.template.reader import MANAGED_POLICY, Template
+from tests.support import operating
+from tests.support.server import ROOT
+from tests.tools.unit.cli.checks.doctor_command import run_doctor
 
 AION_YAML = """
 aion:
@@ -14,6 +24,51 @@ aion:
     archive: {path: archive.py}
 """
 ORIGIN = "https://app.example.com"
+SUBNET = {"SubnetIds": "subnet-0a", "SecurityGroupIds": "sg-0a"}
+MODEL = "arn:aws:bedrock:eu-west-1::foundation-model/amazon.nova-lite-v1:0"
+
+
+def policies(count: int) -> str:
+    return ",".join(f"arn:aws:iam::123456789012:policy/p{n}" for n in range(count))
+
+
+def agents_of(folder: Path, origins: str = "") -> dict[str, AgentConfig]:
+    (folder / "aion.yaml").write_text(AION_YAML % origins)
+    return dict(read_deployment_config(folder / "aion.yaml").agents)
+
+
+@pytest.mark.parametrize(
+    ("parameters", "region", "warned"),
+    [
+        ({}, "eu-west-1", []),
+        ({"FunctionUrlAuth": "NONE"}, "eu-west-1", []),
+        ({"FunctionUrlAuth": "OFF", **SUBNET}, "eu-west-1", []),
+        (SUBNET, "eu-west-1", []),
+        ({"FunctionUrlAuth": "NONE", **SUBNET}, "eu-west-1", ["function url"]),
+        ({"FunctionUrlAuth": "AWS_IAM", "SubnetIds": KNOWN_LATER}, "eu-west-1", ["function url"]),
+        ({"FunctionUrlAuth": "AWS_IAM", "SubnetIds": ""}, "eu-west-1", []),
+        ({}, "us-gov-west-1", ["region"]),
+        ({}, "cn-north-1", ["region"]),
+        ({}, "eusc-de-east-1", ["region"]),
+        ({}, "xx-new-1", []),
+        ({"AgentPolicyArns": policies(POLICIES)}, "eu-west-1", []),
+        ({"AgentPolicyArns": policies(POLICIES + 1)}, "eu-west-1", ["policies"]),
+        ({"AgentPolicyArns": policies(POLICIES - OF_BEDROCK), "BedrockModels": MODEL}, "eu-west-1", []),
+        ({"AgentPolicyArns": policies(POLICIES - OF_BEDROCK + 1), "BedrockModels": MODEL}, "eu-west-1", ["policies"]),
+        ({"AgentPolicyArns": KNOWN_LATER, "BedrockModels": ""}, "eu-west-1", []),
+    ],
+)
+def test_parameters_with_hidden_effect_are_warned_of(
+    parameters: dict[str, str], region: str, warned: list[str], tmp_path: Path
+) -> None:
+    found = list(check_parameters(parameters, region, agents_of(tmp_path)))
+    assert [each.name for each in found] == warned
+    assert all(each.status is Status.WARNING and each.next_step for each in found)
+
+
+def test_warning_counts_the_templates_own_policies() -> None:
+    template = Template(ROOT / "template.yaml", BUILD_PLACE, {"BedrockModels": MODEL})
+    assert len(template.resources(MANAGED_POLICY)) == OF_BEDROCK
 
 
 @pytest.mark.parametrize(
@@ -27,8 +82,28 @@ ORIGIN = "https://app.example.com"
     ],
 )
 def test_deploy_warns_that_aws_would_refuse_cors_preflights(
-    tmp_path: Path, origins: str, parameters: dict[str, str], warns: bool
+    tmp_path: Path, origins: str, parameters: dict[str, str], *, warns: bool
 ) -> None:
-    (tmp_path / "aion.yaml").write_text(AION_YAML % origins)
-    warning = cors_warning(read_deployment_config(tmp_path / "aion.yaml"), parameters)
-    assert ("web pages cannot call helper, since" in warning) == warns
+    found = list(check_parameters(parameters, "eu-west-1", agents_of(tmp_path, origins)))
+    assert ["Web pages cannot call helper, since" in each.message for each in found] == [True] * warns
+
+
+@pytest.fixture(scope="module")
+def stack() -> Iterator[LocalStack]:
+    with LocalStack.start("template.yaml") as started:
+        yield started
+
+
+def test_doctor_warns_of_function_url_in_vpc(stack: LocalStack, tmp_path: Path) -> None:
+    """Warn from the deployed stack's parameters, and of web pages from the folder's aion.yaml."""
+    agents_of(tmp_path, ORIGIN)
+    run = operating.runs(operating.environ_of(stack))
+    for name, parameters, warned in (
+        ("plain", {"ApiAuthorizer": "NONE"}, set()),
+        ("in-vpc", {"FunctionUrlAuth": "AWS_IAM", "ApiAuthorizer": "AWS_IAM", **SUBNET}, {"function url", "cors"}),
+    ):
+        operating.registered(stack, name, nests=True, **parameters)
+        config = tmp_path / "aion.yaml"
+        _, found = run_doctor(lambda *arguments: run("doctor", *arguments), "--stack", name, "--config", config)
+        assert found["stack"]["status"] == "ok"
+        assert {each for each in ("function url", "region", "policies", "cors") if each in found} == warned
