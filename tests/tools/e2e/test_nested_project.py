@@ -59,6 +59,7 @@ def note(state: MessagesState) -> dict:
 
 graph = StateGraph(MessagesState).add_node("note", note).add_edge(START, "note").compile()
 '''
+MODEL = "arn:aws:bedrock:eu-west-1::foundation-model/amazon.nova-lite-v1:0"
 OWN = """
   Notes:
     Type: AWS::DynamoDB::Table
@@ -131,7 +132,8 @@ def made(folder: Path, architecture: str, endpoint: str = "http://127.0.0.1:9") 
     for line in commented:
         text = text.replace(line, line.replace("# ", ""))
     # The functions reach the emulated AWS at this address.
-    text = text.replace("        Name: !Ref AWS::StackName\n", f"        Name: !Ref AWS::StackName\n        AwsEndpointUrl: {endpoint}\n")  # fmt: skip
+    more = f"        AwsEndpointUrl: {endpoint}\n        BedrockModels: {MODEL}\n"
+    text = text.replace("        Name: !Ref AWS::StackName\n", f"        Name: !Ref AWS::StackName\n{more}")
     folder.mkdir()
     files = {"agent.py": AGENT, "aion.yaml": AION_YAML, "Makefile": MAKEFILE, "samconfig.toml": samconfig("my-agent")}
     for name, content in {**files, "template.yaml": text.replace("\nOutputs:\n", OWN)}.items():
@@ -224,14 +226,17 @@ def test_agent_reaches_table_of_projects_template(
     [item] = deployed.client("dynamodb").scan(TableName=table)["Items"]
     assert item == {"id": {"S": "Grüße"}}
 
-    iam = deployed.client("iam")
-    with_policy = {
-        name
-        for name, each in configurations.items()
-        for policy in iam.list_attached_role_policies(RoleName=each["Role"].split("/")[-1])["AttachedPolicies"]
-        if policy["PolicyName"].startswith(f"{STACK}-NotesPolicy-")
-    }
-    assert with_policy == {"ApiFunction", "TaskFunction"}
+
+def test_functions_with_agents_get_managed_policies(
+    deployed: NestedProject, configurations: dict[str, dict[str, Any]]
+) -> None:
+    """Attach the project's policy, and the deployment's own ones for BedrockModels."""
+    iam, attached = deployed.client("iam"), dict[str, set[str]]()
+    for name, each in configurations.items():
+        found = iam.list_attached_role_policies(RoleName=each["Role"].split("/")[-1])["AttachedPolicies"]
+        attached[name] = {policy["PolicyName"].split("-")[-2] for policy in found}
+    of_agents = {"NotesPolicy", "BedrockModelsPolicy", "BedrockProfilesPolicy"}
+    assert attached == {name: of_agents if name in ("ApiFunction", "TaskFunction") else set() for name in FUNCTIONS}
 
 
 # --- Upgrade of aion-lambda ---
