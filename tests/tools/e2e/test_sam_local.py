@@ -4,7 +4,6 @@ import json
 import os
 import shutil
 import subprocess
-import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -39,7 +38,7 @@ Outputs:"""
 @pytest.fixture
 def project(tmp_path: Path) -> Path:
     folder = tmp_path / "my-agent"
-    create(folder, Project("my-agent", "langgraph", Origin()))
+    create(folder, Project("my-agent", "langgraph", Origin(), region="us-east-1"))
     template = folder / "template.yaml"
     template.write_text(template.read_text().replace("\nOutputs:", OWN))
     with (folder / "aion.yaml").open("a") as file:
@@ -89,7 +88,14 @@ def test_each_development_variable_of_stack_arrives(project: Path, tmp_path: Pat
             "AION_LOOPBACK_ORIGINS": "true",
             "AION_REVEAL_ERRORS": "true",
         }
-        for each in ("AION_TABLE", "AION_BUCKET", "AION_TASK_QUEUE_URL", "AION_BASE_URL", "AWS_ENDPOINT_URL", *EMULATOR):
+        for each in (
+            "AION_TABLE",
+            "AION_BUCKET",
+            "AION_TASK_QUEUE_URL",
+            "AION_BASE_URL",
+            "AWS_ENDPOINT_URL",
+            *EMULATOR,
+        ):
             assert environment[each] == wanted[name][each]
         assert functions[name]["architecture"] == "arm64"
     assert functions.get("Own", {"architecture": "x86_64"})["architecture"] == "x86_64"
@@ -104,13 +110,11 @@ def _prepared(stack: LocalStack, folder: Path, architecture: str) -> Path:
     return prepare(folder / "template.yaml", architecture).template
 
 
-@pytest.mark.parametrize("command", ["start-api", "start-lambda", "invoke"])
-def test_samconfig_options_are_known_to_sam(command: str, project: Path) -> None:
+def test_samconfig_options_are_known_to_sam(project: Path) -> None:
     for folder in (project, ROOT):
-        options = read_by_sam("options", folder / "samconfig.toml", command)
-        assert options["read"]["env_vars"] == PLAIN
-        assert options["read"].get("warm_containers") == (None if command == "invoke" else "LAZY")
-        assert options["read"]["region"] == tomllib.loads((folder / "samconfig.toml").read_text())["dev"]["global"][
-            "parameters"
-        ]["region"]
-        assert set(options["read"]) <= set(options["known"]), folder
+        found = read_by_sam("options", folder / "samconfig.toml", "start-api", "start-lambda", "invoke")
+        assert all(set(options["read"]) <= set(options["known"]) for options in found.values()), folder
+        assert {options["read"]["env_vars"] for options in found.values()} == {PLAIN}
+        assert {options["read"]["region"] for options in found.values()} == {"us-east-1"}
+        warm = [options["read"].get("warm_containers") for options in found.values()]
+        assert warm == ["LAZY", "LAZY", None]
