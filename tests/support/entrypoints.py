@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Any, cast
 
 from starlette.datastructures import MutableHeaders
@@ -75,15 +75,25 @@ def sam_event(request: Request, body: bytes) -> dict[str, Any]:
     return event | {"resource": route, "body": body.decode() or None, "isBase64Encoded": False}
 
 
+Answer = Callable[[dict[str, Any]], Awaitable[dict[str, Any]]]
+"""Function from an event to the buffered response of a Lambda function."""
+
+
 def sam_local(app: ASGIApp, event_of: EventOf = sam_event) -> ASGIApp:
     """Return the app as a client of `sam local start-api` reaches it: through the buffered handler and SAM CLI."""
     handler = BufferedHandler(cast("Any", app))
+    return by_sam(lambda event: handler.answer(event, CONTEXT), event_of)
+
+
+def by_sam(answer_of: Answer, event_of: EventOf = sam_event) -> ASGIApp:
+    """Return the function behind SAM CLI, as a server."""
 
     async def served_by_sam(scope: Scope, receive: Receive, send: Send) -> None:
         request = Request(scope, receive)
         event = json.loads(json.dumps(event_of(request, await request.body())))
-        answer = json.loads(json.dumps(await handler.answer(event, CONTEXT)))
-        assert answer.keys() <= {"statusCode", "headers", "multiValueHeaders", "body", "isBase64Encoded"}
+        answer = json.loads(json.dumps(await answer_of(event)))
+        # As for a REST API, SAM CLI refuses a response with other keys.
+        assert answer.keys() <= {"statusCode", "headers", "multiValueHeaders", "body", "isBase64Encoded"}, answer
         headers = MutableHeaders()
         for name, value in answer["headers"].items():
             headers.append(name, value)

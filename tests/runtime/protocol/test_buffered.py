@@ -96,6 +96,18 @@ async def test_buffered_stream_is_whole_at_the_end(dialect: Dialect) -> None:
 
 
 @each_dialect
+async def test_buffered_subscription_ends_at_question(dialect: Dialect) -> None:
+    """The message with the answer has to wait for the response, so the response can't wait for the answer."""
+    served = ServedTasks()
+    task = await served.prepare("asking")
+    sent = sent_by(dialect, "SubscribeToTask", {"id": task["id"]})
+    answer = await ask(sam_local(served.app), sent.method, sent.target, dict(sent.headers), sent.body)
+    assert answer.status_code == 200
+    assert answer.text.count("data:") == 1
+    assert re.search("input.required", answer.text, re.IGNORECASE)
+
+
+@each_dialect
 @pytest.mark.parametrize("name", RAW)
 async def test_buffered_handler_refuses_body_that_is_no_request(dialect: Dialect, name: str) -> None:
     app = hostile_app()
