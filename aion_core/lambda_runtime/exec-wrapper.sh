@@ -4,8 +4,8 @@
 # https://docs.aws.amazon.com/lambda/latest/dg/runtimes-modify.html#runtime-wrapper
 set -eu
 
-# `sam local` cannot stream: a streamed response becomes a 502. There the original runtime calls the function's handler, and
-# the same app answers with a buffered response.
+# SAM CLI cannot read a streamed response, and answers it with a 502. Under `sam local`, the original runtime calls the
+# function's handler, and the same app answers with a buffered response.
 if [ "${AWS_SAM_LOCAL:-}" = "true" ]; then
     exec "$@"
 fi

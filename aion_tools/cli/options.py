@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from aion_core.environment import WEB_ADDRESS
 from aion_core.errors import AionError, ConfigurationError
-from aion_core.settings import WEB_ADDRESS
 
 if TYPE_CHECKING:
     from aion_core.loading.aion_yaml.agent import AgentConfig
@@ -17,6 +17,17 @@ if TYPE_CHECKING:
 
 Command = Callable[..., Any]
 DEFAULT_CONFIG = Path("aion.yaml")
+
+
+class StoppedByInterrupt(click.Command):
+    """Command that Ctrl-C ends with exit code 0 and no traceback, even before its server handles signals."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run the command. On Ctrl-C, exit with code 0."""
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt:
+            ctx.exit(0)
 
 
 def config(command: Command) -> Command:
