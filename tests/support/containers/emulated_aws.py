@@ -7,7 +7,7 @@ from tempfile import TemporaryDirectory
 from urllib.parse import urlsplit
 
 from tests.support import ministack
-from tests.support.containers.engine import Engine
+from tests.support.containers.engine import DockerEngine
 
 SERVICES = (
     "apigateway,appconfig,cloudformation,cloudwatch,codedeploy,dynamodb,events,iam,kms,lambda,logs,s3,sns,sqs,sts"
@@ -17,7 +17,7 @@ FUNCTION_URL = "f" * 32
 
 
 @contextmanager
-def emulated_aws(engine: Engine) -> Iterator[str]:
+def emulated_aws(engine: DockerEngine) -> Iterator[str]:
     """Run ministack on the engine's bridge until the block ends; yield its address. Afterwards remove its containers."""
     name = f"aion-test-{os.getpid()}"
     with TemporaryDirectory(prefix="ministack-") as folder:

@@ -65,7 +65,9 @@ def run(command: list[str], cwd: Path = ROOT, **environ: str) -> str:
 @pytest.fixture(scope="module")
 def copied(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Copy this checkout into a new folder, and return the folder."""
-    made_by_tools = shutil.ignore_patterns(".git", ".venv", ".sam", ".aws-sam", ".aion", ".cache", ".*_cache", "__pycache__")
+    made_by_tools = shutil.ignore_patterns(
+        ".git", ".venv", ".sam", ".aws-sam", ".aion", ".cache", ".*_cache", "__pycache__"
+    )
     return shutil.copytree(ROOT, tmp_path_factory.mktemp("checkout") / "aion", ignore=made_by_tools)
 
 

@@ -89,7 +89,14 @@ def test_each_development_variable_of_stack_arrives(project: Path, tmp_path: Pat
             "AION_LOOPBACK_ORIGINS": "true",
             "AION_REVEAL_ERRORS": "true",
         }
-        for each in ("AION_TABLE", "AION_BUCKET", "AION_TASK_QUEUE_URL", "AION_BASE_URL", "AWS_ENDPOINT_URL", *EMULATOR):
+        for each in (
+            "AION_TABLE",
+            "AION_BUCKET",
+            "AION_TASK_QUEUE_URL",
+            "AION_BASE_URL",
+            "AWS_ENDPOINT_URL",
+            *EMULATOR,
+        ):
             assert environment[each] == wanted[name][each]
         assert functions[name]["architecture"] == "arm64"
     assert functions.get("Own", {"architecture": "x86_64"})["architecture"] == "x86_64"
@@ -110,7 +117,8 @@ def test_samconfig_options_are_known_to_sam(command: str, project: Path) -> None
         options = read_by_sam("options", folder / "samconfig.toml", command)
         assert options["read"]["env_vars"] == PLAIN
         assert options["read"].get("warm_containers") == (None if command == "invoke" else "LAZY")
-        assert options["read"]["region"] == tomllib.loads((folder / "samconfig.toml").read_text())["dev"]["global"][
-            "parameters"
-        ]["region"]
+        assert (
+            options["read"]["region"]
+            == tomllib.loads((folder / "samconfig.toml").read_text())["dev"]["global"]["parameters"]["region"]
+        )
         assert set(options["read"]) <= set(options["known"]), folder

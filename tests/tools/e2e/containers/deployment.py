@@ -14,7 +14,7 @@ from typing import Any
 from aion_tools.deploy import sam_install
 from aion_tools.stack.stack import SETTINGS
 from tests.support.containers.emulated_aws import emulated_aws, function_url
-from tests.support.containers.engine import Engine
+from tests.support.containers.engine import DockerEngine
 from tests.tools.e2e.sam_project import BUILDS, SamProject
 
 STACK = "aion-dev"
@@ -25,7 +25,7 @@ TIMEOUT = 180
 class Deployment:
     """Deployed stack. Its entry point is the Function URL, because ministack serves no REST API with method ANY."""
 
-    engine: Engine
+    engine: DockerEngine
     project: SamProject
     printed: str
     """Output of `aion deploy`."""
@@ -90,7 +90,7 @@ class Deployment:
 
 
 @contextmanager
-def deployed(engine: Engine, folder: Path, aion_yaml: str, agents: Mapping[str, str]) -> Iterator[Deployment]:
+def deployed(engine: DockerEngine, folder: Path, aion_yaml: str, agents: Mapping[str, str]) -> Iterator[Deployment]:
     """Deploy a project by `aion deploy`, and run its functions until the block ends."""
     with emulated_aws(engine) as endpoint:
         project = SamProject.made(folder / "project", endpoint, agents, aion_yaml=aion_yaml, makefile=BUILDS)

@@ -18,7 +18,7 @@ from aion_core.engine.task import projection
 from aion_core.protocol.types import TaskState
 from aion_tools.cli.chat.credentials import ClientCredentials, Signer
 from aion_tools.cli.steps import INDENT
-from tests.support.containers.engine import Engine
+from tests.support.containers.engine import DockerEngine
 from tests.support.e2e.clients import official_client
 from tests.support.e2e.rest_api import CALLER, REGION
 from tests.support.receiver import receiving
@@ -53,7 +53,7 @@ AUTH = ClientCredentials(signer=Signer(Credentials(*CALLER.values()), "lambda", 
 
 
 @pytest.fixture(scope="module")
-def deployment(engine: Engine, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployment]:
+def deployment(engine: DockerEngine, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployment]:
     """Deploy a stack for all tests. After them, destroy it with its data."""
     with deployed(engine, tmp_path_factory.mktemp("deployed"), CONFIG, AGENTS) as deployment:
         deployment.allow_webhooks_on_bridge()
