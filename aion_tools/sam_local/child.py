@@ -51,9 +51,14 @@ class Child:
         self._reader = threading.Thread(target=self._read, name=self.name, daemon=True)
         self._reader.start()
 
+    @property
+    def exit_code(self) -> int | None:
+        """Exit code of the process, negative for a signal; None while it runs."""
+        return self._process.poll()
+
     def check(self) -> None:
         """Raise ChildEnded if the process has ended."""
-        code = self._process.poll()
+        code = self.exit_code
         if code is not None:
             self._reader.join(5)
             last = next((line for line in reversed(self._lines) if line.strip()), "it has printed nothing")

@@ -1,8 +1,8 @@
 """`sam local start-api` without containers: an emulator runs the function. Runs with SAM CLI's Python.
 
 `environment TEMPLATE ENV_VARS` prints the processor of each function, and the variables that SAM gives to its container.
-`options CONFIG COMMAND` prints the options that SAM reads for a `sam local` command from a samconfig.toml, and those that
-the command knows. `serve TEMPLATE URL` prints the port of SAM's local API server; the server posts each Lambda event to
+`options CONFIG COMMAND …` prints the options that SAM reads for commands of `sam local` from a samconfig.toml, and those
+that each command knows. `serve TEMPLATE URL` prints the port of SAM's local API server; the server posts each Lambda event to
 the URL.
 """
 
@@ -50,11 +50,14 @@ def environment(template: str, env_vars: str) -> None:
     print(json.dumps(found))
 
 
-def options(config: str, command: str) -> None:
-    cli = importlib.import_module(f"samcli.commands.local.{command.replace('-', '_')}.cli").cli
-    with click.Context(cli):
-        read = ConfigProvider(section="parameters")(config, "default", ["local", command])
-    print(json.dumps({"read": read, "known": [option.name for option in cli.params]}))
+def options(config: str, *commands: str) -> None:
+    found = {}
+    for command in commands:
+        cli = importlib.import_module(f"samcli.commands.local.{command.replace('-', '_')}.cli").cli
+        with click.Context(cli):
+            read = ConfigProvider(section="parameters")(config, "default", ["local", command])
+        found[command] = {"read": read, "known": [option.name for option in cli.params]}
+    print(json.dumps(found))
 
 
 def serve(template: str, url: str) -> None:
