@@ -65,7 +65,7 @@ def deploy(environment: str, stack: str | None, given: dict[str, str], *, yes: b
     On a terminal it asks for missing settings and writes the answers into samconfig.toml, never a secret. Without a
     terminal, as in CI, give --yes.
     """
-    from aion_tools.deploy import aws, sam_install
+    from aion_tools.deploy import aws, images, sam_install
     from aion_tools.deploy.parameters import TemplateParameters
     from aion_tools.deploy.sam import Sam
     from aion_tools.deploy.samconfig import SamConfig
@@ -96,6 +96,7 @@ def deploy(environment: str, stack: str | None, given: dict[str, str], *, yes: b
             target = complete_target(
                 saved, Place(account, region, "", name), parameters, given, schemes, is_interactive=is_interactive
             )
+            images.check_snap_start(target.effective, is_image=declared.image)
             if warning := cors_warning(declared, target.effective):
                 click.echo(warning)
             with step("sam") as running:
