@@ -112,6 +112,7 @@ FIRST = (
     "tests/simulation/test_simulation.py",
     "tests/runtime/contract/",
     "tests/tools/contract/",
+    "tests/tools/e2e/containers/",
     "tests/tools/e2e/test_deployed.py",
     "tests/tools/e2e/console/",
     "tests/tools/e2e/test_installed.py",
@@ -125,8 +126,8 @@ FIRST = (
 )
 """The longest files run first, so that no worker still runs a long file when the other workers have finished."""
 CONTRACT = ("tests/runtime/contract/", "tests/tools/contract/")
-TOGETHER = (CONTRACT, ("tests/tools/e2e/console/",))
-"""Groups of folders that one worker runs whole: a second worker would start another ministack or another browser."""
+TOGETHER = (CONTRACT, ("tests/tools/e2e/console/",), ("tests/tools/e2e/containers/",))
+"""Groups of folders that one worker runs whole: a second worker would start another ministack, browser or docker engine."""
 LAST = "tests/runtime/unit/authoring/test_typing.py"
 """This file runs last, because the cache of mypy then has the imported packages."""
 

@@ -167,8 +167,9 @@ class RawAnswer:
 class FakeRuntimeApi:
     """Server of the Runtime API; the runtime needs its `address` as AWS_LAMBDA_RUNTIME_API."""
 
-    def __init__(self, journal: list[str] | None = None) -> None:
+    def __init__(self, journal: list[str] | None = None, *, host: str = "127.0.0.1") -> None:
         self.journal = journal if journal is not None else []
+        self._host = host
         self.init_error: RuntimeApiAnswer | None = None
         self.restore_error: RuntimeApiAnswer | None = None
         self._restored = asyncio.Event()
@@ -180,7 +181,7 @@ class FakeRuntimeApi:
         self._connections: set[asyncio.StreamWriter] = set()
 
     async def __aenter__(self) -> Self:
-        self._server = await asyncio.start_server(self._connected, "127.0.0.1", 0)
+        self._server = await asyncio.start_server(self._connected, self._host, 0)
         host, port = self._server.sockets[0].getsockname()
         self.address = f"{host}:{port}"
         return self

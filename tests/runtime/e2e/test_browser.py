@@ -18,7 +18,8 @@ from aion_core.bootstrap import build_app
 from aion_core.clock import SystemClock
 from aion_core.settings import Settings
 from aion_tools.operator.bootstrap import build_keys
-from tests.support.e2e.browser import BrowserMissing, browser_page, pages
+from tests.support.debian import ProgramMissing
+from tests.support.e2e.browser import browser_page, pages
 from tests.support.environments import NodeMissing, node_with
 from tests.support.listening import free_port, listening
 from tests.support.server import ROOT
@@ -92,7 +93,7 @@ def setup(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Setup]:
             asyncio.run(build_keys(settings).add(key.record))
             with listening(build_app(settings), port=port), browser_page("about:blank") as page:
                 yield Setup(page, url, key.text, example, sdk)
-    except (BrowserMissing, NodeMissing) as missing:
+    except (ProgramMissing, NodeMissing) as missing:
         pytest.skip(f"NOT PROVEN: clients in a browser. {missing}")
 
 

@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 
-from tests.support.e2e.browser import BrowserMissing, browser_page, pages
+from tests.support.debian import ProgramMissing
+from tests.support.e2e.browser import browser_page, pages
 from tests.support.environments import NodeMissing, node_with
 from tests.support.server import ROOT, ServerProcess
 
@@ -53,7 +54,7 @@ def results(request: pytest.FixtureRequest, server: ServerProcess) -> Results:
     """Run all steps, and return the result of each step by client and step."""
     try:
         lines = request.param(node_with(ROOT / "tests" / "support" / "js"), server.url)
-    except (NodeMissing, BrowserMissing) as missing:
+    except (NodeMissing, ProgramMissing) as missing:
         pytest.skip(f"NOT PROVEN: the JavaScript client. {missing}")
     return {(line["client"], line["step"]): line for line in lines}
 

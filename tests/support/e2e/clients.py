@@ -11,10 +11,10 @@ from a2a.types import AgentCard
 
 @asynccontextmanager
 async def official_client(
-    url: str, *, version: str = "1.0", streaming: bool = True, binding: str = "JSONRPC"
+    url: str, *, version: str = "1.0", streaming: bool = True, binding: str = "JSONRPC", auth: httpx.Auth | None = None
 ) -> AsyncIterator[Client]:
     """Return the a2a-sdk's client for the server's card, limited to one protocol version and one binding."""
-    async with httpx.AsyncClient(timeout=60) as http:
+    async with httpx.AsyncClient(timeout=120, auth=auth) as http:
         card = await A2ACardResolver(http, url).get_agent_card()
         only = AgentCard()
         only.CopyFrom(card)

@@ -20,13 +20,14 @@ async def gate(name: str) -> None:
 class Gates:
     """Barriers of a test. `journal` records when each barrier is reached and opened."""
 
-    def __init__(self, journal: list[str] | None = None) -> None:
+    def __init__(self, journal: list[str] | None = None, *, host: str = "127.0.0.1") -> None:
         self.journal = journal if journal is not None else []
+        self._host = host
         self._reached: dict[str, asyncio.Event] = {}
         self._opened: dict[str, asyncio.Event] = {}
 
     async def __aenter__(self) -> Self:
-        self._server = await asyncio.start_server(self._arrive, "127.0.0.1", 0)
+        self._server = await asyncio.start_server(self._arrive, self._host, 0)
         host, port = self._server.sockets[0].getsockname()
         self.address = f"{host}:{port}"
         return self

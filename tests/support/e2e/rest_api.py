@@ -42,13 +42,16 @@ class RestApi:
 
 
 @contextmanager
-def rest_api() -> Iterator[RestApi]:
-    """Serve the REST API until the block ends. The function's runtime may connect later."""
+def rest_api(runtime_host: str = "127.0.0.1") -> Iterator[RestApi]:
+    """Serve the REST API on loopback, and the Runtime API on this address, until the block ends.
+
+    The function's runtime may connect later.
+    """
     entrypoint_url = RestApi()
 
     @asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncIterator[None]:
-        async with FakeRuntimeApi() as api:
+        async with FakeRuntimeApi(host=runtime_host) as api:
             entrypoint_url.runtime = api.address
             app.state.api = api
             yield

@@ -64,6 +64,13 @@ def alone(python: str, scratch: Path) -> str:
     return str(program)
 
 
+def emulator() -> Path:
+    """Return the path of the runtime interface emulator in SAM CLI's distribution."""
+    binary = "aws-lambda-rie-" + machine_architecture()
+    (found,) = sam_install.installed().parent.glob(f"lib/python*/site-packages/samcli/local/rapid/{binary}")
+    return found
+
+
 @contextmanager
 def emulated(code: Path, handler: str, environ: Mapping[str, str], scratch: Path) -> Iterator[str]:
     """Run the built function in the runtime emulator, as in SAM's container; yield the URL for invocations."""
@@ -72,10 +79,8 @@ def emulated(code: Path, handler: str, environ: Mapping[str, str], scratch: Path
     bootstrap = scratch / "bootstrap"
     bootstrap.write_text(BOOTSTRAP)
     bootstrap.chmod(0o755)
-    binary = "aws-lambda-rie-" + machine_architecture()
-    (emulator,) = sam_install.installed().parent.glob(f"lib/python*/site-packages/samcli/local/rapid/{binary}")
     invoke_port, runtime_port = free_port(), free_port()
-    command = [str(emulator), "--log-level", "error"]
+    command = [str(emulator()), "--log-level", "error"]
     command += ["--runtime-interface-emulator-address", f"127.0.0.1:{invoke_port}"]
     command += ["--runtime-api-address", f"127.0.0.1:{runtime_port}"]
     # Replace /var/task, the code's folder in a container, by the folder of the code on this machine.

@@ -24,7 +24,7 @@ from aion_tools.template.reader import Place
 from tests.support import ministack
 from tests.support.e2e.rest_api import RestApi, rest_api
 from tests.support.e2e.runtime_emulator import alone, emulated, lambda_python
-from tests.tools.e2e.packages import package_here
+from tests.tools.e2e.packages import unpacked
 from tests.tools.e2e.sam_project import BUILDS, COPIES, SamProject
 
 FUNCTIONS = ("ApiFunction", "TaskFunction", "PushFunction", "SweepFunction")
@@ -161,23 +161,6 @@ def running_alone(stack: DeployedStack, function: str, **environ: str) -> Iterat
     handler = stack.configurations[function]["Handler"]
     with emulated(stack.code / function, handler, {**stack.environment(function), **environ}, scratch) as url:
         yield url
-
-
-def unpacked(function: str, target: Path, files: Mapping[str, str]) -> None:
-    """Link the files of the built package into the folder; for a function with agents, add the project's files."""
-    copied = shutil.copytree(package_here(function).code, target, copy_function=_linked)
-    if (copied / "aion.yaml").exists():
-        for name, text in files.items():
-            # Remove the hard link first: writing to it would change the built package.
-            (copied / name).unlink(missing_ok=True)
-            (copied / name).write_text(text)
-
-
-def _linked(source: str, target: str) -> None:
-    try:
-        os.link(source, target)
-    except OSError:  # copy the file, because a hard link needs both files on one device
-        shutil.copy2(source, target)
 
 
 @contextmanager

@@ -1,8 +1,9 @@
 """Packages of the Lambda functions for this machine."""
 
 import hashlib
+import os
 import shutil
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from aion_tools.package.package import Package
@@ -29,6 +30,25 @@ def file_states(folder: Path) -> dict[str, tuple[int, str]]:
         for file in sorted(folder.rglob("*"))
         if file.is_file()
     }
+
+
+def unpacked(function: str, target: Path, files: Mapping[str, str]) -> None:
+    """Link the files of the built package into the folder; for a function with agents, add the project's files."""
+    copied = shutil.copytree(package_here(function).code, target, copy_function=_linked)
+    if (copied / "aion.yaml").exists():
+        for name, text in files.items():
+            # Remove the hard link first: writing to it would change the built package.
+            file = copied / name
+            file.unlink(missing_ok=True)
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_text(text)
+
+
+def _linked(source: str, target: str) -> None:
+    try:
+        os.link(source, target)
+    except OSError:  # copy the file, because a hard link needs both files on one device
+        shutil.copy2(source, target)
 
 
 def checkout(folder: Path) -> Path:

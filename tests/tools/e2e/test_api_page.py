@@ -10,7 +10,8 @@ from playwright.sync_api import Page, expect
 from aion_core.web.console import ConsoleMiddleware
 from aion_core.web.operations import OPERATIONS
 from examples.echo.agent import graph
-from tests.support.e2e.browser import BrowserMissing, browser_page
+from tests.support.debian import ProgramMissing
+from tests.support.e2e.browser import browser_page
 from tests.support.environments import NodeMissing
 from tests.support.listening import listening
 from tests.support.service import parts
@@ -30,7 +31,7 @@ def page() -> Iterator[Page]:
             page.goto(f"{url}/docs")
             expect(page.locator("#SendMessage")).to_be_attached()
             yield page
-    except BrowserMissing as missing:
+    except ProgramMissing as missing:
         pytest.skip(f"NOT PROVEN: the API's page in a browser. {missing}")
     assert errors == []
 

@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Page, expect
 
-from tests.support.e2e.browser import BrowserMissing, browser_page
+from tests.support.debian import ProgramMissing
+from tests.support.e2e.browser import browser_page
 from tests.support.environments import NodeMissing
 from tests.support.server import aion_dev, serving
 from tests.tools.e2e.console.agents import FILES
@@ -45,7 +46,7 @@ def opened(folder: Path) -> Iterator[Opened]:
             page.on("pageerror", lambda error: errors.append(str(error)))
             page.on("console", lambda message: errors.append(message.text) if message.type == "error" else None)
             yield Opened(page, errors, server.url)
-    except BrowserMissing as missing:
+    except ProgramMissing as missing:
         pytest.skip(f"NOT PROVEN: the console in a browser. {missing}")
 
 
