@@ -3,22 +3,32 @@
 template.yaml sets these variables on each function. `aion dev` sets them from the same template.
 """
 
-import ipaddress
 import os
-import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Self
 
 from msgspec import Struct
 
+from aion_core.environment import EnvironmentReader, is_deployed, is_sam_local
 from aion_core.errors import ConfigurationError
-
-WEB_ADDRESS = re.compile(r"https?://[^\s/?#]+[^\s?#]*")
-"""Pattern of a server's address: an http or https URL without a query."""
 
 DEFAULT_BASE_URL = "http://127.0.0.1:8000"
 """Base URL of a server without AION_BASE_URL, outside of AWS."""
+
+_PURPOSES = {
+    "AION_STORE": "it keeps the tasks of a server on one machine",
+    "AION_LOCAL_ENVIRONMENT": "it passes the variables of a developer's .env to the agents",
+    "AION_PUSH_HTTP": "it allows webhooks with http, at any port",
+    "AION_PUSH_NETWORKS": "it allows webhooks in private networks",
+    "AION_LOOPBACK_ORIGINS": "it lets web pages of the developer's machine call the agents",
+    "AION_REVEAL_ERRORS": "it shows the error texts of agents to their clients",
+}
+DEVELOPMENT = tuple(_PURPOSES)
+"""Names of the variables that only development sets. A function on AWS doesn't start with one of them.
+
+template.yaml declares each with an empty value, because SAM CLI passes no other variables to a container.
+"""
 
 
 class Settings(Struct, frozen=True):
@@ -28,6 +38,8 @@ class Settings(Struct, frozen=True):
     """AION_CONFIG: path of the aion.yaml with the agents. Paths in it are relative to its folder."""
     agent_environment: str
     """AION_AGENT_ENVIRONMENT: JSON object of further environment variables for agents' code, or ""."""
+    local_environment: str
+    """AION_LOCAL_ENVIRONMENT: JSON object of variables in a developer's .env, or "". They precede all other variables."""
     base_url: str
     """AION_BASE_URL: URL of the server in agent cards, or "". The server never takes it from a Host header."""
     store: str
@@ -79,7 +91,7 @@ class Settings(Struct, frozen=True):
     entrypoints: tuple[str, ...]
     """AION_HTTP_ENTRYPOINTS: authorization of each HTTP entry point: `AWS_IAM`, `NONE`, or `OFF` if it does not exist."""
     auth: bool
-    """AION_AUTH: `off` disables authentication for callers on this machine, for development. Lambda refuses `off`."""
+    """AION_AUTH: `off` disables authentication for callers on this machine, for development. A function on AWS refuses `off`."""
     loopback_origins: bool
     """AION_LOOPBACK_ORIGINS: let pages of this machine call the agents from a browser (CORS), for development."""
     console: bool
@@ -92,6 +104,8 @@ class Settings(Struct, frozen=True):
     """AION_SECRETS: with `off` the process does not read the `secrets` of aion.yaml from AWS. `sam local` is always off."""
     reveal_errors: bool
     """AION_REVEAL_ERRORS: include an agent's error text in responses, for development."""
+    sam_local: bool
+    """True if AWS_SAM_LOCAL is `true`, in a container of `sam local`."""
     on_lambda: bool
     """True if Lambda has set AWS_LAMBDA_FUNCTION_NAME. Then logs and metrics have CloudWatch's formats."""
     snap_start: bool
@@ -106,12 +120,15 @@ class Settings(Struct, frozen=True):
     @classmethod
     def from_environ(cls, environ: Mapping[str, str] | None = None) -> Self:
         """Read the settings from environment variables. Raises ConfigurationError with the name of an invalid variable."""
-        read = _Reader(os.environ if environ is None else environ)
+        environ = os.environ if environ is None else environ
+        _refuse_development_on_aws(environ)
+        read = EnvironmentReader(environ)
         store = read.one_of("AION_STORE", ("dynamodb", "sqlite", "memory"))
         needs_aws = store == "dynamodb"
         return cls(
             config=Path(read.text("AION_CONFIG", "aion.yaml")),
             agent_environment=read.text("AION_AGENT_ENVIRONMENT", ""),
+            local_environment=read.text("AION_LOCAL_ENVIRONMENT", ""),
             base_url=read.url("AION_BASE_URL", "").rstrip("/"),
             store=store,
             sqlite_folder=Path(read.text("AION_SQLITE_FOLDER", ".aion/store")),
@@ -139,13 +156,14 @@ class Settings(Struct, frozen=True):
             card_key_id=read.text("AION_CARD_KEY_ID", ""),
             card_key_url=read.url("AION_CARD_KEY_URL", ""),
             entrypoints=read.entrypoints("AION_HTTP_ENTRYPOINTS"),
-            auth=read.one_of("AION_AUTH", ("on", "off")) == "on" or read.refuse_on_lambda("AION_AUTH"),
+            auth=read.one_of("AION_AUTH", ("on", "off")) == "on",
             loopback_origins=read.one_of("AION_LOOPBACK_ORIGINS", ("false", "true")) == "true",
             console=read.one_of("AION_CONSOLE", ("off", "on")) == "on",
             basic_users_file=read.text("AION_BASIC_USERS_FILE", ""),
             basic_users_secret=read.at_most_one("AION_BASIC_USERS_SECRET", "AION_BASIC_USERS_FILE"),
-            secrets=read.one_of("AION_SECRETS", ("on", "off")) == "on" and read.text("AWS_SAM_LOCAL", "") != "true",
+            secrets=read.one_of("AION_SECRETS", ("on", "off")) == "on" and not is_sam_local(environ),
             reveal_errors=read.one_of("AION_REVEAL_ERRORS", ("false", "true")) == "true",
+            sam_local=is_sam_local(environ),
             on_lambda=bool(read.text("AWS_LAMBDA_FUNCTION_NAME", "")),
             snap_start=read.text("AWS_LAMBDA_INITIALIZATION_TYPE", "") == "snap-start",
             service=read.text("POWERTOOLS_SERVICE_NAME", "aion"),
@@ -154,83 +172,18 @@ class Settings(Struct, frozen=True):
         )
 
 
-class _Reader:
-    def __init__(self, environ: Mapping[str, str]) -> None:
-        self._environ = environ
-
-    def text(self, name: str, default: str | None) -> str:
-        value = self._environ.get(name) or default
-        if value is None:
-            raise ConfigurationError(f"The environment variable {name} is missing. template.yaml sets it.")
-        return value
-
-    def url(self, name: str, default: str) -> str:
-        value = self.text(name, default)
-        if value and not WEB_ADDRESS.fullmatch(value):
-            raise ConfigurationError(f"{name} is {value!r}; it must be an http or https URL without a query.")
-        return value
-
-    def entrypoints(self, name: str) -> tuple[str, ...]:
-        """Read a variable with the authorization types of the existing HTTP entry points."""
-        value = self.text(name, "")
-        entrypoints = tuple(value.split(",")) if value else ()
-        if not set(entrypoints) <= {"AWS_IAM", "NONE", "OFF"}:
+def _refuse_development_on_aws(environ: Mapping[str, str]) -> None:
+    """Raise ConfigurationError if a function on AWS has a development variable, or AION_AUTH=off."""
+    if not is_deployed(environ):
+        return
+    for name, purpose in _PURPOSES.items():
+        if environ.get(name):
             raise ConfigurationError(
-                f"{name} is {value!r}; it must be a comma-separated list of AWS_IAM, NONE and OFF."
+                f"{name} is set, but a deployed function refuses it, because it is for development: {purpose}. Remove "
+                "it from the function's environment variables."
             )
-        return tuple(entrypoint for entrypoint in entrypoints if entrypoint != "OFF")
-
-    def refuse_on_lambda(self, name: str) -> bool:
-        """Return False for the variable `name` with the value `off`, or raise ConfigurationError on Lambda.
-
-        The value `off` disables authentication. On Lambda it is allowed only in SAM local.
-        """
-        if self._environ.get("AWS_LAMBDA_FUNCTION_NAME") and self._environ.get("AWS_SAM_LOCAL") != "true":
-            raise ConfigurationError(f"{name} is off, but a deployed function requires authentication.")
-        return False
-
-    def at_most_one(self, name: str, other: str) -> str:
-        """Return the value of the variable `name`. Raises ConfigurationError if `other` is set too."""
-        value = self.text(name, "")
-        if value and self.text(other, ""):
-            raise ConfigurationError(f"{name} and {other} are both set; unset one of them.")
-        return value
-
-    def several(self, name: str) -> tuple[str, ...]:
-        """Return the texts in a comma-separated variable, without empty texts."""
-        return tuple(said for word in self.text(name, "").split(",") if (said := word.strip()))
-
-    def port(self, name: str, value: str) -> int:
-        if not (value.isascii() and value.isdecimal() and 0 < int(value) < 65536):
-            raise ConfigurationError(f"{name} contains {value!r}; a port is a number from 1 to 65535.")
-        return int(value)
-
-    def network(self, name: str, value: str) -> str:
-        try:
-            ipaddress.ip_network(value)
-        except ValueError:
-            raise ConfigurationError(f"{name} contains {value!r}; a network looks like 10.1.0.0/16.") from None
-        return value
-
-    def one_of(self, name: str, choices: tuple[str, ...]) -> str:
-        """Return the value of a variable; default is the first choice. Raises ConfigurationError for other values."""
-        value = self.text(name, choices[0]).lower()
-        if value not in choices:
-            raise ConfigurationError(f"{name} is {value!r}; it must be {' or '.join(choices)}.")
-        return value
-
-    def seconds(self, name: str, default: float) -> float:
-        value = self.text(name, str(default))
-        try:
-            number = float(value)
-        except ValueError:
-            number = 0.0
-        if not 0 < number < float("inf"):
-            raise ConfigurationError(f"{name} is {value!r}; it must be a number above 0.")
-        return number
-
-    def count(self, name: str, default: int) -> int:
-        value = self.text(name, str(default))
-        if not (value.isascii() and value.isdecimal() and int(value) > 0):
-            raise ConfigurationError(f"{name} is {value!r}; it must be a whole number, 1 or more.")
-        return int(value)
+    if environ.get("AION_AUTH", "").lower() == "off":
+        raise ConfigurationError(
+            "AION_AUTH is off, but a deployed function refuses this, because it is for development: it admits callers "
+            "without authentication. Set it to on, as template.yaml does."
+        )

@@ -28,6 +28,9 @@ BETWEEN_TRIES = timedelta(seconds=30)
 STALE = timedelta(minutes=30)
 """Age from which an unreadable secret is logged as an error, not as a warning. An alarm counts errors."""
 
+NOT_SET = "Not set, because a process on this machine reads no secrets: %s. Set them in .env. `sam local` needs `sam build` then."
+"""Log message for the variables of `secrets` without a value, in development."""
+
 _AT_ONCE = 16
 
 Read = Callable[[str, str], str]
@@ -46,10 +49,11 @@ def _in_a_thread(work: Callable[[], None]) -> None:
 
 
 class AgentEnvironment:
-    """Variables for agents' code, declared in aion.yaml and in the template's AgentEnvironment, set in `environ`.
+    """Variables for agents' code, from aion.yaml, the template's AgentEnvironment and a developer's .env, set in `environ`.
 
-    A variable with a value is not changed, and its secret is not read. An empty variable counts as unset. The template's
-    variables precede those of aion.yaml, because they describe this deployment.
+    The variables of .env come first and replace others, because the container of `sam local` has no other access to the
+    developer's environment. Apart from this, a variable with a value is not changed, and its secret is not read. An empty
+    variable counts as unset. The template's variables precede those of aion.yaml, because they describe this deployment.
     """
 
     def __init__(
@@ -59,14 +63,15 @@ class AgentEnvironment:
         read: Read | None,
         *,
         given: Mapping[str, str] = MappingProxyType({}),
+        local: Mapping[str, str] = MappingProxyType({}),
         environ: MutableMapping[str, str] | None = None,
         start: Start = _in_a_thread,
     ) -> None:
-        """Store the declared variables, and those `given` by the template.
+        """Store the declared variables, those `given` by the template, and the `local` ones of a developer's .env.
 
         `read` returns a secret's text. If `read` is None, no secret is read.
         """
-        self._given = given
+        self._given, self._local = given, local
         self._declared, self._clock, self._read = declared, clock, read
         self._environ = os.environ if environ is None else environ
         self._start = start
@@ -81,11 +86,12 @@ class AgentEnvironment:
 
         Raises ConfigurationError with a line for each unusable secret.
         """
+        self._environ.update(self._local)
         for name, value in {**self._declared.environment, **self._given}.items():
             self._environ.setdefault(name, value)
         missing = {name: source for name, source in self._declared.secrets.items() if not self._environ.get(name)}
         if missing and self._read is None:
-            logger.warning("Not set, because this process reads no secrets: %s.", ", ".join(missing))
+            logger.warning(NOT_SET, ", ".join(missing))
         elif missing:
             self._sources = missing
             values, problems = self._values_now()
@@ -230,37 +236,34 @@ def _member(text: str, key: str) -> str:
 def agent_environment(declared: DeploymentConfig, settings: Settings, clock: Clock) -> AgentEnvironment:
     """Return the environment for agents' code. It reads secrets from AWS if the settings enable this.
 
-    Raises ConfigurationError for an invalid AION_AGENT_ENVIRONMENT.
+    Raises ConfigurationError for an invalid AION_AGENT_ENVIRONMENT or AION_LOCAL_ENVIRONMENT.
     """
-    is_needed = settings.secrets and not all(os.environ.get(name) for name in declared.secrets)
+    given = given_variables(settings.agent_environment)
+    local = given_variables(settings.local_environment, "AION_LOCAL_ENVIRONMENT")
+    is_needed = settings.secrets and not all(local.get(name) or os.environ.get(name) for name in declared.secrets)
     read = read_from_aws(declared.secrets.values()) if is_needed else None
-    return AgentEnvironment(declared, clock, read, given=given_variables(settings.agent_environment))
+    return AgentEnvironment(declared, clock, read, given=given, local=local)
 
 
-def given_variables(text: str) -> dict[str, str]:
-    """Return the variables of AION_AGENT_ENVIRONMENT, a JSON object of texts, or "" for none.
+def given_variables(text: str, source: str = "The template parameter AgentEnvironment") -> dict[str, str]:
+    """Return the variables of a JSON object of texts, or none for the text "".
 
-    Raises ConfigurationError. Its text names the template's parameter, and repeats no value.
+    Raises ConfigurationError. Its text begins with the source, and repeats no value.
     """
     try:
         given = json.loads(text or "{}")
     except ValueError as error:
-        raise ConfigurationError(f"{_PARAMETER} is not JSON: {error}.") from None
+        raise ConfigurationError(f"{source} is not JSON: {error}.") from None
     if not isinstance(given, dict):
-        raise ConfigurationError(f'{_PARAMETER} is not a JSON object, such as {{"TABLE": "notes"}}.')
+        raise ConfigurationError(f'{source} is not a JSON object, such as {{"TABLE": "notes"}}.')
     for name, value in given.items():
         try:
             variable_name(name)
         except ValueError as error:
-            raise ConfigurationError(f"{_PARAMETER} sets {name!r}: {error}.") from None
+            raise ConfigurationError(f"{source} sets {name!r}: {error}.") from None
         if not isinstance(value, str) or "\0" in value:
-            raise ConfigurationError(
-                f'{_PARAMETER}: the value of {name} is not a text. Put it in quotes: "{name}": "…".'
-            )
+            raise ConfigurationError(f'{source}: the value of {name} is not a text. Put it in quotes: "{name}": "…".')
     return given
-
-
-_PARAMETER = "The template parameter AgentEnvironment"
 
 
 def read_from_aws(sources: Iterable[SecretSource]) -> Read:

@@ -31,13 +31,15 @@ OF_AWS = (
 def aws(command: Command) -> Command:
     """Add the options for AWS credentials, region and endpoint."""
 
-    @click.option("--profile", help="Profile of your AWS configuration.")
+    @click.option("--profile", help="Profile of your AWS configuration. Its region precedes that of samconfig.toml.")
     @click.option("--region", help="AWS region of the deployment.")
     @click.option("--endpoint-url", callback=web_address, help="URL of an AWS emulator.")
     @functools.wraps(command)
     def with_aws(
         *arguments: Any, profile: str | None, region: str | None, endpoint_url: str | None, **options: Any
     ) -> Any:
+        if profile and not region and not _region_of_environ():
+            region = _region_of(profile)
         with aws_environment(profile, region, endpoint_url):
             return command(*arguments, **options)
 
@@ -77,6 +79,26 @@ def environment_set(chosen: Mapping[str, str], kept: Sequence[str] = ()) -> Iter
         _set({name: value or "" for name, value in before.items()})
 
 
+def configured_region() -> str:
+    """Return the AWS region of the environment or of the developer's profile, or "" if there is none."""
+    return _region_of_environ() or _region_of(os.environ.get("AWS_PROFILE"))
+
+
+def _region_of_environ() -> str:
+    return os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION") or ""
+
+
+def _region_of(profile: str | None) -> str:
+    """Return the region of an AWS profile, by default the default one; "" if it has none or does not exist."""
+    import botocore.session
+    from botocore.exceptions import BotoCoreError
+
+    try:
+        return str(botocore.session.Session(profile=profile).get_scoped_config().get("region") or "")
+    except BotoCoreError:
+        return ""  # a request to AWS reports a missing profile
+
+
 def _set(variables: Mapping[str, str]) -> None:
     for name, value in variables.items():
         os.environ.pop(name, None)
@@ -87,9 +109,18 @@ def _set(variables: Mapping[str, str]) -> None:
 def saved_place(saved: "SamConfig") -> tuple[str | None, str | None]:
     """Return the AWS profile and the region from samconfig.toml. Values in the environment take precedence."""
     environ = os.environ
-    region = environ.get("AWS_REGION") or environ.get("AWS_DEFAULT_REGION") or saved.get("region")
+    region = _region_of_environ() or saved.get("region")
     is_named = environ.get("AWS_PROFILE") or environ.get("AWS_ACCESS_KEY_ID")
     return (None if is_named else saved.get("profile") or None), region or None
+
+
+def other_region(saved: "SamConfig") -> str:
+    """Return the region of the AWS profile if samconfig.toml selects another one, or ""."""
+    chosen = saved.get("region")
+    if _region_of_environ() or not chosen:
+        return ""
+    of_profile = _region_of(os.environ.get("AWS_PROFILE") or saved.get("profile") or None)
+    return of_profile if of_profile != chosen else ""
 
 
 def stack(command: Command) -> Command:

@@ -45,12 +45,18 @@ Examples:
     show_default=True,
     help="Folder for the zips.",
 )
-def build(functions: tuple[str, ...], target: Path | None, zips: Path) -> None:
+@click.option(
+    "--architecture",
+    type=click.Choice(["arm64", "x86_64"]),
+    envvar="AION_ARCHITECTURE",
+    show_envvar=True,
+    help="Processor of the packages.  [default: Architecture in template.yaml]",
+)
+def build(functions: tuple[str, ...], target: Path | None, zips: Path, architecture: str | None) -> None:
     """Build the Lambda packages of FUNCTIONS, by default of all functions, from the project in the current folder.
 
     A package contains the project's files (without those of .gitignore, .aionignore, .env and hidden folders), its locked
     dependencies, and aion's code. No native code is compiled, so any machine can build for both of Lambda's processors.
-    The processor is that of `Architecture` in template.yaml.
     """
     from aion_core.loading.discovery.discover import project_above
     from aion_tools.image import folders
@@ -71,8 +77,8 @@ def build(functions: tuple[str, ...], target: Path | None, zips: Path) -> None:
         stacks.check(folder)
     try:
         if target is not None and image_form.is_wanted(folder):
-            folders.check(folder)
-        _build(folder, functions, target, zips)
+            folders.check(folder, architecture)
+        _build(folder, functions, target, zips, architecture)
     except (BuildError, TemplateError, UvMissing) as error:
         click.echo(f"aion build: {error}", err=True)
         sys.exit(1)
@@ -82,17 +88,23 @@ def build(functions: tuple[str, ...], target: Path | None, zips: Path) -> None:
         sys.exit(1)
 
 
-def _build(folder: Path, functions: tuple[str, ...], target: Path | None, zips: Path) -> None:
+def _build(
+    folder: Path, functions: tuple[str, ...], target: Path | None, zips: Path, architecture: str | None
+) -> None:
     from aion_tools.package.build import Build
     from aion_tools.package.cache import delete_expired
     from aion_tools.package.secrets import SecretVerdict
+    from aion_tools.sam_local import env_file
 
     def print_notice(text: str) -> None:
         # Print to standard output for `sam build`, which hides the error output of a successful make.
         click.echo(f"{folder.name}: {text}", err=target is None)
 
     with waiting("Reading the locked dependencies"):
-        project = Build(folder, functions)
+        project = Build(folder, functions, architecture=architecture)
+    if target is not None:
+        # `sam build` runs this command. `sam local` needs the file, which says nothing to a deployed function.
+        env_file.write_plain(folder, target)
     if project.selection:
         print_notice(project.selection.summary)
         for finding in project.selection.with_verdict(SecretVerdict.WARNED):

@@ -83,6 +83,7 @@ def deploy(environment: str, stack: str | None, given: dict[str, str], *, yes: b
         stacks.write(project)
     parameters = TemplateParameters.read(project)
     parameters.check({**saved.parameters, **given})
+    other = aws_options.other_region(saved)
     with aws_options.aws_environment(*aws_options.saved_place(saved), None):
         declared = _run_doctor(project)
         schemes = _schemes(declared)
@@ -91,6 +92,7 @@ def deploy(environment: str, stack: str | None, given: dict[str, str], *, yes: b
             with step("account") as running:
                 account = aws.account()
                 running.result = f"{account}, {os.environ.get('AWS_PROFILE') or 'your default credentials'}, {region}"
+                running.result += f" (of samconfig.toml; your profile's is {other})" if other else ""
             # Let flags and samconfig.toml override the template parameters derived from aion.yaml.
             given = {**_agent_rights(declared, parameters, region, account), **saved.parameters, **given}
             target = complete_target(

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from aion_core.environment import WEB_ADDRESS
 from aion_core.errors import AionError, ConfigurationError
-from aion_core.settings import WEB_ADDRESS
 
 if TYPE_CHECKING:
     from aion_core.loading.aion_yaml.agent import AgentConfig

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from aion_core.loading.frameworks import FRAMEWORKS as REGISTRY
+from aion_tools.cli.aws_options import configured_region
 from aion_tools.project import InvalidName
 from aion_tools.project.files import OBJECTS
 
@@ -109,7 +110,7 @@ def _project(name: str, framework: str | None) -> "Project":
         check(name)
     except InvalidName as error:
         raise click.UsageError(str(error)) from error
-    return Project(name, framework or _chosen(), origin())
+    return Project(name, framework or _chosen(), origin(), region=configured_region())
 
 
 def _chosen() -> str:

@@ -30,15 +30,17 @@ _SHOWN_MARK = "_aion_shown"
 _SHOWN = ("agent", "task_id", "context_id")
 """Labels of a log record printed at the end of its line."""
 
-_HIDDEN = frozenset({"A turn begins.", "Not set, because this process reads no secrets: %s."})
-"""Log messages that are not printed, because another line or the supervisor prints the same information."""
-
 
 def install(*, colour: bool) -> None:
     """Write this process's log records to standard error in the console format."""
+    # Import it here, so that a process which only formats tracebacks does not load the server's composition.
+    from aion_core.bootstrap.agent_environment import NOT_SET
+
+    # Hide messages whose information another line or the supervisor prints.
+    hidden = {"A turn begins.", NOT_SET}
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(ConsoleFormatter(colour=colour))
-    handler.addFilter(lambda record: record.msg not in _HIDDEN and not _is_repeated(record))
+    handler.addFilter(lambda record: record.msg not in hidden and not _is_repeated(record))
     handler.addFilter(is_wanted)
     log.handle_records(handler, alone=True)
     logging.getLogger().setLevel(logging.INFO)

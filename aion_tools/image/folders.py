@@ -42,12 +42,12 @@ def dockerfile(project: Build, function: str) -> str:
     return "\n".join([*lines, f"CMD {json.dumps([project.template.resolved(function, 'Handler')['Handler']])}", ""])
 
 
-def check(folder: Path) -> None:
+def check(folder: Path, architecture: str | None = None) -> None:
     """Raise BuildError if the project's images would have other packages than `aion build` would write now.
 
     SAM CLI builds an image by docker alone, from a folder that `aion build` has written before. Raises UvMissing.
     """
-    project = Build(folder)
+    project = Build(folder, architecture=architecture)
     for function in filter(project.is_image, project.functions):
         there = project.folder / FOLDER / function
         with scratch() as made:

@@ -61,9 +61,8 @@ class Build:
             raise BuildError(
                 f"{unknown[0]} is not a function of aion, so it has no package; the functions are {', '.join(FUNCTION_EXTRAS)}"
             )
-        given = {"Architecture": architecture} if architecture else None
-        self.template = project_template(self.folder, BUILD_PLACE, given)
-        self.target = self._template_target(python)
+        self.template = project_template(self.folder, BUILD_PLACE)
+        self.target = self._target(architecture, python)
         named = {each: self.template.environment(each).get("AION_CONFIG") for each in self.functions}
         self._config = next(filter(None, named.values()), None)
         self._with_agents = {each for each in self.functions if named[each]}
@@ -141,9 +140,9 @@ class Build:
                 "cold starts are slower"
             )
 
-    def _template_target(self, python: str | None) -> Target:
+    def _target(self, architecture: str | None, python: str | None) -> Target:
         properties = self.template.resolved(self.functions[0], "Runtime", "Architectures")
-        (architecture,) = properties.get("Architectures") or ["x86_64"]
+        architecture = architecture or (properties.get("Architectures") or ["x86_64"])[0]
         if architecture not in PLATFORMS:
             raise BuildError(
                 f"Lambda has no processor {architecture!r}: set Architecture in template.yaml to {' or '.join(PLATFORMS)}"

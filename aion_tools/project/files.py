@@ -66,6 +66,8 @@ class Project:
     """Dependency tool of the project."""
     has_tests: bool = True
     """True if the project has tests, and pytest among its dependencies."""
+    region: str = ""
+    """The developer's AWS region, or "" for that of aion-lambda's samconfig.toml."""
 
     @property
     def extras(self) -> str:
@@ -109,7 +111,7 @@ def rendered(project: Project) -> dict[str, str]:
         ".github/workflows/deploy.yml": _template("every", "deploy.yml"),
         "README.md": _template("every", "README.md"),
     }
-    return {**{path: _filled(text, values) for path, text in made.items()}, "samconfig.toml": samconfig(project.name)}
+    return {**{path: _filled(text, values) for path, text in made.items()}, "samconfig.toml": samconfig(project.name, project.region)}
 
 
 def _workflow(project: Project) -> dict[str, str]:
@@ -160,13 +162,15 @@ def has_build_rule(makefile: str) -> bool:
     return re.search(r"^build-(%|[A-Za-z]+Function)\s*:", makefile, re.MULTILINE) is not None
 
 
-def samconfig(name: str) -> str:
-    """Return aion-lambda's samconfig.toml with the project's stacks and tags."""
+def samconfig(name: str, region: str = "") -> str:
+    """Return aion-lambda's samconfig.toml with the project's stacks and tags, and with this region if it is given."""
     text = (shipped() / "samconfig.toml").read_text(encoding="utf-8")
     for stage in STAGES:
         text = text.replace(f'stack_name = "aion-{stage}"', f'stack_name = "{stack_name(name, stage)}"')
     # The functions are those of the nested stack.
     text = re.sub(r'"(\w+Function)=', r'"Aion/\1=', text)
+    if region:
+        text = re.sub(r'^region = ".*"$', lambda _: f"region = {json.dumps(region)}", text, flags=re.MULTILINE)
     return text.replace('"app=aion"', f'"app={name}"')
 
 

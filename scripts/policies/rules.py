@@ -10,7 +10,7 @@ from aion_core.errors import ConfigurationError
 from aion_core.push.client import POST_SECONDS
 from aion_core.push.delivery import SHARE_SECONDS
 from aion_core.push.poster import EXIT_SECONDS
-from aion_core.settings import Settings
+from aion_core.settings import DEVELOPMENT, Settings
 from aion_core.table import schema
 from aion_core.table.item import Index
 from aion_core.telemetry import Metric
@@ -56,15 +56,13 @@ AWS_METRICS = {
 }
 # Environment variables of settings.py that the template does not set.
 NOT_DEPLOYED = {
-    # Only development sets these variables, because their defaults are for AWS.
-    "AION_STORE", "AION_PUSH_HTTP", "AION_CARD_KEY_FILE", "AION_BASIC_USERS_FILE", "AION_SECRETS", "AION_REVEAL_ERRORS",
-    "AION_LOOPBACK_ORIGINS", "AION_PUSH_RECEIVER",
+    # Only development sets these variables, because their defaults are for AWS. `sam local` does not need them.
+    "AION_CARD_KEY_FILE", "AION_BASIC_USERS_FILE", "AION_SECRETS", "AION_PUSH_RECEIVER",
     "AION_SQLITE_FOLDER", "AION_TURNS_AT_ONCE", "AION_STORE_CALLS", "AION_STORE_TIMEOUT",
-    # Lambda, `sam local` or a function's LoggingConfig sets these variables.
-    "AWS_LAMBDA_FUNCTION_NAME", "AWS_LAMBDA_INITIALIZATION_TYPE", "AWS_SAM_LOCAL", "AWS_LAMBDA_LOG_LEVEL", "POWERTOOLS_LOG_LEVEL",
-    # Instead of the first variable, the template sets OTEL_EXPORTER_OTLP_ENDPOINT. It does not allow private networks
-    # for webhooks, because PushFunction is not in a VPC.
-    "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "AION_PUSH_NETWORKS",
+    # Lambda or a function's LoggingConfig sets these variables.
+    "AWS_LAMBDA_FUNCTION_NAME", "AWS_LAMBDA_INITIALIZATION_TYPE", "AWS_LAMBDA_LOG_LEVEL", "POWERTOOLS_LOG_LEVEL",
+    # Instead of this variable, the template sets OTEL_EXPORTER_OTLP_ENDPOINT.
+    "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT",
 }  # fmt: skip
 
 Compared = tuple[str, Any, Any]
@@ -106,6 +104,8 @@ def _environments(deployment: ResolvedDeployment) -> Iterator[Compared]:
             Settings.from_environ(environment)
         except ConfigurationError as error:
             yield f"start of {function}", str(error), "no error"
+        development = {name: environment.get(name) for name in DEVELOPMENT}
+        yield f"development variables of {function}", development, dict.fromkeys(DEVELOPMENT, "")
         unread = {name for name in environment if name.startswith("AION_")} - of_settings.union(*read)
         yield f"variables of {function} that no code reads", unread, set()
         configured = json.dumps(

@@ -10,6 +10,14 @@ from aion_core.settings import Settings
 
 BASE_URL = "https://agents.example.com/prod"
 
+IN_MEMORY = {
+    "AION_STORE": "memory",
+    "AWS_LAMBDA_FUNCTION_NAME": "api",
+    # A function on AWS refuses AION_STORE. Nothing listens here, and nothing is called with a store in memory.
+    "AWS_ENDPOINT_URL": "http://127.0.0.1:9",
+}
+"""Variables of a Lambda function with a store in memory."""
+
 
 def deployed(folder: Path, aion_yaml: str, **environ: str) -> FastAPI:
     """Return the app; the first turn of an agent imports the agent's code."""

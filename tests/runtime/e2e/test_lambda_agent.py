@@ -3,6 +3,7 @@
 import json
 from pathlib import Path
 
+from tests.support.deployment import IN_MEMORY
 from tests.support.e2e.gates import Gates
 from tests.support.e2e.runtime_process import running
 from tests.support.fake_runtime_api import FakeRuntimeApi
@@ -16,7 +17,7 @@ async def test_graphs_text_is_streamed_before_graph_ends() -> None:
     """The graph waits at a barrier after its first text: the client already receives this text."""
     journal: list[str] = []
     async with FakeRuntimeApi(journal) as api, Gates(journal) as gates:
-        environ = {"AION_STORE": "memory", "AION_CONFIG": str(CONFIG)}
+        environ = {**IN_MEMORY, "AION_CONFIG": str(CONFIG)}
         async with running("handlers.api:app", api=api.address, gates=gates.address, environ=environ):
             event = function_url_event("/", method="POST", body=json.dumps(send(method="SendStreamingMessage")))
             event["headers"]["content-type"] = "application/json"
@@ -43,7 +44,7 @@ async def test_failing_agent_import_is_reported_as_init_error(tmp_path: Path) ->
     (tmp_path / "broken.py").write_text("import no_such_module\n")
     config = tmp_path / "aion.yaml"
     config.write_text('aion:\n  agents:\n    broken: {path: "broken.py:graph"}\n')
-    environ = {"AION_STORE": "memory", "AION_CONFIG": str(config)}
+    environ = {**IN_MEMORY, "AION_CONFIG": str(config)}
     async with (
         FakeRuntimeApi() as api,
         running("handlers.api:app", api=api.address, environ=environ) as runtime,

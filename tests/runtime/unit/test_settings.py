@@ -3,7 +3,7 @@
 import pytest
 
 from aion_core.errors import ConfigurationError
-from aion_core.settings import Settings
+from aion_core.settings import DEVELOPMENT, Settings
 
 DEPLOYED = {"AION_TABLE": "table", "AION_BUCKET": "bucket", "AION_TASK_QUEUE_URL": "https://sqs/queue"}
 
@@ -41,3 +41,72 @@ def test_settings_error_names_variable_with_invalid_value(name: str, value: str)
 
 def test_max_tries_setting_is_read_as_whole_number() -> None:
     assert Settings.from_environ({**DEPLOYED, "AION_MAX_TRIES": "7"}).max_tries == 7
+
+
+ON_LAMBDA = {**DEPLOYED, "AWS_LAMBDA_FUNCTION_NAME": "api"}
+DEVELOPERS = {
+    "AION_STORE": "memory",
+    "AION_LOCAL_ENVIRONMENT": '{"KEY": "hidden"}',
+    "AION_PUSH_HTTP": "true",
+    "AION_PUSH_NETWORKS": "10.0.0.0/8",
+    "AION_LOOPBACK_ORIGINS": "true",
+    "AION_REVEAL_ERRORS": "true",
+    "AION_AUTH": "off",
+}
+
+
+@pytest.mark.parametrize("name", [*DEVELOPMENT, "AION_AUTH"])
+def test_function_on_aws_refuses_development_variable(name: str) -> None:
+    chosen = {name: DEVELOPERS[name]}
+    with pytest.raises(ConfigurationError, match=f"{name} is .*, but a deployed function refuses .*: it .*[.]") as told:
+        Settings.from_environ({**ON_LAMBDA, **chosen})
+    assert "hidden" not in str(told.value)
+    assert Settings.from_environ({**ON_LAMBDA, name: ""}) == Settings.from_environ(ON_LAMBDA)
+    for here in ({"AWS_SAM_LOCAL": "true"}, {"AWS_LAMBDA_FUNCTION_NAME": ""}):
+        Settings.from_environ({**ON_LAMBDA, **chosen, **here})
+
+
+@pytest.mark.parametrize(
+    ("endpoint", "is_emulated"),
+    [
+        ("http://127.0.0.1:4566", True),
+        ("http://[::1]:4566", True),
+        ("http://172.31.251.1:4566", True),
+        ("http://10.0.0.5", True),
+        ("http://[fd00::1]:4566", True),
+        ("http://localhost:4566", True),
+        ("http://host.docker.internal:4566", True),
+        ("", False),
+        ("https://dynamodb.eu-west-1.amazonaws.com", False),
+        ("https://vpce-0a1b2c-3d4e5f.dynamodb.eu-west-1.vpce.amazonaws.com", False),
+        ("https://10.0.0.5.example.com", False),
+        ("http://localhost.example.com:4566", False),
+        ("http://52.94.5.1", False),
+        ("http://172.32.0.1:4566", False),
+        ("10.0.0.5", False),
+        ("http://[::1", False),
+    ],
+)
+def test_emulated_aws_is_at_address_of_this_machine(endpoint: str, is_emulated: bool) -> None:
+    environ = {**ON_LAMBDA, "AION_STORE": "memory", "AWS_ENDPOINT_URL": endpoint}
+    if is_emulated:
+        assert Settings.from_environ(environ).store == "memory"
+    else:
+        with pytest.raises(ConfigurationError, match="AION_STORE is set"):
+            Settings.from_environ(environ)
+
+
+@pytest.mark.parametrize(
+    ("here", "remedy"),
+    [
+        ({}, "`aion dev`"),
+        ({"AWS_LAMBDA_FUNCTION_NAME": "api"}, "`sam deploy`"),
+        (
+            {"AWS_LAMBDA_FUNCTION_NAME": "api", "AWS_SAM_LOCAL": "true"},
+            "`sam build && sam local start-api`.*`aion sam-local`",
+        ),
+    ],
+)
+def test_missing_variables_remedy_fits_place_of_process(here: dict[str, str], remedy: str) -> None:
+    with pytest.raises(ConfigurationError, match=f"AION_TABLE is missing.*{remedy}"):
+        Settings.from_environ(here)

@@ -39,7 +39,7 @@ MIXED = "  security: {schemes: {iam: {type: aws-iam}, key: {type: api-key}}}\n"
 UNLIMITED = "  limits: {requests_per_minute: null}\n"
 TOGETHER = "  security: {schemes: {iam: {type: aws-iam}, key: {type: api-key}}, require: [{iam: [], key: []}]}\n"
 STACK = {
-    "AION_STORE": "dynamodb",
+    "AION_STORE": "",
     "AION_TABLE": "t",
     "AION_BUCKET": "b",
     "AION_TASK_QUEUE_URL": "https://sqs/q",
@@ -142,9 +142,8 @@ def test_handler_without_authentication_does_not_start(
 
 
 def test_deployed_authentication_cannot_be_disabled(tmp_path: Path) -> None:
-    for store in (STACK, {"AION_STORE": "memory", "AWS_LAMBDA_FUNCTION_NAME": "api"}):
-        with pytest.raises(ConfigurationError, match="AION_AUTH is off, but a deployed function"):
-            deployed(tmp_path, with_security(KEY), **store, AION_AUTH="off")
+    with pytest.raises(ConfigurationError, match="AION_AUTH is off, but a deployed function"):
+        deployed(tmp_path, with_security(KEY), **STACK, AION_AUTH="off")
     # AION_AUTH may be off in SAM's local function, and in a server on this machine.
     deployed(tmp_path, PLAIN, **STACK, AION_AUTH="off", AWS_SAM_LOCAL="true")
     deployed(tmp_path, PLAIN, **{**STACK, "AWS_LAMBDA_FUNCTION_NAME": ""}, AION_AUTH="off")

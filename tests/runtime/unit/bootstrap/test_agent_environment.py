@@ -407,7 +407,7 @@ def test_disabled_secrets_leave_variables_unset(
         settings = Settings.from_environ({"AION_STORE": "memory", **environ})
         agent_environment(said, settings, clock).apply()
         assert name not in os.environ
-        assert f"Not set, because this process reads no secrets: {name}." in caplog.text
+        assert f"Not set, because a process on this machine reads no secrets: {name}. Set" in caplog.text
         caplog.clear()
 
 
@@ -472,6 +472,51 @@ def test_template_variables_reach_agents_environment(
     settings = Settings.from_environ({"AION_STORE": "memory", "AION_AGENT_ENVIRONMENT": '{"NOTES_TABLE": "notes"}'})
     agent_environment(declared(tmp_path), settings, clock).apply()
     assert os.environ["NOTES_TABLE"] == "notes"
+
+
+# --- A developer's .env, in `sam local` ---
+
+
+def test_developers_variables_precede_all_others(tmp_path: Path, clock: ManualClock) -> None:
+    file = tmp_path / "aion.yaml"
+    own = {"TABLE": "from aion.yaml", "MODEL": "small", "MODE": "fast"}
+    file.write_text(json.dumps({"aion": {"environment": own, "agents": {"a": {"path": "a.py"}}}}))
+    environ = {"TABLE": "of the container"}
+    given, local = {"MODEL": "of the template"}, {"TABLE": "notes", "MODEL": "large"}
+    AgentEnvironment(read_deployment_config(file), clock, None, given=given, local=local, environ=environ).apply()
+    assert environ == {"TABLE": "notes", "MODEL": "large", "MODE": "fast"}
+
+
+def test_developers_secrets_reach_agent_and_stay_out_of_log(
+    tmp_path: Path, clock: ManualClock, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    name, key = f"K{uuid4().hex}", unique()
+    monkeypatch.setenv(name, "")
+    monkeypatch.delenv(name)
+    local = json.dumps({name: key})
+    # AION_SECRETS is on, but the value makes reading AWS unnecessary.
+    settings = Settings.from_environ({"AION_STORE": "memory", "AION_LOCAL_ENVIRONMENT": local})
+    log.install()
+    agent_environment(declared(tmp_path, **{name: "k"}), settings, clock).apply()
+    assert os.environ[name] == key
+    logging.getLogger("an.author").warning("The key is %s, from %s.", key, local)
+    assert key not in caplog.text
+    assert "The key is" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("source", "name"),
+    [
+        ("AION_LOCAL_ENVIRONMENT", "AION_LOCAL_ENVIRONMENT"),
+        ("The template parameter AgentEnvironment", "AION_AGENT_ENVIRONMENT"),
+    ],
+)
+def test_error_of_invalid_variables_names_their_source(
+    tmp_path: Path, clock: ManualClock, source: str, name: str
+) -> None:
+    settings = Settings.from_environ({"AION_STORE": "memory", name: "[]"})
+    with pytest.raises(ConfigurationError, match=f"^{source} is not a JSON object"):
+        agent_environment(declared(tmp_path), settings, clock)
 
 
 @pytest.mark.parametrize(

@@ -12,13 +12,13 @@ from uuid_utils import reseed_rng
 from aion_core.bootstrap import build_app
 from aion_core.errors import AgentLoadError
 from aion_core.settings import Settings
+from tests.support.deployment import IN_MEMORY
 
 ROOT = Path(__file__).parents[4]
 ON_LAMBDA = {
-    "AION_STORE": "memory",
+    **IN_MEMORY,
     "AION_AUTH": "on",
     "AION_HTTP_ENTRYPOINTS": "AWS_IAM,OFF",
-    "AWS_LAMBDA_FUNCTION_NAME": "api",
 }
 AGENT = 'aion:\n  agents:\n    echo: {path: "agent.py:graph"}\n'
 GRAPH = """

@@ -10,14 +10,19 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import click
 import pytest
+from click.testing import CliRunner
 
 from aion_core.bootstrap.stores import Stores, build_stores
 from aion_core.clock import SystemClock
 from aion_core.engine.queues import WakeUp, body_of
 from aion_core.local.sqlite.message_queue import MAX_RECEIVES, SQLiteQueue, open_queues
 from aion_core.settings import Settings
+from aion_tools.cli import aws_options
 from aion_tools.cli.main import aion
+from aion_tools.deploy import aws
+from aion_tools.deploy.samconfig import SamConfig
 from aion_tools.stack.stack import SETTINGS, LocalStack
 from tests.support import operating
 from tests.support.clock import ManualClock
@@ -250,3 +255,41 @@ def test_confirmation_with_closed_standard_input_names_yes() -> None:
     )
     assert ran.returncode == 2
     assert ran.stderr.endswith("Error: There is no terminal to ask for confirmation: give --yes.\n")
+
+
+REGIONS = {
+    "file before default profile": ({}, [], "us-east-2"),
+    "file before profile of environment": ({"AWS_PROFILE": "eu"}, [], "us-east-2"),
+    "environment before file": ({"AWS_REGION": "eu-west-3"}, [], "eu-west-3"),
+    "old variable before file": ({"AWS_DEFAULT_REGION": "eu-west-3"}, [], "eu-west-3"),
+    "profile option before file": ({}, ["--profile", "eu"], "eu-central-1"),
+    "profile option without region": ({}, ["--profile", "bare"], "us-east-2"),
+    "environment before profile option": ({"AWS_REGION": "eu-west-3"}, ["--profile", "eu"], "eu-west-3"),
+    "region option before all": (
+        {"AWS_REGION": "eu-west-3"},
+        ["--profile", "eu", "--region", "ap-south-1"],
+        "ap-south-1",
+    ),
+}
+
+
+@pytest.mark.parametrize(("environ", "given", "region"), REGIONS.values(), ids=REGIONS)
+def test_region_precedence_of_options_environment_and_samconfig(
+    environ: dict[str, str], given: list[str], region: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "samconfig.toml").write_text('[default.global.parameters]\nregion = "us-east-2"\n')
+    (tmp_path / "config").write_text(
+        "[default]\nregion = eu-north-1\n[profile eu]\nregion = eu-central-1\n[profile bare]\noutput = json\n"
+    )
+    monkeypatch.chdir(tmp_path)
+
+    @click.command()
+    @aws_options.aws
+    def shown() -> None:
+        with aws_options.aws_environment(*aws_options.saved_place(SamConfig.read(Path("samconfig.toml"))), None):
+            click.echo(aws.region())
+
+    kept = {"AWS_CONFIG_FILE": str(tmp_path / "config"), "AWS_SHARED_CREDENTIALS_FILE": "/nowhere", **environ}
+    cleared = dict.fromkeys(name for name in os.environ if name.startswith("AWS_"))
+    done = CliRunner().invoke(shown, given, env={**cleared, **kept})
+    assert done.output == f"{region}\n"

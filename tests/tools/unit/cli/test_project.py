@@ -35,6 +35,25 @@ def here(run: RunCommand) -> Path:
 # --- new ---
 
 
+@pytest.mark.parametrize(
+    ("environ", "region"),
+    [
+        ({"AWS_REGION": "eu-west-1", "AWS_PROFILE": "far"}, "eu-west-1"),
+        ({"AWS_DEFAULT_REGION": "eu-west-2"}, "eu-west-2"),
+        ({"AWS_PROFILE": "far"}, "ap-south-1"),
+        ({"AWS_PROFILE": "missing"}, "us-east-1"),
+        ({}, "us-east-1"),
+    ],
+    ids=lambda each: ", ".join(each) if isinstance(each, dict) else "",
+)
+def test_new_project_gets_developers_region(environ: dict[str, str], region: str, here: Path) -> None:
+    (here / "config").write_text("[profile far]\nregion = ap-south-1\n")
+    runs = operating.runs({"AWS_CONFIG_FILE": str(here / "config"), **environ})
+    assert runs("new", "my-agent").exit_code == 0
+    read = tomllib.loads((here / "my-agent" / "samconfig.toml").read_text())
+    assert read["default"]["global"]["parameters"]["region"] == region
+
+
 def test_new_command_lists_created_files_and_next_commands(run: RunCommand, here: Path) -> None:
     ran = run("new", "my-agent")
     assert ran.exit_code == 0, ran.output

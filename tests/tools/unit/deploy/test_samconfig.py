@@ -27,7 +27,8 @@ def test_shipped_samconfig_environments_are_read() -> None:
     prod = SamConfig.read(shipped() / "samconfig.toml", "prod")
     assert prod.get("stack_name") == "aion-prod"
     assert prod.parameters["ApiConcurrency"] == "200"
-    assert prod.get("region") == ""
+    assert prod.get("region") == "us-east-1"
+    assert prod.get("profile") == ""
 
 
 @pytest.mark.parametrize(

@@ -25,6 +25,7 @@ from aion_tools.project.files import (
 )
 from aion_tools.project.origin import Origin, recorded
 from aion_tools.project.tools import PIP
+from aion_tools.sam_local.env_file import PLAIN
 from aion_tools.template.file import parsed
 from aion_tools.template.reader import Place, project_template
 from aion_tools.testing import AgentClient, serve
@@ -90,7 +91,7 @@ def test_project_is_short(framework: str) -> None:
 @EACH
 def test_project_files_name_only_files_of_project(framework: str) -> None:
     made = files(framework=framework, origin=WHEEL)
-    known = {*made, "uv.lock", ".env", SCHEMA, ".aion/stacks/template.yaml", WHEEL.wheel}
+    known = {*made, "uv.lock", ".env", SCHEMA, ".aion/stacks/template.yaml", PLAIN, WHEEL.wheel}
     for path, text in made.items():
         named = re.findall(r"(?<![\w/.])(?:[.\w-]+/)*[.\w-]*\.(?:py|yaml|yml|toml|md|lock|whl|json)\b", text)
         assert set(named) <= known, path
@@ -101,6 +102,13 @@ def test_samconfig_has_stacks_of_the_project() -> None:
     stacks = {stage: read[stage]["deploy"]["parameters"]["stack_name"] for stage in ("default", "dev", "prod")}
     assert stacks == {"default": "my-agent-dev", "dev": "my-agent-dev", "prod": "my-agent-prod"}
     assert {read[stage]["deploy"]["parameters"]["tags"][0] for stage in stacks} == {"app=my_agent"}
+
+
+@pytest.mark.parametrize(("region", "written"), [("", "us-east-1"), ("eu-west-1", "eu-west-1")])
+def test_samconfig_of_project_names_developers_region(region: str, written: str) -> None:
+    read = tomllib.loads(rendered(Project("mine", "adk", Origin(), region=region))["samconfig.toml"])
+    stages = ("default", "dev", "prod")
+    assert {read[stage]["global"]["parameters"]["region"] for stage in stages} == {written}
 
 
 def test_template_of_project_nests_package_stacks(tmp_path: Path) -> None:

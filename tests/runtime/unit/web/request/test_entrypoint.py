@@ -24,6 +24,7 @@ from aion_core.telemetry import NoopTraces, NullMetrics
 from aion_tools.cli.card_verification import keys_in, verify_card
 from tests.support import entrypoints
 from tests.support.declared import AION_YAML
+from tests.support.deployment import IN_MEMORY
 from tests.support.recorded import recorded_event, rest_api_event
 
 CARD, KEYS = "/.well-known/agent-card.json", "/.well-known/jwks.json"
@@ -56,7 +57,7 @@ def function(folder: Path, **environ: str) -> FastAPI:
     """Return the app of a deployed function without a base URL."""
     config = folder / "aion.yaml"
     config.write_text(AION_YAML, encoding="utf-8")
-    given = {"AION_STORE": "memory", "AION_CONFIG": str(config), "AWS_LAMBDA_FUNCTION_NAME": "api", **environ}
+    given = {**IN_MEMORY, "AION_CONFIG": str(config), **environ}
     return build_app(Settings.from_environ(given), Telemetry(NullMetrics(), NoopTraces()))
 
 

@@ -1,0 +1,42 @@
+"""Environment variables that the functions get under `sam local`. SAM sets only variables that the template declares."""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+
+from aion_core.loading.deployment import read_deployment_config
+from aion_tools.dev.environment import local_environment
+
+OPEN = {
+    # Nobody signs requests here, and SAM listens on this machine only.
+    "AION_AUTH": "off",
+    "AION_LOOPBACK_ORIGINS": "true",
+    "AION_REVEAL_ERRORS": "true",
+}
+"""Variables for callers on this machine."""
+AGENTS = "AION_LOCAL_ENVIRONMENT"
+"""Name of the variable that carries the agents' own variables, as a JSON object of texts."""
+
+
+def plain(config: Path) -> dict[str, str]:
+    """Return the variables for `sam local` alone: tasks are in the function's memory, and there are no queues.
+
+    `config` is the path of aion.yaml. Raises ConfigurationError for an unreadable .env.
+    """
+    return {"AION_STORE": "memory", **OPEN, AGENTS: agents_variables(config, {})[0]}
+
+
+def agents_variables(config: Path, environ: Mapping[str, str]) -> tuple[str, list[str]]:
+    """Return the value of AGENTS, and a warning for each secret without a value.
+
+    It has only variables that aion.yaml names under `secrets` or `environment`: from `environ`, else from .env, else
+    from aion.yaml. Raises ConfigurationError for an unreadable .env.
+    """
+    if not config.is_file():
+        return "{}", []
+    declared = read_deployment_config(config)
+    names = [*declared.environment, *declared.secrets]
+    given = {name: environ[name] for name in names if environ.get(name)}
+    found, warnings = local_environment(config, given, declared)
+    values = {**found, **given}
+    return json.dumps({name: values[name] for name in names if name in values}), warnings
