@@ -118,8 +118,8 @@ lines: $(VENV)/.tests ## Print lines per package, and long files
 cost: $(VENV)/.tests ## Count the requests of operations on the emulated stack, and write docs/cost.md
 	@$(VENV)/bin/python -m scripts.cost
 
-sam-local: $(VENV)/.runs ## Serve the built functions with `sam local start-api` (needs docker)
-	@exec $(VENV)/bin/python -m scripts.sam_local $(SAM)
+sam-local: $(VENV)/.runs ## Serve the agents of aion.yaml by their functions in containers, with an emulated AWS (PORT=…; needs docker)
+	@exec $(VENV)/bin/aion sam-local
 
 clean: ## Delete everything that make has created
 	rm -rf $(VENV) mutants .sam .aws-sam .cache .mypy_cache .ruff_cache .pytest_cache

@@ -117,6 +117,14 @@ class Settings(Struct, frozen=True):
     traces_to: str
     """OTEL_EXPORTER_OTLP_TRACES_ENDPOINT or OTEL_EXPORTER_OTLP_ENDPOINT: URL of the trace collector, if any."""
 
+    @property
+    def only_in_invocations(self) -> bool:
+        """True for a function with its store in memory, as in `sam local`: nothing runs between two invocations.
+
+        The tasks are in this environment only. No other function sees them, and no queue continues them.
+        """
+        return self.on_lambda and self.store == "memory"
+
     @classmethod
     def from_environ(cls, environ: Mapping[str, str] | None = None) -> Self:
         """Read the settings from environment variables. Raises ConfigurationError with the name of an invalid variable."""
@@ -124,7 +132,9 @@ class Settings(Struct, frozen=True):
         _refuse_development_on_aws(environ)
         read = EnvironmentReader(environ)
         store = read.one_of("AION_STORE", ("dynamodb", "sqlite", "memory"))
-        needs_aws = store == "dynamodb"
+        needs_aws, on_lambda = store == "dynamodb", bool(read.text("AWS_LAMBDA_FUNCTION_NAME", ""))
+        if store == "sqlite" and on_lambda:
+            raise ConfigurationError("AION_STORE is sqlite, which needs a server. In `sam local` it must be memory.")
         return cls(
             config=Path(read.text("AION_CONFIG", "aion.yaml")),
             agent_environment=read.text("AION_AGENT_ENVIRONMENT", ""),
@@ -164,7 +174,7 @@ class Settings(Struct, frozen=True):
             secrets=read.one_of("AION_SECRETS", ("on", "off")) == "on" and not is_sam_local(environ),
             reveal_errors=read.one_of("AION_REVEAL_ERRORS", ("false", "true")) == "true",
             sam_local=is_sam_local(environ),
-            on_lambda=bool(read.text("AWS_LAMBDA_FUNCTION_NAME", "")),
+            on_lambda=on_lambda,
             snap_start=read.text("AWS_LAMBDA_INITIALIZATION_TYPE", "") == "snap-start",
             service=read.text("POWERTOOLS_SERVICE_NAME", "aion"),
             log_level=read.text("POWERTOOLS_LOG_LEVEL", read.text("AWS_LAMBDA_LOG_LEVEL", "INFO")),

@@ -18,7 +18,4 @@ Checks
     mutants            mutation tests of the rules
     lines              lines per package, long files
     nearest            the tests of changed files, for `make quick`
-
-Others
-    sam_local          serves the built functions by `sam local`
 """

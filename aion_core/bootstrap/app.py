@@ -1,8 +1,9 @@
 """Composition of ApiFunction: the web app, agent cards and authentication."""
 
+import logging
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 from fastapi import FastAPI
 from uuid_utils import reseed_rng
@@ -31,12 +32,31 @@ from aion_core.web.app_parts import Access, CallerLimits, Instruments, ServedAge
 from aion_core.web.cards.publication import CardPublisher
 from aion_core.web.lifespan import Lifecycle
 
+if TYPE_CHECKING:
+    from aion_core.local.memory.queues import MemoryWorkQueue
+
+logger = logging.getLogger(__name__)
+
+LOCAL_RUN = (
+    "This is a local run: the tasks are in the memory of this container, and end with it. Other requests wait until a turn "
+    "has ended, streams arrive as a whole, and there are no webhooks. `aion sam-local` has queues and webhooks."
+)
+"""First log message of a function with its store in memory."""
+
+NO_LOCAL_PUSH = (
+    "This local run sends no push notifications, because nothing runs between its requests. `aion sam-local` serves the "
+    "agents with queues and webhooks."
+)
+"""Error message for requests about push notifications to a function with its store in memory."""
+
 MakeAdditions = Callable[[Settings, TurnServices], AppAdditions]
 """Function from the settings and services of a process to what its server adds to the app."""
 
 
 def build_app(settings: Settings, telemetry: Telemetry, additions: MakeAdditions | None = None) -> FastAPI:
     """Return the ASGI app. Raises ConfigurationError with the name of the setting or the line of aion.yaml."""
+    if settings.only_in_invocations:
+        logger.info(LOCAL_RUN)
     turns = build_turn_services(settings, telemetry)
     policies = build_auth_policies(turns.configs, settings)
     limits = limits_in_force(turns.limits, is_authenticated=bool(policies))
@@ -46,7 +66,7 @@ def build_app(settings: Settings, telemetry: Telemetry, additions: MakeAdditions
         turns.worker,
         turns.stores.work_queue,
         turns.clock,
-        blocking_wait=settings.blocking_wait,
+        blocking_wait=None if settings.only_in_invocations else settings.blocking_wait,
         double_texting={agent_id: config.double_texting for agent_id, config in turns.configs.items()},
         replies=AgentReplies(turns.agents),
         open_tasks=_open_tasks(turns, limits_config),
@@ -57,13 +77,19 @@ def build_app(settings: Settings, telemetry: Telemetry, additions: MakeAdditions
     # refers to.
     follows_entrypoint = settings.on_lambda and not settings.base_url
     default = default_agent(turns.configs)
+    push = _push_registry(settings, turns)
     served = {}
     for agent_id, config in turns.configs.items():
         policy, at_root = policies.get(agent_id), agent_id == default
-        delivers = turns.stores.push is not None and turns.stores.push.opens
-        card = public_card(agent_id, config, base_url, at_root=at_root, delivers=delivers, policy=policy)
+        card = public_card(agent_id, config, base_url, at_root=at_root, delivers=push is not None, policy=policy)
         agent = turns.agents[agent_id]
-        served[agent_id] = ServedAgent(agent, card, extended_card(card, config, policy), agent.input_modes)
+        served[agent_id] = ServedAgent(
+            agent,
+            card,
+            extended_card(card, config, policy),
+            agent.input_modes,
+            no_push=NO_LOCAL_PUSH if settings.only_in_invocations and config.capabilities.push_notifications else "",
+        )
     tasks = turns.stores.tasks, turns.stores.task_list
     lister, conversations = TaskLister(*tasks), Conversations(*tasks)
     app = build_web_app(
@@ -77,7 +103,7 @@ def build_app(settings: Settings, telemetry: Telemetry, additions: MakeAdditions
                 sign=card_signer(key),
                 keys=[key.public_jwk()] if key else [],
             ),
-            push=_push_registry(settings, turns),
+            push=push,
             limits=limits_config,
         ),
         served,
@@ -90,6 +116,7 @@ def build_app(settings: Settings, telemetry: Telemetry, additions: MakeAdditions
         lifecycle=Lifecycle(
             background_task=turns.background.run if turns.background else None,
             startup=partial(_start_on_lambda, settings, turns) if settings.on_lambda else None,
+            leftover=cast("MemoryWorkQueue", turns.stores.work_queue).quiet if settings.only_in_invocations else None,
         ),
         instruments=Instruments(telemetry.metrics, telemetry.traces),
         console=settings.console,
@@ -128,7 +155,7 @@ def _start_on_lambda(settings: Settings, turns: TurnServices) -> Mapping[str, An
 def _push_registry(settings: Settings, turns: TurnServices) -> PushRegistry | None:
     """Return the registry of clients' push configs, or None if the deployment delivers no push notifications."""
     stores = turns.stores
-    if stores.push is None or not stores.push.opens:
+    if stores.push is None or not stores.push.opens or settings.only_in_invocations:
         return None
     events = {agent_id: config.push.events for agent_id, config in turns.configs.items()}
     return PushRegistry(

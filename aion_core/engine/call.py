@@ -26,5 +26,7 @@ class CallContext(Struct, frozen=True):
     """The owner without its tenant, for rate limits: callers can choose tenants freely."""
     entrypoint_url: str = ""
     """Base URL of the HTTP entry point that received the call; "" if it is unknown."""
+    is_buffered: bool = False
+    """True if the client gets no part of the response before its end, and other calls wait meanwhile, as in `sam local`."""
     push: PushConfig | None = None
     """The push notification config of the message, if it has one."""

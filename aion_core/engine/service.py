@@ -40,13 +40,15 @@ class TaskService:
         work_queue: WorkQueue,
         clock: Clock,
         *,
-        blocking_wait: float = 240.0,
+        blocking_wait: float | None = 240.0,
         double_texting: Mapping[str, WhenBusy] | None = None,
         replies: Mapping[str, ReplyAs] | None = None,
         open_tasks: OpenTasks | None = None,
     ) -> None:
         """`blocking_wait` is the longest wait of a blocking send in seconds; `replies` maps agents to `reply` settings.
 
+        If `blocking_wait` is None, every send waits for the end of its turn, also with `returnImmediately`. That is for a
+        process in which nothing runs after the response.
         See `MessageAdmission` for the other arguments.
         """
         self._store, self._clock = store, clock
@@ -65,7 +67,7 @@ class TaskService:
 
     def waits(self, call: CallContext, request: SendMessageRequest) -> bool:
         """Return True if the response to the message waits for the agent, as it always does with `reply: message`."""
-        return not request.configuration.return_immediately or self._replies.get(call.agent) is ReplyAs.MESSAGE
+        return not self._returns_at_once(request) or self._replies.get(call.agent) is ReplyAs.MESSAGE
 
     async def send(self, call: CallContext, request: SendMessageRequest) -> Task | Message:
         """Return the message's task once it is terminal or interrupted, or after `blocking_wait` (A2A 3.1.1).
@@ -77,7 +79,7 @@ class TaskService:
         reply = self._replies.get(call.agent, ReplyAs.TASK)
         at_once = self.waits(call, request)
         admitted = await self._admission.accept(call, request, StreamStart.NO_STREAM, at_once=at_once)
-        if request.configuration.return_immediately and (reply is not ReplyAs.MESSAGE or admitted.continues):
+        if self._returns_at_once(request) and (reply is not ReplyAs.MESSAGE or admitted.continues):
             return admitted.task or await self._task(call, admitted)
         await self._wait(call, self._wait_until_stopped(admitted), self._blocking_wait)
         task = await self._task(call, admitted)
@@ -148,6 +150,9 @@ class TaskService:
         """
         await self._cancellation.cancel(call, task_id, "Canceled.")
         return await self.get(call, task_id)
+
+    def _returns_at_once(self, request: SendMessageRequest) -> bool:
+        return request.configuration.return_immediately and self._blocking_wait is not None
 
     async def _task(self, call: CallContext, admitted: Admission) -> Task:
         """Return the task of an admission: from its broadcast, or from the log if another process has newer events."""

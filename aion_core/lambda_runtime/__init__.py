@@ -10,9 +10,12 @@ import_path.py   import path, as Lambda's own bootstrap.py makes it
 application.py   import and lifespan of the ASGI app
 snapshot.py      SnapStart: the snapshot after startup, and the environment restored from it
 loop.py          serves one invocation after another: calls the app and waits for its return
-invocation.py    Lambda event -> ASGI scope
+invocation.py    invocation and context of the function
+http_event.py    Lambda event -> ASGI scope
+refusal.py       response to an event whose request cannot be decoded
 response.py      ASGI messages -> streamed response
 runtime_api.py   endpoints of the Runtime API, over h11
+buffered.py      handler for a runtime that cannot stream, such as that of `sam local`: whole responses, without the loop
 
 The package is independent of A2A and of the rest of aion_core.
 """

@@ -6,8 +6,8 @@
 # https://docs.aws.amazon.com/lambda/latest/dg/images-create.html#images-parms
 set -eu
 
-# `sam local` cannot stream: a streamed response becomes a 502. There, and in an image without a Runtime API (`docker run`), the
-# original command calls the function's handler, and the same app answers with a buffered response.
+# SAM CLI cannot read a streamed response, and answers it with a 502. Under `sam local`, and in an image without a Runtime API
+# (`docker run`), the original command calls the function's handler, and the same app answers with a buffered response.
 if [ "${AWS_SAM_LOCAL:-}" = "true" ] || [ -z "${AWS_LAMBDA_RUNTIME_API:-}" ]; then
     exec "$@"
 fi

@@ -1,20 +1,12 @@
-"""Convert an invocation of the Lambda function to an ASGI request."""
+"""Invocation of the Lambda function, and its context object."""
 
-import json
-import re
 import time
 from collections.abc import Mapping
-from typing import Any, NamedTuple, Self, cast
+from typing import Self
 
-from mangum import Mangum
-from mangum.types import ASGI, LambdaContext, Scope
 from msgspec import Struct
 
 from .settings import RuntimeSettings
-
-
-class NotAnHttpEvent(Exception):
-    """Error for a Lambda event that is not an HTTP event of API Gateway or a Function URL, or is invalid JSON."""
 
 
 class Invocation(Struct, frozen=True):
@@ -84,75 +76,3 @@ class InvocationContext(Struct, frozen=True):
     def get_remaining_time_in_millis(self) -> int:
         """Return the milliseconds until Lambda ends the invocation, or 0 after the deadline."""
         return max(0, self.deadline_ms - int(time.time() * 1000))
-
-
-_HEADER_NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
-"""Matches a header's name (a token of RFC 9110, 5.6.2)."""
-
-
-class HttpRequest(NamedTuple):
-    """HTTP request of a Lambda event, as an ASGI scope and a body."""
-
-    scope: Scope
-    body: bytes
-
-
-class EventReader:
-    """Converts Lambda's HTTP events to ASGI requests with mangum's mapping."""
-
-    def __init__(self, app: ASGI) -> None:
-        self._mangum = Mangum(app, lifespan="off")
-
-    def read(self, payload: bytes, context: InvocationContext) -> HttpRequest:
-        """Convert the JSON of a Lambda event to an HTTP request. Raises NotAnHttpEvent."""
-        try:
-            event = json.loads(payload)
-        except (ValueError, RecursionError) as error:
-            raise NotAnHttpEvent("the event is not JSON") from error
-        if not isinstance(event, dict):
-            raise NotAnHttpEvent("the event is not a JSON object")
-        event = _with_valid_header_names(event)
-        try:
-            handler = self._mangum.infer(event, cast("LambdaContext", context))
-            request = HttpRequest(handler.scope, handler.body)
-        # Catch several errors: mangum raises RuntimeError for an event of an unknown kind, and the others for an event
-        # that lacks a field of an HTTP event, such as a WebSocket event.
-        except (RuntimeError, LookupError, TypeError, ValueError, AttributeError) as error:
-            raise NotAnHttpEvent("the event is not from an HTTP entry point") from error
-        changed = {"headers": _headers(request.scope, event), "path": _path(request.scope["path"], event)}
-        return request._replace(scope={**request.scope, **changed})
-
-
-def _path(path: str, event: Mapping[str, Any]) -> str:
-    """Return the path for the app. In the event of an HTTP API, the path begins with the stage, which is removed."""
-    stage = event["requestContext"].get("stage") if event.get("version") == "2.0" else None
-    if stage in (None, "", "$default") or not f"{path}/".startswith(f"/{stage}/"):
-        return path
-    return path.removeprefix(f"/{stage}") or "/"
-
-
-def _headers(scope: Scope, event: Mapping[str, Any]) -> list[list[bytes]]:
-    """Return the headers of an ASGI scope, with repeated cookie headers joined by a semicolon.
-
-    mangum joins all repeated headers with a comma (RFC 9110 5.3). HTTP/2 clients send cookies in several headers, and
-    these must be joined with a semicolon (RFC 9113 8.2.3).
-    """
-    repeated = event.get("multiValueHeaders") or {}
-    cookies = next((values for name, values in repeated.items() if name.lower() == "cookie"), None)
-    if not cookies:
-        return list(scope["headers"])
-    others = [header for header in scope["headers"] if header[0] != b"cookie"]
-    return [*others, [b"cookie", "; ".join(cookies).encode()]]
-
-
-def _with_valid_header_names(event: dict[str, Any]) -> dict[str, Any]:
-    """Return the event with only those headers that have a valid name.
-
-    A name with non-ASCII characters would make a header lookup in Starlette fail. Converted to lower case, it could
-    also become the name of another header, because some non-ASCII letters have an ASCII lower case.
-    """
-    named = {key: event[key] for key in ("headers", "multiValueHeaders") if isinstance(event.get(key), dict)}
-    valid = {
-        key: {name: values[name] for name in values if _HEADER_NAME.fullmatch(name)} for key, values in named.items()
-    }
-    return {**event, **valid} if valid != named else event

@@ -7,8 +7,10 @@ import os
 from mangum.types import ASGI, Message, Receive, Scope, Send
 
 from .application import Lifespan
-from .invocation import EventReader, Invocation, InvocationContext, NotAnHttpEvent
+from .http_event import EventReader, MalformedRequest, NotAnHttpEvent
+from .invocation import Invocation, InvocationContext
 from .log import REQUEST_ID
+from .refusal import Refusal
 from .response import APP_FAILED, OUT_OF_TIME, Stage, StreamedResponse
 from .runtime_api import ErrorReport, RuntimeApi
 from .settings import RuntimeSettings
@@ -46,26 +48,26 @@ class InvocationLoop:
         invocation = await self._api.next()
         _trace(invocation.trace_id)
         context = InvocationContext.of(invocation, self._settings)
+        app = self._app
         try:
             scope, body = self._events.read(invocation.payload, context)
         except NotAnHttpEvent as refusal:
             await self._refuse(invocation, refusal)
             return
+        except MalformedRequest as error:
+            logger.warning("Invocation %s: %s", invocation.request_id, error, extra=_log_fields(invocation))
+            app, scope, body = Refusal(error), {"type": "http"}, b""
         scope["state"] = self._lifespan.state.copy()
         scope["aion.streamed"] = True
         response = StreamedResponse(lambda: self._api.begin_response(invocation))
-        call = asyncio.create_task(self._call(scope, _receive(body, response), response.send))
+        called = asyncio.create_task(call(app, scope, receiver(body, response.over), response.send))
         # Shorten the margin if little time is left, so that the app gets at least half of the time.
         margin = min(self._settings.deadline_margin, max(0.0, invocation.seconds_left() / 2))
         try:
-            await asyncio.wait({call}, timeout=invocation.seconds_left() - margin)
+            await asyncio.wait({called}, timeout=invocation.seconds_left() - margin)
         finally:
             # Conclude the call when the app has ended, when the deadline is near, or when SIGTERM cancels this loop.
-            await self._conclude(call, response, invocation, grace=margin / 3)
-
-    async def _call(self, scope: Scope, receive: Receive, send: Send) -> None:
-        # Call the app within the asyncio task, because some apps, such as ASGI 2 apps, raise in the call itself.
-        await self._app(scope, receive, send)
+            await self._conclude(called, response, invocation, grace=margin / 3)
 
     async def _conclude(
         self, call: asyncio.Task[None], response: StreamedResponse, invocation: Invocation, grace: float
@@ -134,8 +136,13 @@ def _log_fields(invocation: Invocation) -> dict[str, str]:
     return {REQUEST_ID: invocation.request_id}
 
 
-def _receive(body: bytes, response: StreamedResponse) -> Receive:
-    """Return ASGI's `receive` function: it returns the body, and `http.disconnect` after the end of the response.
+async def call(app: ASGI, scope: Scope, receive: Receive, send: Send) -> None:
+    """Call the app. An asyncio task of this coroutine also gets the error of an app that raises it in the call itself."""
+    await app(scope, receive, send)
+
+
+def receiver(body: bytes, over: asyncio.Event) -> Receive:
+    """Return ASGI's `receive` function: it returns the body, and `http.disconnect` when the response is `over`.
 
     Lambda does not report that a client has disconnected. If the response's connection is lost, the app does not get
     `http.disconnect` either: frameworks would stop the app, but a turn should continue without its client.
@@ -145,7 +152,7 @@ def _receive(body: bytes, response: StreamedResponse) -> Receive:
     async def receive() -> Message:
         if unread:
             return unread.pop()
-        await response.over.wait()
+        await over.wait()
         return {"type": "http.disconnect"}
 
     return receive

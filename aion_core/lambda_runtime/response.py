@@ -7,6 +7,7 @@ import time
 from collections.abc import Awaitable, Callable, Iterable
 from enum import Enum, auto
 from http import HTTPStatus
+from typing import TypedDict
 
 from mangum.exceptions import UnexpectedMessage
 from mangum.types import Message
@@ -65,11 +66,19 @@ OUT_OF_TIME = Failure(
 )
 
 
-def prelude(status: int, headers: Iterable[tuple[bytes, bytes]]) -> bytes:
-    """Return the prelude of a streamed response body: status, headers and cookies as JSON, then eight NUL bytes.
+class ResponseMetadata(TypedDict):
+    """Status, headers and cookies of a response, as Lambda's HTTP entry points read them."""
+
+    statusCode: int
+    headers: dict[str, str]
+    cookies: list[str]
+
+
+def metadata(status: int, headers: Iterable[tuple[bytes, bytes]]) -> ResponseMetadata:
+    """Return the metadata of a response.
 
     A Function URL accepts only one value for a header. Repeated headers are joined (RFC 9110 5.3), and Set-Cookie has a
-    separate field. Raises ValueError for a prelude above Lambda's limit.
+    separate field.
     """
     single: dict[str, str] = {}
     cookies: list[str] = []
@@ -80,10 +89,18 @@ def prelude(status: int, headers: Iterable[tuple[bytes, bytes]]) -> bytes:
             cookies.append(value)
         else:
             single[name] = f"{single[name]}, {value}" if name in single else value
-    metadata = json.dumps({"statusCode": status, "headers": single, "cookies": cookies}, separators=(",", ":"))
-    if len(metadata) + len(_DELIMITER) > MAX_PRELUDE:
-        raise ValueError(f"status and headers take {len(metadata)} bytes; Lambda reads at most {MAX_PRELUDE}")
-    return metadata.encode() + _DELIMITER
+    return {"statusCode": status, "headers": single, "cookies": cookies}
+
+
+def prelude(status: int, headers: Iterable[tuple[bytes, bytes]]) -> bytes:
+    """Return the prelude of a streamed response body: its metadata as JSON, then eight NUL bytes.
+
+    Raises ValueError for a prelude above Lambda's limit.
+    """
+    told = json.dumps(metadata(status, headers), separators=(",", ":"))
+    if len(told) + len(_DELIMITER) > MAX_PRELUDE:
+        raise ValueError(f"status and headers take {len(told)} bytes; Lambda reads at most {MAX_PRELUDE}")
+    return told.encode() + _DELIMITER
 
 
 class StreamedResponse:

@@ -55,7 +55,8 @@ def build_app(
     at_root, limits = default or next(iter(agents)), services.limits
     access, instruments, additions = access or Access(), instruments or Instruments(), additions or AppAdditions()
     operations = (*OPERATIONS, *additions.operations)
-    app = _new_app(lifecycle or Lifecycle())
+    lifecycle = lifecycle or Lifecycle()
+    app = _new_app(lifecycle)
     app.state.agents = {agent_id: served.agent for agent_id, served in agents.items()}
     app.add_exception_handler(HTTPException, refuse_path)
     # Add public routes without credentials: clients read the card before they can authenticate (A2A 8.2).
@@ -72,7 +73,7 @@ def build_app(
     public = [route.path for route in public_routes]
     app.add_middleware(PathMiddleware)
     app.add_middleware(LargeResponseMiddleware)
-    app.add_middleware(AwaitBackgroundTurnsMiddleware)
+    app.add_middleware(AwaitBackgroundTurnsMiddleware, leftover=lifecycle.leftover)
     if limits:
         _limit_requests(app, limits, public)
     if access.authenticators is not None:
@@ -114,6 +115,7 @@ def _services_of(served: ServedAgent, shared: SharedServices) -> AgentServices:
         shared.push,
         StreamLimits(limits.counters, limits.limits, limits.clock) if limits and limits.limits.of_streams else None,
         modes,
+        served.no_push,
     )
 
 

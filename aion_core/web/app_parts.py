@@ -26,6 +26,8 @@ class ServedAgent(Struct, frozen=True):
     card: AgentCard
     extended_card: AgentCard | None = None
     input_modes: InputModes = tuple
+    no_push: str = ""
+    """Error message for requests about push notifications if this process sends none, instead of the usual message."""
 
 
 class CallerLimits(Struct, frozen=True):

@@ -5,7 +5,7 @@ The ASGI server calls the lifespan function; Lambda's runtime loop does so in it
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any
 
@@ -25,10 +25,12 @@ Startup = Callable[[], Mapping[str, Any] | None]
 
 
 class Lifecycle(Struct, frozen=True):
-    """Functions of the app's start. Without `startup` the agents load in the background."""
+    """Functions that the app calls beside its requests. Without `startup` the agents load in the background."""
 
     background_task: BackgroundTask | None = None
     startup: Startup | None = None
+    leftover: Callable[[], Awaitable[None]] | None = None
+    """Function that waits for the turns left by earlier requests, if nothing runs between the requests."""
 
 
 def lifespan_of(lifecycle: Lifecycle) -> Callable[[FastAPI], AbstractAsyncContextManager[Any]]:

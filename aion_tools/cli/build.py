@@ -88,9 +88,7 @@ def build(functions: tuple[str, ...], target: Path | None, zips: Path, architect
         sys.exit(1)
 
 
-def _build(
-    folder: Path, functions: tuple[str, ...], target: Path | None, zips: Path, architecture: str | None
-) -> None:
+def _build(folder: Path, functions: tuple[str, ...], target: Path | None, zips: Path, architecture: str | None) -> None:
     from aion_tools.package.build import Build
     from aion_tools.package.cache import delete_expired
     from aion_tools.package.secrets import SecretVerdict

@@ -7,7 +7,7 @@ import socket
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 from click.core import ParameterSource
@@ -33,19 +33,8 @@ CHOSEN = (
 """Environment variables of the functions that a developer may override. Other values come from the template."""
 
 
-class _StoppedByInterrupt(click.Command):
-    """Command that Ctrl-C ends with exit code 0 and no traceback, even before its server handles signals."""
-
-    def invoke(self, ctx: click.Context) -> Any:
-        """Run the command. On Ctrl-C, exit with code 0."""
-        try:
-            return super().invoke(ctx)
-        except KeyboardInterrupt:
-            ctx.exit(0)
-
-
 @click.command(
-    cls=_StoppedByInterrupt,
+    cls=options.StoppedByInterrupt,
     short_help="Serve the agents on this machine.",
     epilog="""\b
 Examples:

@@ -25,6 +25,7 @@ from aion_tools.cli.extra_packages import how_to_install, missing_import, missin
 from aion_tools.cli.hints import HintingGroup
 from aion_tools.cli.project import init, new
 from aion_tools.cli.push import push
+from aion_tools.cli.sam_local import sam_local
 from aion_tools.cli.stacks import eject, stacks
 from aion_tools.cli.tasks import tasks
 from aion_tools.cli.why import why
@@ -78,7 +79,7 @@ def aion(context: click.Context) -> None:
         raise ConfigurationError(how_to_install(missing))
 
 
-IN_A_PROJECT = (new, init, dev, chat, send, doctor, build, deploy, stacks, eject)
+IN_A_PROJECT = (new, init, dev, chat, send, doctor, build, sam_local, deploy, stacks, eject)
 DEPLOYED = (why, tasks, push, dlq, card, key, user, data, destroy)
 REMOVED = {
     "add": "`uv add PACKAGE` adds a dependency",

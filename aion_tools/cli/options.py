@@ -19,6 +19,17 @@ Command = Callable[..., Any]
 DEFAULT_CONFIG = Path("aion.yaml")
 
 
+class StoppedByInterrupt(click.Command):
+    """Command that Ctrl-C ends with exit code 0 and no traceback, even before its server handles signals."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run the command. On Ctrl-C, exit with code 0."""
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt:
+            ctx.exit(0)
+
+
 def config(command: Command) -> Command:
     """Add the option --config."""
     return click.option(

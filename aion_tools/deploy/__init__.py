@@ -2,6 +2,7 @@
 
 sam             runs SAM CLI in a project
 sam_install     installs SAM CLI
+interrupts      signals while child processes start and end
 samconfig       reads samconfig.toml, and writes the user's answers into it
 aws             calls AWS
 cloudformation  stacks with their nested stacks, and their failures

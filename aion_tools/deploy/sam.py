@@ -2,16 +2,15 @@
 
 import os
 import re
-import signal
 import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Self
+from types import MappingProxyType
 
 from aion_tools.deploy.errors import DeployError, remedy
+from aion_tools.deploy.interrupts import DelayedInterrupt, end_group
 from aion_tools.deploy.sam_install import ENVIRONMENT
 from aion_tools.deploy.samconfig import SamConfig, word
 from aion_tools.package.functions import AGENT_FUNCTIONS
@@ -42,8 +41,14 @@ class Sam:
     project: Path
     saved: SamConfig
 
-    def build(self, report: Report) -> None:
-        """Build the packages, and docker images of them for `image: true` in aion.yaml. Raises DeployError.
+    def build(
+        self,
+        report: Report,
+        *more: str,
+        environ: Mapping[str, str] = MappingProxyType({}),
+        command: str = "aion deploy",
+    ) -> None:
+        """Build the packages, with more options of `sam build`. Raises DeployError, which names the command to run again.
 
         `report` receives the output lines of the build, each once: the builds of two functions print the same notices.
         """
@@ -55,17 +60,17 @@ class Sam:
                 report(line)
 
         # Build in the project's folder, because SAM would otherwise build in a copy of it without .venv and .git.
-        commands = [[str(self.program), "build", "--build-in-source", *self._config()]]
+        commands = [[str(self.program), "build", "--build-in-source", *self._config(), *more]]
         if image_form.is_wanted(self.project):
             # SAM calls no makefile for an image, so write the folders of its images first.
             commands.insert(0, [sys.executable, "-m", "aion_tools.cli", "build", *AGENT_FUNCTIONS])
-        for command in commands:
-            code, lines = self._run(command, report_once)
+        for each in commands:
+            code, lines = self._run(each, report_once, environ)
             if code:
                 raise DeployError(
                     "The packages could not be built.",
                     lines=_after(lines, ("Build Failed", "Error:", "aion build:", "aion:")),
-                    next_step="Fix it and run `aion deploy` again; `aion build` runs the build alone.",
+                    next_step=f"Fix it and run `{command}` again; `aion build` runs the build alone.",
                 )
 
     def change_set(self, stack: str, region: str, given: Mapping[str, str]) -> str:
@@ -99,15 +104,17 @@ class Sam:
             return []
         return ["--config-file", str(self.saved.path), "--config-env", self.saved.environment]
 
-    def _run(self, command: Sequence[str], report: Report) -> tuple[int, list[str]]:
+    def _run(
+        self, command: Sequence[str], report: Report, environ: Mapping[str, str] = MappingProxyType({})
+    ) -> tuple[int, list[str]]:
         # Put this Python environment first on PATH, because SAM's build calls `aion` and uv, which must be those of
         # this environment.
         path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}"
-        with _DelayedInterrupt() as interrupt:
+        with DelayedInterrupt() as interrupt:
             process = subprocess.Popen(  # noqa: S603 - no shell
                 command,
                 cwd=self.project,
-                env={**os.environ, **ENVIRONMENT, "PATH": path},
+                env={**os.environ, **ENVIRONMENT, "PATH": path, **environ},
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.STDOUT,
@@ -126,60 +133,9 @@ class Sam:
                         report(lines[-1])
                 process.wait()
             except BaseException:
-                _end(process)
+                end_group(process)
                 raise
         return process.returncode, lines
-
-
-class _DelayedInterrupt:
-    """Context in which SIGINT, SIGTERM and SIGHUP raise KeyboardInterrupt, but not before `raise_from_now_on`.
-
-    A signal while a process is being started would otherwise leave it running: no variable holds the process yet.
-    An ignored signal, such as SIGHUP after nohup, stays ignored.
-    """
-
-    def __init__(self) -> None:
-        self._delayed = True
-        self._received = False
-        self._before: dict[int, Any] = {}
-
-    def __enter__(self) -> Self:
-        for name in ("SIGINT", "SIGTERM", "SIGHUP"):
-            number = getattr(signal, name, None)
-            if number and signal.getsignal(number) is not signal.SIG_IGN:
-                self._before[number] = signal.signal(number, self._receive)
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        for number, handler in self._before.items():
-            signal.signal(number, handler)
-
-    def raise_from_now_on(self) -> None:
-        """Raise KeyboardInterrupt at each further signal, and now if one has been received."""
-        self._delayed = False
-        if self._received:
-            raise KeyboardInterrupt
-
-    def _receive(self, number: int, frame: object) -> None:
-        self._received = True
-        if not self._delayed:
-            raise KeyboardInterrupt
-
-
-def _end(process: subprocess.Popen[str]) -> None:
-    """End the process and its children. Kill them if they are still running after five seconds."""
-    if sys.platform == "win32":
-        process.kill()
-        return
-    with suppress(OSError):  # the group has ended
-        try:
-            os.killpg(process.pid, signal.SIGTERM)
-            process.wait(5)
-        except subprocess.TimeoutExpired:
-            pass
-        finally:
-            os.killpg(process.pid, signal.SIGKILL)
-    process.wait()
 
 
 def _overrides(given: Mapping[str, str]) -> list[str]:

@@ -46,14 +46,6 @@ def greeting(
         key = [f"Send this header when an agent is loaded: {credentials}"] if credentials else []
         return "\n".join([*lines, waits, where, *key, "", STOPS])
     target = base_url if called == at_root else f"{base_url}/agents/{called}"
-    required = ", ".join(each.uri for each in agents[called].capabilities.extensions if each.required)
-    headers = filter(None, [credentials, f"A2A-Extensions: {required}" if required else ""])
-    request = {
-        "jsonrpc": "2.0",
-        "id": 1,
-        "method": "SendStreamingMessage",
-        "params": {"message": {"messageId": "m-1", "role": "ROLE_USER", "parts": [{"text": "Hello, who is there?"}]}},
-    }
     return "\n".join(
         [
             *lines,
@@ -63,10 +55,28 @@ def greeting(
             "",
             "Send a message:",
             "",
-            f"  curl -sN {target}/ -H 'Content-Type: application/json' \\",
-            *(f"    -H '{header}' \\" for header in headers),
-            f"    -d '{json.dumps(request)}'",
+            *example_request(agents[called], target, credentials),
             "",
             STOPS,
         ]
     )
+
+
+def example_request(agent: AgentConfig, url: str, credentials: str = "") -> list[str]:
+    """Return the lines of a curl command that sends a message to the agent at this URL.
+
+    `credentials` is a header for the agent, or "".
+    """
+    required = ", ".join(each.uri for each in agent.capabilities.extensions if each.required)
+    headers = filter(None, [credentials, f"A2A-Extensions: {required}" if required else ""])
+    request = {
+        "jsonrpc": "2.0",
+        "id": 1,
+        "method": "SendStreamingMessage",
+        "params": {"message": {"messageId": "m-1", "role": "ROLE_USER", "parts": [{"text": "Hello, who is there?"}]}},
+    }
+    return [
+        f"  curl -sN {url}/ -H 'Content-Type: application/json' \\",
+        *(f"    -H '{header}' \\" for header in headers),
+        f"    -d '{json.dumps(request)}'",
+    ]

@@ -111,7 +111,10 @@ def rendered(project: Project) -> dict[str, str]:
         ".github/workflows/deploy.yml": _template("every", "deploy.yml"),
         "README.md": _template("every", "README.md"),
     }
-    return {**{path: _filled(text, values) for path, text in made.items()}, "samconfig.toml": samconfig(project.name, project.region)}
+    return {
+        **{path: _filled(text, values) for path, text in made.items()},
+        "samconfig.toml": samconfig(project.name, project.region),
+    }
 
 
 def _workflow(project: Project) -> dict[str, str]:

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 
+from aion_core.loading.aion_yaml.reading import AION_YAML
 from aion_tools.dev.data_folder import FOLDER, make_ignored
 from aion_tools.sam_local.variables import plain
 from aion_tools.template.names import BUILD_PLACE
@@ -25,10 +26,9 @@ def write_plain(folder: Path, artifacts: Path) -> Path:
     `artifacts` is the folder for the function's package. Raises ConfigurationError for an unreadable .env, and OSError.
     """
     project = project_of(folder, artifacts)
-    config = project_template(project, BUILD_PLACE).environment("ApiFunction").get("AION_CONFIG", "aion.yaml")
     make_ignored(project / FOLDER)
     file = project / PLAIN
-    write_private(file, {EVERY_FUNCTION: plain(project / config)})
+    write_private(file, {EVERY_FUNCTION: plain(config_of(project))})
     return file
 
 
@@ -41,6 +41,12 @@ def project_of(folder: Path, artifacts: Path) -> Path:
     artifacts = artifacts.absolute()
     above = (parent.parent for parent in artifacts.parents if parent.name == _SAM)
     return folder if artifacts.is_relative_to(folder) else next(above, folder)
+
+
+def config_of(project: Path) -> Path:
+    """Return the path of the project's aion.yaml, which the template names. Raises TemplateError."""
+    functions = project_template(project, BUILD_PLACE)
+    return project / functions.environment("ApiFunction").get("AION_CONFIG", AION_YAML)
 
 
 def write_private(file: Path, variables: Mapping[str, Mapping[str, str]]) -> None:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from aion_core.loading.deployment import read_deployment_config
 from aion_tools.dev.environment import local_environment
+from aion_tools.sam_local.reach import Reach
 
 OPEN = {
     # Nobody signs requests here, and SAM listens on this machine only.
@@ -14,8 +15,11 @@ OPEN = {
     "AION_REVEAL_ERRORS": "true",
 }
 """Variables for callers on this machine."""
+EMULATOR = {"AION_STORE_CALLS": "4", "AION_STORE_TIMEOUT": "60"}
+"""Variables for an emulated AWS, which serves one request at a time. A template for AWS does not declare them."""
 AGENTS = "AION_LOCAL_ENVIRONMENT"
 """Name of the variable that carries the agents' own variables, as a JSON object of texts."""
+_LOOPBACK = ("127.0.0.0/8", "::1/128")
 
 
 def plain(config: Path) -> dict[str, str]:
@@ -24,6 +28,24 @@ def plain(config: Path) -> dict[str, str]:
     `config` is the path of aion.yaml. Raises ConfigurationError for an unreadable .env.
     """
     return {"AION_STORE": "memory", **OPEN, AGENTS: agents_variables(config, {})[0]}
+
+
+def in_stack(environment: Mapping[str, str], reach: Reach, base_url: str, agents: str) -> dict[str, str]:
+    """Return the variables of a function in containers whose AWS is emulated on this machine.
+
+    `environment` is the function's environment in the emulated stack, and `agents` the value of AGENTS.
+    """
+    return {
+        **environment,
+        **OPEN,
+        **EMULATOR,
+        AGENTS: agents,
+        "AION_BASE_URL": base_url,
+        # There is no API Gateway here that verifies AWS signatures.
+        "AION_HTTP_ENTRYPOINTS": "",
+        "AION_PUSH_HTTP": "true",
+        "AION_PUSH_NETWORKS": ",".join([*_LOOPBACK, *reach.networks]),
+    }
 
 
 def agents_variables(config: Path, environ: Mapping[str, str]) -> tuple[str, list[str]]:

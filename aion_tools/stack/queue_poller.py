@@ -31,8 +31,11 @@ class QueueSource:
     reports_failures: bool
 
     @classmethod
-    def of(cls, properties: Mapping[str, Any], place: Place) -> "QueueSource":
-        """Read the event source from the resolved properties of an SQS event in the template."""
+    def of(cls, properties: Mapping[str, Any], place: Place, at_once: int | None = None) -> "QueueSource":
+        """Read the event source from the resolved properties of an SQS event in the template.
+
+        `at_once` replaces its MaximumConcurrency.
+        """
         if "FilterCriteria" in properties:
             raise TemplateError("the local stack does not support FilterCriteria of an SQS event")
         arn = properties["Queue"]
@@ -40,7 +43,7 @@ class QueueSource:
             queue_url=f"{place.endpoint}/{place.account}/{arn.rsplit(':', 1)[1]}",
             queue_arn=arn,
             batch_size=int(properties.get("BatchSize", 10)),
-            concurrency=int((properties.get("ScalingConfig") or {}).get("MaximumConcurrency", CONCURRENCY)),
+            concurrency=at_once or int((properties.get("ScalingConfig") or {}).get("MaximumConcurrency", CONCURRENCY)),
             reports_failures="ReportBatchItemFailures" in (properties.get("FunctionResponseTypes") or ()),
         )
 

@@ -154,14 +154,16 @@ class LocalStack:
         *,
         environ: Mapping[str, str] | None = None,
         retry_after: int | None = RETRY_AFTER,
+        at_once: int | None = None,
     ) -> None:
         """Start threads that invoke the template's functions for messages of their queues and at their schedules.
 
         A function without an entry in `handlers` is imported by its name in the template. Only during the import, the
         process has this function's environment, overridden by `environ`. A failed message becomes visible after
-        `retry_after` seconds or, with None, after the queue's visibility timeout as on AWS.
+        `retry_after` seconds or, with None, after the queue's visibility timeout as on AWS. `at_once` replaces the
+        template's number of concurrent invocations for a queue.
         """
-        pollers = self.pollers(handlers, environ=environ, retry_after=retry_after)
+        pollers = self.pollers(handlers, environ=environ, retry_after=retry_after, at_once=at_once)
         for poller in pollers:
             poller.start()
         self._pollers += pollers
@@ -172,6 +174,7 @@ class LocalStack:
         *,
         environ: Mapping[str, str] | None = None,
         retry_after: int | None = RETRY_AFTER,
+        at_once: int | None = None,
     ) -> list[Poller]:
         """Return the pollers of all functions, not started yet. The arguments have the same meaning as for `poll`."""
         handlers = handlers or {}
@@ -181,7 +184,7 @@ class LocalStack:
         pollers: list[Poller] = []
         for name in functions:
             with _environment({**self.environment(name), **(environ or {})}):
-                pollers += self._pollers_of(name, handlers.get(name), retry_after)
+                pollers += self._pollers_of(name, handlers.get(name), retry_after, at_once)
         return pollers
 
     def call_schedules(self, function: str) -> None:
@@ -220,7 +223,9 @@ class LocalStack:
     ) -> None:
         self.stop()
 
-    def _pollers_of(self, name: str, handler: Handler | None, retry_after: int | None) -> list[Poller]:
+    def _pollers_of(
+        self, name: str, handler: Handler | None, retry_after: int | None, at_once: int | None
+    ) -> list[Poller]:
         queues = [event for event in self.template.events(name, "SQS") if _is_on(event[2])]
         schedules = [event for event in self.template.events(name, "Schedule", "ScheduleV2") if _is_on(event[2])]
         if not queues and not schedules:
@@ -229,7 +234,7 @@ class LocalStack:
         place = self.template.place
         sqs = self.client("sqs")
         return [
-            *(QueuePoller(function, QueueSource.of(event, place), sqs, retry_after) for _, _, event in queues),
+            *(QueuePoller(function, QueueSource.of(event, place, at_once), sqs, retry_after) for _, _, event in queues),
             *(SchedulePoller(function, kind, event_name, event, place) for event_name, kind, event in schedules),
         ]
 

@@ -32,7 +32,7 @@ class Process:
         self.parts: Any = None
         """`assembly.Parts`: the engine objects of this process."""
         self.buffered = world.random.random() < 0.2
-        """True if the entry point sends the answer only after the call has returned (the Mangum handler)."""
+        """True if the entry point sends the answer only after the call has returned (the buffered handler)."""
         self.many = name.startswith("api") and not self.buffered and world.random.random() < 0.2
         """True for a server instead of Lambda: concurrent calls, without a timeout."""
         self.serving = 0

@@ -1,4 +1,4 @@
-"""ministack as a process: AWS on a free port of the loopback, from its own environment.
+"""ministack as a process: AWS on a free port, from its own environment.
 
 ministack needs another botocore version than the project, so it cannot be in the project's lock.
 """
@@ -22,9 +22,8 @@ PROGRAM = Path(__file__).with_name("ministack_program.py")
 
 SETTINGS = {
     "MINISTACK_ACCOUNT_ID": ACCOUNT,
-    "MINISTACK_HOST": "127.0.0.1",
     "LOG_LEVEL": "WARNING",
-    # Disable Docker, because ministack would remove the containers of another ministack on this machine.
+    # Disable docker, unless a test runs the functions in containers (`containers/emulated_aws.py`).
     "DOCKER_HOST": "unix:///nowhere",
     # Disable these services, because they would listen on ports of their own.
     "IOT_MTLS_ENABLED": "0",
@@ -37,18 +36,19 @@ class MinistackError(Exception):
 
 
 @contextmanager
-def serving(services: str = "dynamodb,kms,s3,sqs") -> Iterator[str]:
-    """Run ministack until the block ends; yield its address once ministack responds."""
+def serving(services: str = "dynamodb,kms,s3,sqs", *, host: str = "127.0.0.1", **settings: str) -> Iterator[str]:
+    """Run ministack with these settings until the block ends; yield its address once ministack responds."""
     python = python_with(REQUIREMENTS)
     with tempfile.TemporaryFile() as printed:
         # Bind the port in this process, so that no other process can take it before ministack listens.
-        with socket.create_server(("127.0.0.1", 0), backlog=512) as listener:
+        with socket.create_server((host, 0), backlog=512) as listener:
             port, number = listener.getsockname()[1], listener.fileno()
+            # Pass no AWS settings of this machine.
+            given = {"PATH": os.environ.get("PATH", ""), "GATEWAY_PORT": str(port), "SERVICES": services}
             process = subprocess.Popen(
                 # Use the isolated mode, because this folder has a module named ministack.
                 [python, "-I", PROGRAM, str(number)],
-                # Pass no AWS settings of this machine.
-                env={"PATH": os.environ.get("PATH", ""), "GATEWAY_PORT": str(port), "SERVICES": services, **SETTINGS},
+                env={**given, "MINISTACK_HOST": host, **SETTINGS, **settings},
                 stdin=subprocess.PIPE,
                 stdout=printed,
                 stderr=subprocess.STDOUT,
@@ -56,20 +56,20 @@ def serving(services: str = "dynamodb,kms,s3,sqs") -> Iterator[str]:
             )
         try:
             try:
-                _answers(port)
+                _answers(host, port)
             except (OSError, HTTPException) as error:
                 printed.seek(0)
                 said = printed.read().decode(errors="replace")
                 raise MinistackError(f"ministack does not answer ({error}); it has said:\n{said}") from error
-            yield f"http://127.0.0.1:{port}"
+            yield f"http://{host}:{port}"
         finally:
             process.kill()
             process.communicate()
 
 
-def _answers(port: int) -> None:
+def _answers(host: str, port: int) -> None:
     # Connect early: the connection waits until ministack has started, and ends if ministack's process ends.
-    connection = HTTPConnection("127.0.0.1", port, timeout=TIMEOUT)
+    connection = HTTPConnection(host, port, timeout=TIMEOUT)
     try:
         connection.request("GET", "/_ministack/health")
         answer = connection.getresponse()

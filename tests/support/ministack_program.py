@@ -15,11 +15,15 @@ from typing import Any
 from hypercorn.asyncio import serve
 from hypercorn.config import Config
 from ministack.app import app
+from ministack.services import lambda_svc
 from ministack.services.cloudformation import _stacks as stacks
 from ministack.services.cloudformation import engine, provisioners
 from ministack.services.cloudformation.provisioners import _RESOURCE_HANDLERS as RESOURCES
 from ministack.services.cloudformation.provisioners import _nested_stack_lookup_name as name_of_nested
 from ministack.services.cloudformation.stacks import _add_event as add_event
+
+FUNCTION_URL = "f" * 32
+"""Id of the Function URL of the one stack that has one."""
 
 
 def end_with_parent() -> None:
@@ -92,6 +96,45 @@ def keep_what_nested_stacks_retain() -> None:
     nested["delete"] = delete_nested
 
 
+def pass_concurrency_as_number() -> None:
+    """Convert the MaximumConcurrency of an event source mapping, because its poller fails with CloudFormation's text."""
+    mapping = RESOURCES["AWS::Lambda::EventSourceMapping"]
+    create, update = mapping["create"], mapping["update"]
+    mapping["create"] = lambda logical_id, props, *more: create(logical_id, _with_number(props), *more)
+    mapping["update"] = lambda physical_id, old, new, *more: update(
+        physical_id, _with_number(old), _with_number(new), *more
+    )
+
+
+def serve_function_url() -> None:
+    """Give the stack's Function URL a fixed path, and its requests the signer.
+
+    With a fixed path, a deployment's parameters can contain its URL. The signer is in the event's
+    `requestContext.authorizer.iam` (https://docs.aws.amazon.com/lambda/latest/dg/urls-invocation.html); ministack
+    verifies no signature and omits it.
+    """
+    lambda_svc._new_function_url_id = lambda: FUNCTION_URL
+    build = lambda_svc._build_function_url_event
+
+    @wraps(build)
+    def build_signed(url_id: str, account: str, *rest: Any, anonymous: bool = False, **options: Any) -> Any:
+        event = build(url_id, account, *rest, anonymous=anonymous, **options)
+        if not anonymous:
+            signer = {"accountId": account, "userArn": f"arn:aws:iam::{account}:user/dev", "userId": "AIDACALLER"}
+            more = {"accessKey": "AKIACALLER", "callerId": "AIDACALLER", "cognitoIdentity": None}
+            event["requestContext"]["authorizer"] = {"iam": {**signer, **more, "principalOrgId": None}}
+        return event
+
+    lambda_svc._build_function_url_event = build_signed
+
+
+def _with_number(mapping: dict[str, Any]) -> dict[str, Any]:
+    scaling = mapping.get("ScalingConfig") or {}
+    if "MaximumConcurrency" not in scaling:
+        return mapping
+    return {**mapping, "ScalingConfig": {**scaling, "MaximumConcurrency": int(scaling["MaximumConcurrency"])}}
+
+
 def _on_a_metric(alarm: dict[str, object]) -> dict[str, object]:
     if "Metrics" not in alarm:
         return alarm
@@ -103,6 +146,8 @@ accept_what_is_not_emulated()
 keep_attributes_in_updates()
 transform_nested_templates()
 keep_what_nested_stacks_retain()
+pass_concurrency_as_number()
+serve_function_url()
 config = Config()
 config.bind = [f"fd://{sys.argv[1]}"]
 config.loglevel = "WARNING"

@@ -46,15 +46,16 @@ class WebhookReceiver:
     """Server with one behaviour for each request, in order; the last behaviour repeats."""
 
     behaviours: list[Behaviour]
+    address: str = "127.0.0.1"
     port: int = 0
     connections: int = 0
     posts: list[ReceivedPost] = field(default_factory=list)
     closed_early: int = 0
     """Number of clients that left before the response."""
 
-    def url(self, path: str = "/hook", *, host: str = "127.0.0.1", scheme: str = "http") -> str:
+    def url(self, path: str = "/hook", *, host: str = "", scheme: str = "http") -> str:
         """Return the receiver's URL."""
-        return f"{scheme}://{host}:{self.port}{path}"
+        return f"{scheme}://{host or self.address}:{self.port}{path}"
 
     @property
     def ids(self) -> list[str]:
@@ -87,11 +88,11 @@ class WebhookReceiver:
 
 @asynccontextmanager
 async def receiving(
-    *behaviours: Behaviour, tls: ssl.SSLContext | None = None, port: int = 0
+    *behaviours: Behaviour, tls: ssl.SSLContext | None = None, address: str = "127.0.0.1", port: int = 0
 ) -> AsyncIterator[WebhookReceiver]:
     """Yield a receiver on the given port, by default on a free one."""
-    receiver = WebhookReceiver(list(behaviours) or [answers(200)])
-    server = await asyncio.start_server(receiver._serve, "127.0.0.1", port, ssl=tls)
+    receiver = WebhookReceiver(list(behaviours) or [answers(200)], address)
+    server = await asyncio.start_server(receiver._serve, address, port, ssl=tls)
     receiver.port = server.sockets[0].getsockname()[1]
     try:
         yield receiver

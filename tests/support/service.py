@@ -97,7 +97,7 @@ def parts(
     clock: Clock | None = None,
     *,
     double_texting: WhenBusy = WhenBusy.ENQUEUE,
-    blocking_wait: float = 240.0,
+    blocking_wait: float | None = 240.0,
     task_list: TaskList | None = None,
     reply: ReplyAs = ReplyAs.TASK,
     answer: AnswerAs = AnswerAs.MESSAGE,

@@ -1,5 +1,8 @@
 """Waiting for the turns that a request has started, until they end or are handed off."""
 
+import asyncio
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -7,9 +10,13 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from aion_core.engine.process.background import BackgroundTurns
 from aion_core.engine.process.deadline import Deadline
 from aion_core.web.request.call_context import BACKGROUND, DEADLINE
+from aion_core.web.request.entrypoint import is_buffered
 
-STREAMED = "aion.streamed"
-"""Key in the ASGI scope. Aion's Lambda runtime sets it for a request with a streamed response."""
+Leftover = Callable[[], Awaitable[None]]
+"""Function that waits for the end of the turns that earlier requests have left unfinished."""
+
+LEFTOVER_SECONDS = 1.0
+"""Time that each request gives to the turns left by earlier requests. So they go on while a client polls their tasks."""
 
 
 class AwaitBackgroundTurnsMiddleware:
@@ -19,8 +26,9 @@ class AwaitBackgroundTurnsMiddleware:
     requests the next event, and Lambda may freeze the environment. Other servers do not wait for the app call.
     """
 
-    def __init__(self, app: ASGIApp) -> None:
-        self._app = app
+    def __init__(self, app: ASGIApp, leftover: Leftover | None = None) -> None:
+        """`leftover` waits for turns of earlier requests, if nothing in this process runs between its requests."""
+        self._app, self._leftover = app, leftover
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve the request, then wait for its background turns."""
@@ -46,6 +54,10 @@ class AwaitBackgroundTurnsMiddleware:
                 send_after_turns if is_buffered(scope) else send,
             )
             await turns.wait()
+            if self._leftover is not None:
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(LEFTOVER_SECONDS):
+                        await self._leftover()
         except BaseException:
             # Cancel the turns, because the invocation ends: another worker resumes them, and they must not continue in
             # the next invocation.
@@ -59,8 +71,3 @@ def _deadline(scope: Scope) -> datetime | None:
     if context is None:
         return None
     return datetime.now(UTC) + timedelta(milliseconds=context.get_remaining_time_in_millis())
-
-
-def is_buffered(scope: Scope) -> bool:
-    """Return True if Lambda buffers the response of this request. Only aion's own runtime loop streams responses."""
-    return "aws.context" in scope and STREAMED not in scope

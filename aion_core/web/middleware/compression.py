@@ -6,7 +6,7 @@ from starlette.datastructures import Headers
 from starlette.middleware.gzip import GZipMiddleware
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from aion_core.web.middleware.background_turns import is_buffered
+from aion_core.web.request.entrypoint import is_buffered
 
 _REFUSED_GZIP = re.compile(r"(?:^|,)\s*(?:x-)?gzip\s*;\s*q\s*=\s*0(?:\.0*)?\s*(?:,|$)", re.IGNORECASE)
 """Matches an Accept-Encoding header with gzip at the weight zero: "not acceptable" (RFC 9110, section 12.5.3)."""

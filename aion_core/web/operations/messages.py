@@ -58,9 +58,10 @@ async def _subscribe(
     _require_streaming(services, "Ask for the task until it has ended")
     require_task_id(request.id)
     call = call_of(context)
-    # End a v0.3 stream at an interrupted state: it has `final: true`, so no event may follow (A2A v0.3 7.2.2).
-    is_v03 = context.state[REQUEST_VERSION] == V03
-    ends = states.TERMINAL_OR_INTERRUPTED if is_v03 else states.TERMINAL
+    # End a v0.3 stream at an interrupted state: it has `final: true`, so no event may follow (A2A v0.3 7.2.2). End a
+    # buffered stream there too, because the message that continues the task would have to wait for its end.
+    ends_early = context.state[REQUEST_VERSION] == V03 or call.is_buffered
+    ends = states.TERMINAL_OR_INTERRUPTED if ends_early else states.TERMINAL
     subscribed = services.tasks.subscribe(call, request.id, ends=ends)
     async with _limited(services, call, request.id), aclosing(subscribed) as batches:
         async for batch in batches:

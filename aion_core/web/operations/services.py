@@ -29,6 +29,8 @@ class AgentServices:
     registry: PushRegistry | None = None
     stream_limits: StreamLimits | None = None
     input_modes: InputModes = tuple
+    no_push: str = ""
+    """Error message for requests about push notifications if this process sends none, instead of the usual message."""
     modes: Callable[[tuple[str, ...]], Modes] = field(init=False)
     """Function from the value of `input_modes` to the media types in the agent's card."""
 
@@ -39,5 +41,5 @@ class AgentServices:
     def push(self) -> PushRegistry:
         """Registry of push notification configs. Raises PushNotSupported if the agent sends no push notifications."""
         if self.registry is None or not self.card.capabilities.push_notifications:
-            raise PushNotSupported("This agent sends no push notifications; see its card.")
+            raise PushNotSupported(self.no_push or "This agent sends no push notifications; see its card.")
         return self.registry

@@ -15,7 +15,7 @@ from aion_core.engine.push_config import PushVersion
 from aion_core.protocol.errors import invalid_params
 from aion_core.protocol.reserved_keys import ALLOWED_SKILLS
 from aion_core.protocol.types import AgentCard
-from aion_core.web.request.entrypoint import entrypoint_url_of
+from aion_core.web.request.entrypoint import entrypoint_url_of, is_buffered
 from aion_core.web.request.extensions import negotiate
 from aion_core.web.request.versions import V1
 
@@ -102,6 +102,7 @@ class CallContextBuilder:
             extensions=frozenset(declared),
             caller=principal,
             entrypoint_url=entrypoint_url_of(request.scope),
+            is_buffered=is_buffered(request.scope),
         )
         state: dict[str, Any] = {"headers": headers, REQUEST_VERSION: self._version, CALL: call}
         if caller and caller.skills is not None:

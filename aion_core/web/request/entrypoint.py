@@ -8,10 +8,18 @@ from starlette.types import Scope
 
 from aion_core.auth.credentials import event_text
 
+STREAMED = "aion.streamed"
+"""Key in the ASGI scope. Aion's Lambda runtime sets it for a request with a streamed response."""
+
 _DOMAIN = re.compile(r"(?=.{1,253}\Z)([a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?\.)+[a-z]([a-z0-9-]{0,61}[a-z0-9])?")
 
 _THIS_MACHINE = re.compile(r"(localhost|127\.0\.0\.1|\[::1\])(:[1-9][0-9]{0,4})?")
 _PREFIX = re.compile(r"(/[A-Za-z0-9_-]+)*")
+
+
+def is_buffered(scope: Scope) -> bool:
+    """Return True if Lambda buffers the response of this request. Only aion's own runtime loop streams responses."""
+    return "aws.context" in scope and STREAMED not in scope
 
 
 def entrypoint_url_of(scope: Scope) -> str:

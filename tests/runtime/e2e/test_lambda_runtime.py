@@ -173,6 +173,16 @@ async def test_invalid_invocation_payload_is_refused(
     assert await still_serves(api)
 
 
+async def test_undecodable_body_is_answered_with_status_400(api: FakeRuntimeApi, runtime: RuntimeProcess) -> None:
+    event = recorded_event("rest_api_v1", path="/echo", body="not base64!", isBase64Encoded=True)
+    answer = await api.invoke(event).answered()
+    assert answer.prelude["statusCode"] == 400
+    assert "Encode the body, or set isBase64Encoded to false." in json.loads(answer.body)["message"]
+    assert answer.trailers == {}
+    await runtime.logged("The body cannot be read")
+    assert await still_serves(api)
+
+
 async def test_response_without_body_still_contains_status_and_headers(
     api: FakeRuntimeApi, runtime: RuntimeProcess
 ) -> None:

@@ -2,8 +2,11 @@
 
 import asyncio
 import json
-from collections.abc import Sequence
+import re
+from collections.abc import Callable, Sequence
 from typing import Any
+
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from aion_core.clock import SystemClock
 from aion_core.push.pinned_client import PinnedWebhookClient
@@ -20,12 +23,41 @@ async def _nobody(host: str, port: int) -> Sequence[str]:
     raise OSError("There is no network here.")
 
 
+def _telling(app: ASGIApp, begun: asyncio.Event) -> ASGIApp:
+    """Return the app. It sets the event when it has sent the first piece of a successful response."""
+
+    async def telling(scope: Scope, receive: Receive, send: Send) -> None:
+        statuses: list[int] = []
+
+        async def send_and_tell(message: Message) -> None:
+            await send(message)
+            if message["type"] == "http.response.start":
+                statuses.append(message["status"])
+            elif statuses == [200]:
+                begun.set()
+
+        await app(scope, receive, send_and_tell)
+
+    return telling
+
+
 class ServedTasks:
     """App and its tasks by state: `done`, `working`, `asking`, `canceled`."""
 
-    def __init__(self, declared: str = "", *, push: bool = True, **options: Any) -> None:
-        """Declare the extensions `declared` in the requests that prepare tasks; `push` enables push notifications."""
+    def __init__(
+        self,
+        declared: str = "",
+        *,
+        push: bool = True,
+        behind: Callable[[ASGIApp], ASGIApp] | None = None,
+        **options: Any,
+    ) -> None:
+        """Declare the extensions `declared` in the requests that prepare tasks; `push` enables push notifications.
+
+        `behind` returns the app behind an HTTP entry point.
+        """
         self.agent = Obedient()
+        self._behind = behind or (lambda app: app)
         self._declared = {"a2a-extensions": declared} if declared else {}
         told: dict[str, Any] = {
             "webhooks": PinnedWebhookClient(ALLOWED, SystemClock(), resolve=_nobody),
@@ -43,14 +75,8 @@ class ServedTasks:
         subscribes = "ubscribe" in sent.target or b"ubscribe" in sent.body
         canceling = asyncio.create_task(self._cancel_asking(ends)) if subscribes else None
         try:
-            return await call(
-                self.app,
-                sent.method,
-                sent.target,
-                sent.body,
-                {**sent.headers, **headers},
-                heard=ends.set if subscribes else lambda: None,
-            )
+            app = self._behind(_telling(self.app, ends) if subscribes else self.app)
+            return await call(app, sent.method, sent.target, sent.body, {**sent.headers, **headers})
         finally:
             if canceling is not None:
                 canceling.cancel()
@@ -76,6 +102,18 @@ class ServedTasks:
                     await self._rpc("CreateTaskPushNotificationConfig", config)
             self.tasks[state] = task
         return self.tasks[state]
+
+    async def filled(self, params: Any) -> Any:
+        """Return the params with ids in place of the placeholders; start the tasks in the named states."""
+        match params:
+            case dict():
+                return {name: await self.filled(value) for name, value in params.items()}
+            case list():
+                return [await self.filled(value) for value in params]
+            case str() if found := re.fullmatch(r"<(c-)?(\w+)>", params):
+                task = await self.prepare(found[2])
+                return task["contextId" if found[1] else "id"]
+        return params
 
     async def rest(self) -> None:
         """Let the agent finish its work."""

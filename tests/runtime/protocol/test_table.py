@@ -32,23 +32,10 @@ SAID = [
 ]
 
 
-async def filled(served: ServedTasks, params: Any) -> Any:
-    """Return the params with ids in place of the placeholders; start the tasks in the named states."""
-    match params:
-        case dict():
-            return {name: await filled(served, value) for name, value in params.items()}
-        case list():
-            return [await filled(served, value) for value in params]
-        case str() if found := re.fullmatch(r"<(c-)?(\w+)>", params):
-            task = await served.prepare(found[2])
-            return task["contextId" if found[1] else "id"]
-    return params
-
-
 @pytest.mark.parametrize(("dialect", "row"), SAID)
 async def test_server_responds_as_each_row_of_protocol_table_states(dialect: Dialect, row: ProtocolRow) -> None:
     served = ServedTasks(**row.where)
-    params = await filled(served, row.params)
+    params = await served.filled(row.params)
     sent = dialect.request(row.operation, params)
     assert sent is not None
     answer = await served.ask(dialect, sent)
@@ -76,7 +63,7 @@ each_operation = pytest.mark.parametrize(
 
 
 async def first(served: ServedTasks, dialect: Dialect, operation: str) -> Sent:
-    sent = dialect.request(operation, await filled(served, FIRST[operation].params))
+    sent = dialect.request(operation, await served.filled(FIRST[operation].params))
     assert sent is not None
     return sent
 

@@ -96,6 +96,15 @@ def test_emulated_aws_is_at_address_of_this_machine(endpoint: str, is_emulated: 
             Settings.from_environ(environ)
 
 
+def test_function_with_store_in_memory_runs_only_in_invocations() -> None:
+    sam = {"AWS_SAM_LOCAL": "true", "AWS_LAMBDA_FUNCTION_NAME": "api"}
+    assert Settings.from_environ({**sam, "AION_STORE": "memory"}).only_in_invocations
+    assert not Settings.from_environ({**sam, **DEPLOYED}).only_in_invocations
+    assert not Settings.from_environ({"AION_STORE": "memory"}).only_in_invocations
+    with pytest.raises(ConfigurationError, match="AION_STORE is sqlite"):
+        Settings.from_environ({**sam, "AION_STORE": "sqlite"})
+
+
 @pytest.mark.parametrize(
     ("here", "remedy"),
     [

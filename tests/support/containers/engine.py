@@ -24,7 +24,7 @@ class DockerError(Exception):
 
 
 @dataclass(frozen=True)
-class Engine:
+class DockerEngine:
     """Running docker engine."""
 
     host: str
@@ -90,7 +90,7 @@ def docker(*arguments: str, environ: dict[str, str] | None = None, timeout: floa
     return done.stdout.strip()
 
 
-def running_engine() -> Engine:
+def running_engine() -> DockerEngine:
     """Return the engine that docker's client uses on this machine.
 
     Raise DockerError if no engine answers. Raise ContainersMissing if its containers cannot reach servers of tests.
@@ -103,4 +103,4 @@ def running_engine() -> Engine:
     except OSError as error:
         why = f"the docker engine at {host} has no bridge on this machine ({gateway or 'no address'}: {error})"
         raise ContainersMissing(f"{why}, as Docker Desktop and rootless engines have none") from error
-    return Engine(host, gateway)
+    return DockerEngine(host, gateway)

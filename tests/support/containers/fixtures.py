@@ -5,13 +5,13 @@ from contextlib import ExitStack
 
 import pytest
 
-from tests.support.containers.engine import ContainersMissing, DockerError, Engine, running_engine
+from tests.support.containers.engine import ContainersMissing, DockerEngine, DockerError, running_engine
 from tests.support.containers.lambda_image import lambda_image
 from tests.support.containers.own_engine import own_engine
 
 
 @pytest.fixture(scope="session")
-def engine() -> Iterator[Engine]:
+def engine() -> Iterator[DockerEngine]:
     """Use the running docker engine, or start one. Skip the tests with the reason if this machine can run no container."""
     with ExitStack() as until_the_end:
         try:

@@ -20,7 +20,7 @@ from aion_tools.deploy import sam_install
 from aion_tools.package.cache import file_lock
 from aion_tools.programs import compiler_version, interpreter, machine_architecture
 from tests.support import debian
-from tests.support.containers.engine import ContainersMissing, DockerError, Engine
+from tests.support.containers.engine import ContainersMissing, DockerEngine, DockerError
 from tests.support.e2e.runtime_emulator import CLIENT, LAMBDA_PYTHON, emulator, folder_with
 from tests.support.server import ROOT
 
@@ -47,7 +47,7 @@ SETTINGS = (
 
 
 @contextmanager
-def lambda_image(engine: Engine) -> Iterator[None]:
+def lambda_image(engine: DockerEngine) -> Iterator[None]:
     """Make sure that the engine has Lambda's image under all NAMES until the block ends. Raise ContainersMissing.
 
     Afterwards, the engine has neither an image built here, which its other users would take for AWS's, nor a new name.
@@ -67,7 +67,7 @@ def lambda_image(engine: Engine) -> Iterator[None]:
             engine.docker("rmi", "--force", *dict.fromkeys(gone))
 
 
-def _pulled_or_built(engine: Engine) -> str:
+def _pulled_or_built(engine: DockerEngine) -> str:
     """Return the name of the image: from the cache, from AWS, or built. A built image is cached as a file."""
     python = interpreter(LAMBDA_PYTHON)
     file = _cached(python) if python else None
@@ -151,7 +151,7 @@ def _add_runtime(root: Path, python: str) -> None:
         (root / name).mkdir(exist_ok=True)
 
 
-def _check(engine: Engine) -> None:
+def _check(engine: DockerEngine) -> None:
     """Raise ContainersMissing if Python does not run in the image, or does not reach servers on this machine."""
     with socket.create_server((engine.gateway, 0)) as listener:
         code = f"import ctypes, socket, sqlite3, ssl; socket.create_connection({listener.getsockname()!r}, timeout=30)"

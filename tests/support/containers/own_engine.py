@@ -12,7 +12,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory, gettempdir
 
 from tests.support import debian
-from tests.support.containers.engine import ContainersMissing, DockerError, Engine
+from tests.support.containers.engine import ContainersMissing, DockerEngine, DockerError
 
 NAME = "aiontest"
 """Start of the names of engines' folders and bridges. The id of the session's process follows."""
@@ -21,7 +21,7 @@ STARTED_IN = 120
 
 
 @contextmanager
-def own_engine() -> Iterator[Engine]:
+def own_engine() -> Iterator[DockerEngine]:
     """Start an engine, and stop it when the block ends. As root, install its packages. Raise ContainersMissing.
 
     The engine ends with this process, also if the process is killed. Without rules of iptables, its containers reach
@@ -37,7 +37,7 @@ def own_engine() -> Iterator[Engine]:
         raise ContainersMissing(f"no docker engine answers, and none can be started: {error}") from error
     _remove_remains()
     with TemporaryDirectory(prefix=f"{NAME}{os.getpid()}-") as folder, _bridge() as (bridge, gateway):
-        engine = Engine(f"unix://{folder}/docker.sock", gateway)
+        engine = DockerEngine(f"unix://{folder}/docker.sock", gateway)
         command = [
             *("setpriv", "--pdeathsig", "TERM", dockerd, "--host", engine.host, "--bridge", bridge),
             *("--data-root", f"{folder}/data", "--exec-root", f"{folder}/exec", "--pidfile", f"{folder}/pid"),
@@ -56,7 +56,7 @@ def own_engine() -> Iterator[Engine]:
             _unmount(folder)
 
 
-def _wait_for(engine: Engine, process: "subprocess.Popen[bytes]", log: Path) -> None:
+def _wait_for(engine: DockerEngine, process: "subprocess.Popen[bytes]", log: Path) -> None:
     end = time.monotonic() + STARTED_IN
     while True:
         try:

@@ -1,15 +1,20 @@
 """`sam local start-api` without containers: an emulator runs the function. Runs with SAM CLI's Python.
 
-`environment TEMPLATE ENV_VARS` prints the variables that SAM gives to each function's container. `serve TEMPLATE URL`
-prints the port of SAM's local API server; the server posts each Lambda event to the URL.
+`environment TEMPLATE ENV_VARS` prints the processor of each function, and the variables that SAM gives to its container.
+`options CONFIG COMMAND …` prints the options that SAM reads for commands of `sam local` from a samconfig.toml, and those
+that each command knows. `serve TEMPLATE URL` prints the port of SAM's local API server; the server posts each Lambda event to
+the URL.
 """
 
+import importlib
 import json
 import os
 import sys
 from pathlib import Path
 
+import click
 import requests
+from samcli.cli.cli_config_file import ConfigProvider
 from samcli.commands.local.lib.local_lambda import LocalLambdaRunner
 from samcli.lib.providers.api_provider import ApiProvider
 from samcli.lib.providers.sam_function_provider import SamFunctionProvider
@@ -38,7 +43,21 @@ def environment(template: str, env_vars: str) -> None:
     functions = SamFunctionProvider(stacks)
     values = json.loads(Path(env_vars).read_text())
     runner = LocalLambdaRunner(None, functions, os.getcwd(), os.getcwd(), env_vars_values=values)
-    print(json.dumps({function.name: runner._make_env_vars(function).resolve() for function in functions.get_all()}))
+    found = {
+        function.name: {"architecture": function.architecture, "environment": runner._make_env_vars(function).resolve()}
+        for function in functions.get_all()
+    }
+    print(json.dumps(found))
+
+
+def options(config: str, *commands: str) -> None:
+    found = {}
+    for command in commands:
+        cli = importlib.import_module(f"samcli.commands.local.{command.replace('-', '_')}.cli").cli
+        with click.Context(cli):
+            read = ConfigProvider(section="parameters")(config, "default", ["local", command])
+        found[command] = {"read": read, "known": [option.name for option in cli.params]}
+    print(json.dumps(found))
 
 
 def serve(template: str, url: str) -> None:
@@ -51,4 +70,4 @@ def serve(template: str, url: str) -> None:
 
 
 if __name__ == "__main__":
-    {"environment": environment, "serve": serve}[sys.argv[1]](*sys.argv[2:])
+    {"environment": environment, "options": options, "serve": serve}[sys.argv[1]](*sys.argv[2:])

@@ -17,8 +17,11 @@ import pytest
 from aion_tools.deploy import sam_install
 from aion_tools.package.cache import cache
 from aion_tools.programs import machine_architecture
-from aion_tools.stack.stack import LocalStack
-from scripts.sam_local import sam_environment, write_env_vars
+from aion_tools.sam_local.env_file import write_private
+from aion_tools.sam_local.reach import Reach
+from aion_tools.sam_local.variables import in_stack
+from aion_tools.stack.stack import SETTINGS, LocalStack
+from aion_tools.template.reader import FUNCTION
 from tests.support.e2e.api_process import api_process
 from tests.support.e2e.runtime_emulator import emulated
 from tests.tools.e2e.packages import file_states, package_here
@@ -27,6 +30,8 @@ ROOT = Path(__file__).parents[3]
 TEMPLATE = ROOT / "template.yaml"
 # Run this script with -P, so that modules in its folder cannot hide installed packages.
 SAM_API = ROOT / "tests" / "tools" / "e2e" / "sam_api.py"
+BASE_URL = "http://127.0.0.1:3000"
+HERE = Reach("127.0.0.1", "127.0.0.1", ("127.0.0.0/8",))
 TEXT = "Grüße, \u05e9\u05dc\u05d5\u05dd \U0001f642 and back"
 
 pytestmark = [
@@ -51,7 +56,7 @@ def sam() -> Path:
 
 def run(command: list[str], cwd: Path = ROOT, **environ: str) -> str:
     uv_is_found = {"PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
-    environment = {**sam_environment(), **uv_is_found, **environ}
+    environment = {**os.environ, **sam_install.ENVIRONMENT, **SETTINGS, **uv_is_found, **environ}
     done = subprocess.run(command, cwd=cwd, env=environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
@@ -60,7 +65,9 @@ def run(command: list[str], cwd: Path = ROOT, **environ: str) -> str:
 @pytest.fixture(scope="module")
 def copied(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Copy this checkout into a new folder, and return the folder."""
-    made_by_tools = shutil.ignore_patterns(".git", ".venv", ".sam", ".aws-sam", ".cache", ".*_cache", "__pycache__")
+    made_by_tools = shutil.ignore_patterns(
+        ".git", ".venv", ".sam", ".aws-sam", ".aion", ".cache", ".*_cache", "__pycache__"
+    )
     return shutil.copytree(ROOT, tmp_path_factory.mktemp("checkout") / "aion", ignore=made_by_tools)
 
 
@@ -87,9 +94,10 @@ def invoked(sam: Path, built: Path, stack: LocalStack, tmp_path_factory: pytest.
     def invoked(function: str) -> Iterator[str]:
         scratch = tmp_path_factory.mktemp("runtime")
         env_vars = scratch / "env.json"
-        write_env_vars(stack, None, "http://127.0.0.1:3000", env_vars)
+        functions = stack.template.resources(FUNCTION)
+        write_private(env_vars, {name: in_stack(stack.environment(name), HERE, BASE_URL, "{}") for name in functions})
         command = [str(sam / "python"), "-P", str(SAM_API), "environment", str(built / "template.yaml"), str(env_vars)]
-        environment = json.loads(run(command))[function]
+        environment = json.loads(run(command))[function]["environment"]
         with emulated(built / function, environment["AWS_LAMBDA_FUNCTION_HANDLER"], environment, scratch) as url:
             yield url
 
@@ -101,7 +109,7 @@ def api(sam: Path, built: Path, invoked: Invoked) -> Iterator[str]:
     """Return the URL of SAM's local API server for the built function."""
     with invoked("ApiFunction") as url:
         command = [str(sam / "python"), "-P", str(SAM_API), "serve", str(built / "template.yaml"), url]
-        with subprocess.Popen(command, env=sam_environment(), stdout=subprocess.PIPE, text=True) as server:
+        with subprocess.Popen(command, env={**os.environ, **SETTINGS}, stdout=subprocess.PIPE, text=True) as server:
             try:
                 assert server.stdout is not None
                 yield f"http://127.0.0.1:{int(server.stdout.readline())}"
@@ -193,25 +201,10 @@ def test_stream_is_answered_and_stored(api: str, stack: LocalStack) -> None:
 @pytest.mark.deep
 def test_card_under_sam_local_has_base_url(api: str) -> None:
     card = httpx.get(f"{api}/.well-known/agent-card.json", timeout=60).json()
-    assert card["supportedInterfaces"][0]["url"].startswith("http://127.0.0.1:3000")
+    assert card["supportedInterfaces"][0]["url"].startswith(BASE_URL)
 
 
 @pytest.mark.deep
 def test_invalid_request_gets_protocol_error(api: str) -> None:
     answer = httpx.post(api, content=b"{", headers={"Content-Type": "application/json"}, timeout=60)
     assert answer.json()["error"]["code"] == -32700
-
-
-# --- make sam-local ---
-
-
-def test_sam_local_without_docker_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "docker").symlink_to("/bin/false")
-    for path, told in ((str(tmp_path), "docker does not run"), ("/nowhere", "docker is not installed")):
-        done = subprocess.run(
-            [sys.executable, "-m", "scripts.sam_local"], cwd=ROOT, env={"PATH": path}, capture_output=True, text=True
-        )
-        assert done.returncode == 1
-        assert told in done.stderr
-        assert "Traceback" not in done.stderr
-    assert not (ROOT / ".env.local.json").exists()

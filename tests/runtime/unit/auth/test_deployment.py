@@ -12,7 +12,6 @@ from a2a.client.card_resolver import parse_agent_card
 from a2a.compat.v0_3 import types as v03
 from a2a.types import AgentCard
 from google.protobuf.json_format import ParseDict
-from mangum import Mangum
 
 from aion_core.auth.credentials import RequestCredentials
 from aion_core.auth.deployment import admits_own_machine_only, policies_in_force
@@ -22,7 +21,8 @@ from aion_core.auth.schemes.api_key import ApiKeyScheme
 from aion_core.auth.schemes.aws_iam import AwsIamScheme, IamVerifier
 from aion_core.bootstrap import build_app
 from aion_core.errors import ConfigurationError
-from aion_core.lambda_runtime.invocation import EventReader
+from aion_core.lambda_runtime.buffered import BufferedHandler
+from aion_core.lambda_runtime.http_event import EventReader
 from aion_core.settings import Settings
 from tests.runtime.unit.auth.guarded import guarded, jwt_scheme, scheme
 from tests.support.asgi import ask
@@ -180,8 +180,7 @@ ALICE = "arn:aws:iam::123456789012:user/alice"
 
 
 @pytest.mark.parametrize("entrypoint_url", ["rest_api_v1", "function_url_v2"])
-def test_iam_caller_is_identified_under_mangum_and_our_runtime(tmp_path: Path, entrypoint_url: str) -> None:
-    """Call the app by mangum, which SAM uses, and by our runtime loop."""
+def test_iam_caller_is_identified_by_buffered_handler(tmp_path: Path, entrypoint_url: str) -> None:
     # Use a policy without a limit, because the test has no table to count requests.
     app = deployed(tmp_path, with_security(UNLIMITED), **STACK, AION_HTTP_ENTRYPOINTS="AWS_IAM,AWS_IAM")
     event = recorded_event(entrypoint_url)
@@ -189,16 +188,17 @@ def test_iam_caller_is_identified_under_mangum_and_our_runtime(tmp_path: Path, e
     for path in ("path", "rawPath"):
         if path in event:
             event[path] = "/nothing"
-    answers = [Mangum(app, lifespan="off")(event, FakeLambdaContext())]  # type: ignore[arg-type]
+    handler = BufferedHandler(app)
+    answers = [handler(event, FakeLambdaContext())]
     if "rawPath" in event:
         event["requestContext"]["authorizer"] = {"iam": {"userArn": ALICE}}
     else:
         event["requestContext"]["identity"]["userArn"] = ALICE
-    answers.append(Mangum(app, lifespan="off")(event, FakeLambdaContext()))  # type: ignore[arg-type]
+    answers.append(handler(event, FakeLambdaContext()))
     assert [answer["statusCode"] for answer in answers] == [401, 404]
     assert '"reason":"UNAUTHENTICATED"' in answers[0]["body"]
 
-    scope = EventReader(app).read(json.dumps(event).encode(), FakeLambdaContext()).scope  # type: ignore[arg-type]
+    scope = EventReader(app).read(json.dumps(event).encode(), FakeLambdaContext()).scope
     found = asyncio.run(
         IamVerifier(AwsIamScheme()).verify(RequestCredentials.from_request(scope["headers"], scope["aws.event"]))
     )

@@ -65,6 +65,20 @@ async def test_return_immediately_returns_working_task() -> None:
     assert (await service.get(call, task.id)).status.state == TaskState.TASK_STATE_COMPLETED
 
 
+async def test_service_without_time_after_response_runs_turn_before() -> None:
+    agent, clock = StreamingAgent(), ManualClock()
+    service = parts(agent, clock=clock, blocking_wait=None).service
+    call = CallContext("owner", "test")
+    sending = asyncio.create_task(send_task(service, call, configured(return_immediately=True)))
+    await agent.spoke.wait()
+    clock.move(100_000)
+    for _ in range(10):
+        await asyncio.sleep(0)
+    assert not sending.done()
+    agent.go.set()
+    assert (await sending).status.state == TaskState.TASK_STATE_COMPLETED
+
+
 async def test_blocking_send_returns_current_task_after_wait() -> None:
     """The turn is longer than `blocking_wait`: the response has the task in its current state."""
     agent, clock = StreamingAgent(), ManualClock()

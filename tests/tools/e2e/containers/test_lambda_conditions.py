@@ -20,7 +20,7 @@ from botocore.credentials import Credentials
 
 from aion_tools.cli.chat.credentials import ClientCredentials, Signer
 from aion_tools.stack.stack import LocalStack
-from tests.support.containers.engine import Engine
+from tests.support.containers.engine import DockerEngine
 from tests.support.containers.lambda_image import IMAGE
 from tests.support.e2e.clients import official_client
 from tests.support.e2e.gates import Gates
@@ -66,7 +66,7 @@ AUTH = ClientCredentials(signer=Signer(Credentials(*CALLER.values()), "execute-a
 class Function:
     """Running function, and the REST API in front of it."""
 
-    engine: Engine
+    engine: DockerEngine
     container: str
     api: RestApi
 
@@ -86,21 +86,21 @@ def code(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def stack(engine: Engine) -> Iterator[LocalStack]:
+def stack(engine: DockerEngine) -> Iterator[LocalStack]:
     """Start the emulated tables, queues and bucket where containers reach them."""
     with LocalStack.start(ROOT / "template.yaml", host=engine.gateway) as stack:
         yield stack
 
 
 @pytest.fixture(scope="module")
-def function(engine: Engine, code: Path, stack: LocalStack) -> Iterator[Function]:
+def function(engine: DockerEngine, code: Path, stack: LocalStack) -> Iterator[Function]:
     """Return a running function for several tests."""
     with running(engine, code, stack) as function:
         yield function
 
 
 @contextmanager
-def running(engine: Engine, code: Path, stack: LocalStack, gates: str = "") -> Iterator[Function]:
+def running(engine: DockerEngine, code: Path, stack: LocalStack, gates: str = "") -> Iterator[Function]:
     """Run the function until the block ends. Print its log, which pytest shows for a failed test."""
     with rest_api(engine.gateway) as api:
         given = {"AWS_LAMBDA_RUNTIME_API": api.runtime, "TEST_GATES": gates}
@@ -114,7 +114,7 @@ def running(engine: Engine, code: Path, stack: LocalStack, gates: str = "") -> I
                 print(engine.logs(container))
 
 
-async def test_container_streams_text_before_turn_ends(engine: Engine, code: Path, stack: LocalStack) -> None:
+async def test_container_streams_text_before_turn_ends(engine: DockerEngine, code: Path, stack: LocalStack) -> None:
     """The agent waits at a barrier after its first text: the client already receives this text."""
     request = send(method="SendStreamingMessage")
     async with Gates(host=engine.gateway) as gates, httpx.AsyncClient(auth=AUTH, timeout=120) as http:
@@ -163,7 +163,7 @@ async def test_container_response_has_media_type_of_binding(
 
 
 def test_container_memory_peak_is_below_quarter_of_limit(
-    engine: Engine, code: Path, stack: LocalStack, record_property: Callable[[str, object], None]
+    engine: DockerEngine, code: Path, stack: LocalStack, record_property: Callable[[str, object], None]
 ) -> None:
     """Send texts and files of a megabyte, one after another, and report the times and the memory of the function."""
     times = [time.monotonic()]

@@ -101,7 +101,11 @@ def test_concurrent_builds_leave_one_whole_file(tmp_path: Path) -> None:
         while not stop.is_set():
             seen.append(len(json.loads(file.read_text())))
 
-    writers = [threading.Thread(target=lambda: [write_private(file, long) for _ in range(20)]) for _ in range(4)]
+    def write() -> None:
+        for _ in range(20):
+            write_private(file, long)
+
+    writers = [threading.Thread(target=write) for _ in range(4)]
     reader = threading.Thread(target=read)
     for thread in (reader, *writers):
         thread.start()

@@ -12,12 +12,12 @@ from a2a.client import A2ACardResolver
 from a2a.utils.signing import create_signature_verifier
 from fastapi import FastAPI
 from jwt import PyJWK
-from mangum import Mangum
 from starlette.requests import Request
 from starlette.types import ASGIApp
 
 from aion_core.bootstrap.app import build_app
 from aion_core.bootstrap.telemetry import Telemetry
+from aion_core.lambda_runtime.buffered import BufferedHandler
 from aion_core.protocol.keys import CardKey
 from aion_core.settings import Settings
 from aion_core.telemetry import NoopTraces, NullMetrics
@@ -40,17 +40,9 @@ ENTRYPOINTS: dict[str, tuple[Behind, str]] = {
     "a Function URL": (lambda app: entrypoints.function_url(app, URL), f"https://{URL}"),
     "an HTTP API's stage": (lambda app: entrypoints.function_url(app, API, "prod"), f"https://{API}/prod"),
     "an HTTP API's default stage": (lambda app: entrypoints.function_url(app, API), f"https://{API}"),
-    "sam local": (lambda app: entrypoints.behind(app, as_sam_has_it), "http://127.0.0.1:3000"),
+    "sam local": (entrypoints.sam_local, f"http://{entrypoints.SAM_LOCAL}"),
 }
 each_entrypoint = pytest.mark.parametrize(("behind", "address"), ENTRYPOINTS.values(), ids=ENTRYPOINTS)
-
-
-def as_sam_has_it(request: Request, body: bytes) -> dict[str, Any]:
-    """Return the event as SAM makes it: the route as path, and the host with its port as domain (samcli 1.170)."""
-    event = rest_api_event(request, body, domain="127.0.0.1:3000")
-    route = "/" if event["path"] == "/" else "/{proxy+}"
-    event["requestContext"] |= {"path": route, "stage": "dev"}
-    return event
 
 
 def function(folder: Path, **environ: str) -> FastAPI:
@@ -278,13 +270,13 @@ async def test_server_outside_lambda_logs_no_base_url_warning(tmp_path: Path, ca
     assert "AION_BASE_URL" not in caplog.text
 
 
-def test_card_served_through_mangum_has_url_of_entry_point(tmp_path: Path) -> None:
-    """Request the card by recorded events through mangum, which `sam local` uses."""
-    handler = Mangum(function(tmp_path), lifespan="off")
+def test_card_of_buffered_handler_has_url_of_entry_point(tmp_path: Path) -> None:
+    """Request the card by recorded events through the buffered handler, which `sam local` uses."""
+    handler = BufferedHandler(function(tmp_path))
     rest = recorded_event("rest_api_v1", path=CARD, httpMethod="GET", body=None)
     rest["requestContext"] |= {"path": f"/prod{CARD}", "httpMethod": "GET"}
     url = recorded_event("function_url_v2", rawPath=CARD, body="")
     url["requestContext"]["http"] |= {"method": "GET", "path": CARD}
     for event, address in ((rest, f"https://{API}/prod"), (url, f"https://{URL}")):
-        answer = handler(event, entrypoints.CONTEXT)  # type: ignore[arg-type]
+        answer = handler(event, entrypoints.CONTEXT)
         assert urls(json.loads(answer["body"])) == {f"{address}/", address}
