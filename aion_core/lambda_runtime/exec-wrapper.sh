@@ -6,9 +6,15 @@
 # https://docs.aws.amazon.com/lambda/latest/dg/images-create.html#images-parms
 set -eu
 
-# SAM CLI cannot read a streamed response, and answers it with a 502. Under `sam local`, and in an image without a Runtime API
-# (`docker run`), the original command calls the function's handler, and the same app answers with a buffered response.
-if [ "${AWS_SAM_LOCAL:-}" = "true" ] || [ -z "${AWS_LAMBDA_RUNTIME_API:-}" ]; then
+# SAM CLI cannot read a streamed response, and answers it with a 502. Under `sam local`, the original runtime calls the
+# function's handler, and the same app answers with a buffered response.
+if [ "${AWS_SAM_LOCAL:-}" = "true" ]; then
+    exec "$@"
+fi
+
+# `docker run` gives an image no Runtime API: the base image's entry point emulates one, and starts this script again.
+if [ -z "${AWS_LAMBDA_RUNTIME_API:-}" ]; then
+    export AWS_LAMBDA_EXEC_WRAPPER="$0"
     exec "$@"
 fi
 

@@ -21,7 +21,7 @@ from aion_tools.programs import find_uv, machine_architecture, run
 from aion_tools.project.files import samconfig
 from aion_tools.stack.stack import LocalStack
 from aion_tools.template.file import load
-from tests.support.containers.engine import Engine
+from tests.support.containers.engine import DockerEngine as Engine
 from tests.support.e2e.gates import Gates
 from tests.support.e2e.rest_api import RestApi, rest_api
 from tests.support.listening import free_port
@@ -232,6 +232,7 @@ def test_task_function_of_image_runs_queued_turn(engine: Engine, images: dict[st
             ended = {"jsonrpc": "2.0", "id": 2, "method": "GetTask", "params": {"id": task["id"]}}
             deadline = time.monotonic() + 300
             while task["status"]["state"] != "TASK_STATE_COMPLETED" and time.monotonic() < deadline:
+                time.sleep(0.2)
                 task = http.post(f"{api.url}/", json=ended).json()["result"]
         finally:
             stack.stop_polling()
