@@ -17,7 +17,7 @@ import pytest
 from aion_tools.deploy import sam_install
 from aion_tools.package.cache import cache
 from aion_tools.programs import machine_architecture
-from aion_tools.sam_local.env_file import write_private
+from aion_tools.sam_local.env_file import PLAIN, write_private
 from aion_tools.sam_local.reach import Reach
 from aion_tools.sam_local.variables import in_stack
 from aion_tools.stack.stack import SETTINGS, LocalStack
@@ -157,6 +157,13 @@ def test_sam_build_and_aion_build_produce_same_files(built: Path) -> None:
     """Build the project by `sam build` and by `aion build`, and compare the files."""
     for function in ("ApiFunction", "SweepFunction"):
         assert file_states(built / function) == file_states(package_here(function).code)
+
+
+@pytest.mark.deep
+def test_sam_build_in_copy_writes_environment_of_project(built: Path, copied: Path) -> None:
+    file = copied / PLAIN
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    assert json.loads(file.read_text())["Parameters"]["AION_STORE"] == "memory"
 
 
 @pytest.mark.deep
