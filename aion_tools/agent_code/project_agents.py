@@ -41,6 +41,8 @@ class ProjectAgents:
     """Requirements listed in langgraph.json."""
     exclude: tuple[str, ...] = ()
     """Patterns of the dependencies' files that packages leave out, `exclude` in aion.yaml."""
+    image: bool = False
+    """True if the functions with agents become container images, `image` in aion.yaml."""
 
 
 def agents_of(folder: Path, configs: Sequence[Path]) -> ProjectAgents:
@@ -54,6 +56,7 @@ def agents_of(folder: Path, configs: Sequence[Path]) -> ProjectAgents:
         agents: list[PackagedAgent] = []
         roots: list[Path] = []
         exclude: list[str] = []
+        image = False
         for config in configs:
             _check_config_is_built(config)
             declared = read_deployment_config(config)
@@ -62,7 +65,10 @@ def agents_of(folder: Path, configs: Sequence[Path]) -> ProjectAgents:
             agents += found
             roots += starts
             exclude += declared.exclude
-        return ProjectAgents(tuple(agents), tuple(dict.fromkeys(roots)), tuple(configs), exclude=tuple(exclude))
+            image |= declared.image
+        return ProjectAgents(
+            tuple(agents), tuple(dict.fromkeys(roots)), tuple(configs), exclude=tuple(exclude), image=image
+        )
     except ConfigurationError as error:
         raise BuildError(str(error)) from error
 

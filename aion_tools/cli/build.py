@@ -4,12 +4,17 @@ import os
 import sys
 from collections.abc import Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from aion_core.errors import ConfigurationError
 from aion_tools.cli.steps import waiting
 from aion_tools.dev.data_folder import FOLDER, make_ignored
+
+if TYPE_CHECKING:
+    from aion_tools.package.build import Build
+    from aion_tools.package.package import Package
 
 
 def _function_names(_: click.Context, __: click.Parameter, incomplete: str) -> list[str]:
@@ -54,9 +59,10 @@ def build(functions: tuple[str, ...], target: Path | None, zips: Path, architect
     dependencies, and aion's code. No native code is compiled, so any machine can build for both of Lambda's processors.
     """
     from aion_core.loading.discovery.discover import project_above
+    from aion_tools.image import folders
     from aion_tools.package.cache import cache
     from aion_tools.programs import BuildError, UvMissing
-    from aion_tools.template import stacks
+    from aion_tools.template import image_form, stacks
     from aion_tools.template.reader import TemplateError
 
     if target is not None and len(functions) != 1:
@@ -70,6 +76,8 @@ def build(functions: tuple[str, ...], target: Path | None, zips: Path, architect
         # `sam build` runs this command, and has read the stacks before it.
         stacks.check(folder)
     try:
+        if target is not None and image_form.is_wanted(folder):
+            folders.check(folder, architecture)
         _build(folder, functions, target, zips, architecture)
     except (BuildError, TemplateError, UvMissing) as error:
         click.echo(f"aion build: {error}", err=True)
@@ -82,7 +90,7 @@ def build(functions: tuple[str, ...], target: Path | None, zips: Path, architect
 
 def _build(folder: Path, functions: tuple[str, ...], target: Path | None, zips: Path, architecture: str | None) -> None:
     from aion_tools.package.build import Build
-    from aion_tools.package.cache import delete_expired, scratch
+    from aion_tools.package.cache import delete_expired
     from aion_tools.package.secrets import SecretVerdict
     from aion_tools.sam_local import env_file
 
@@ -108,17 +116,31 @@ def _build(folder: Path, functions: tuple[str, ...], target: Path | None, zips: 
     if zips.parts[0] == FOLDER:
         make_ignored(Path(FOLDER))
     for function in project.functions:
-        with scratch() as made, waiting(f"Building {function}"):
-            package = project.write(function, target or Path(made), link=target is None)
-            where = ""
-            if target is None:
-                archive = zips / f"{function}.zip"
-                package.zip(archive)
-                where = f" → {os.path.relpath(archive)} ({archive.stat().st_size / 1024**2:.0f} MB zipped)"
-        click.echo(f"{package}{where}")
+        with waiting(f"Building {function}"):
+            package, place = _written(project, function, target, zips)
+        click.echo(f"{package}{place}")
         for warning in package.warnings:
             click.echo(f"{function}: {warning}", err=target is None)
     delete_expired()
+    if not functions and any(map(project.is_image, project.functions)):
+        print_notice("`aion deploy` deploys the images; with SAM CLI: sam build && sam deploy --resolve-image-repos")
+
+
+def _written(project: "Build", function: str, target: Path | None, zips: Path) -> tuple["Package", str]:
+    """Write a function's package into the target, else as the folder of an image or as a zip. Return where, as a text."""
+    from aion_tools.image import folders
+    from aion_tools.package.cache import scratch
+
+    if target is not None:
+        return project.write(function, target), ""
+    if project.is_image(function):
+        package = folders.write(project, function)
+        return package, f" → {os.path.relpath(package.code.parent)}"
+    archive = zips / f"{function}.zip"
+    with scratch() as made:
+        package = project.write(function, Path(made), link=True)
+        package.zip(archive)
+    return package, f" → {os.path.relpath(archive)} ({archive.stat().st_size / 1024**2:.0f} MB zipped)"
 
 
 def _unusable(error: OSError, options: Mapping[Path, str]) -> str:

@@ -65,7 +65,7 @@ def deploy(environment: str, stack: str | None, given: dict[str, str], *, yes: b
     """
     from aion_tools.cli.checks.parameters import check_parameters
     from aion_tools.cli.deploy_summary import print_summary
-    from aion_tools.deploy import aws, sam_install
+    from aion_tools.deploy import aws, images, sam_install
     from aion_tools.deploy.parameters import TemplateParameters
     from aion_tools.deploy.sam import Sam
     from aion_tools.deploy.samconfig import SamConfig
@@ -98,6 +98,7 @@ def deploy(environment: str, stack: str | None, given: dict[str, str], *, yes: b
             target = complete_target(
                 saved, Place(account, region, "", name), parameters, given, schemes, is_interactive=is_interactive
             )
+            images.check_snap_start(target.effective, is_image=declared.image)
             for check in check_parameters(target.effective, region, declared.agents):
                 click.echo("\n".join(_lines(check)))
             with step("sam") as running:

@@ -32,6 +32,7 @@ def destroy(stack: str, *, data: bool, yes: bool) -> None:
     command fails, run it again: it continues the deletion.
     """
     from aion_tools.deploy import destroy as destroying
+    from aion_tools.deploy import images
 
     planned = destroying.plan(stack)
     if planned.is_empty:
@@ -41,7 +42,7 @@ def destroy(stack: str, *, data: bool, yes: bool) -> None:
     _print_plan(planned, data=data)
     _print_earlier(planned)
     destroying.check(planned, data=data)
-    if planned.stack is None and not data:
+    if not (planned.stack or planned.repositories or data):
         click.echo("The stack is deleted already. --data deletes its retained resources.")
         return
     if not yes:
@@ -53,6 +54,13 @@ def destroy(stack: str, *, data: bool, yes: bool) -> None:
     if planned.stack is not None:
         with step(f"stack {stack}") as running:
             destroying.delete_stack(planned.stack, lambda event: running.progress(f"{event.path} {event.status}"))
+            running.result = "deleted"
+    if planned.repositories is not None:
+        with step("images") as running:
+            images.empty(planned.repositories)
+            destroying.delete_stack(
+                planned.repositories, lambda event: running.progress(f"{event.path} {event.status}")
+            )
             running.result = "deleted"
     if not data:
         return
@@ -72,6 +80,8 @@ def _print_plan(planned: "DestroyPlan", *, data: bool) -> None:
 
     if planned.stack is not None:
         click.echo(f"The stack {planned.name} ({planned.stack.status}): functions, API, queues, roles, alarms, logs.")
+    if planned.repositories is not None:
+        click.echo(f"The stack {planned.repositories.name}: the repositories of its images.")
     for own in planned.of_project:
         click.echo(f"  {'stays' if own.is_retained else 'is deleted'}: your {own.path}, {own.type} {own.physical_id}")
     for each in planned.retained:

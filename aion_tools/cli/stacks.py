@@ -6,6 +6,7 @@ import click
 
 from aion_core import __version__
 from aion_core.errors import ConfigurationError
+from aion_tools.template import image_form
 from aion_tools.template import stacks as project_stacks
 
 
@@ -32,6 +33,8 @@ def stacks() -> None:
     click.echo(
         f"{project_stacks.FOLDER} has the stacks of aion-lambda {__version__}{f', with {own} of stacks/' * bool(own)}."
     )
+    if image_form.is_wanted(folder):
+        click.echo("aion.yaml has `image: true`: run `aion build` before `sam build`.")
 
 
 @click.command(short_help="Copy a stack into the project, to edit it.")
@@ -49,4 +52,4 @@ def eject(stack: str | None) -> None:
         return
     file = project_stacks.eject(folder, stack)
     project_stacks.write(folder)
-    click.echo(f"Edit {file.relative_to(folder)} and commit it. After an edit, run `{project_stacks.RENEW}`, or build.")
+    click.echo(f"Edit {file.relative_to(folder)} and commit it. After an edit, run `aion stacks`, or build.")

@@ -10,6 +10,7 @@ functions       environment and resources of a deployment's functions
 change_sets     planned changes of a stack, and their execution
 parameters      parameters of template.yaml and of its nested stack
 agent_rights    template parameters with the agents' rights on AWS
+images          repositories of container images, and what images exclude
 table_layout    refuses a table with another layout of stored items
 price           price of an idle month
 destroy         deletes a stack and the resources it retains: table, bucket, key, log groups

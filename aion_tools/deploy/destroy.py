@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from aion_core.errors import ConfigurationError
-from aion_tools.deploy import cloudformation
+from aion_tools.deploy import cloudformation, images
 from aion_tools.deploy.aws import call, client_of, listed
 from aion_tools.deploy.cloudformation import (
     APPLICATION,
@@ -64,11 +64,13 @@ class DestroyPlan:
     """Retained resources of earlier stacks of this name. They are printed, but never deleted."""
     of_project: Sequence[Resource] = field(default=())
     """Resources of the project's own template.yaml, whose deletion policies decide on them."""
+    repositories: CloudFormationStack | None = None
+    """Stack with the repositories of the functions' images. It is deleted with the stack."""
 
     @property
     def is_empty(self) -> bool:
         """True if no stack, retained resource or log group is left to delete."""
-        return self.stack is None and not self.retained and not self.log_groups
+        return not (self.stack or self.repositories or self.retained or self.log_groups)
 
 
 def plan(name: str) -> DestroyPlan:
@@ -94,7 +96,7 @@ def plan(name: str) -> DestroyPlan:
     rest = [each for each in [*own, *left] if is_there(each)]
     earlier = [each for stack in before[:EARLIER] for each in of_resources(cloudformation.retained_by_deletion(stack))]
     others = [each for each in earlier if each not in rest and is_there(each) and not owner(each)]
-    return DestroyPlan(name, existing, rest, log_groups(name), others, _of_project(there))
+    return DestroyPlan(name, existing, rest, log_groups(name), others, _of_project(there), images.repositories(name))
 
 
 def _is_own(stack: CloudFormationStack) -> bool:

@@ -13,16 +13,21 @@ from aion_tools.deploy.errors import DeployError, remedy
 from aion_tools.deploy.interrupts import DelayedInterrupt, end_group
 from aion_tools.deploy.sam_install import ENVIRONMENT
 from aion_tools.deploy.samconfig import SamConfig, word
+from aion_tools.package.functions import AGENT_FUNCTIONS
+from aion_tools.template import image_form
 
 CAPABILITIES = ("CAPABILITY_IAM", "CAPABILITY_AUTO_EXPAND")
 SHOWN = 15
 """Maximum number of output lines shown for a failure."""
 _CHANGE_SET = re.compile(r"arn:[\w-]+:cloudformation:\S+:changeSet/\S+")
 _UP_TO_DATE = "No changes to deploy"
-# Progress lines of SAM itself. They are removed from the output of `sam build`.
+_REPOSITORIES = ("resolve_image_repos", "image_repository", "image_repositories")
+"""Options of `sam deploy` that choose the repositories of images."""
+# Progress lines of SAM and docker. They are removed from the output of `sam build`.
 _NOISE = re.compile(
     r"\s*$|Building codeuri:|Build(ing)? |Starting Build|Built |Commands you can use|=====|\[\*\]|Cache is|"
     r".*Running CustomMakeBuilder|.*Current Artifacts Directory|.*Manifest |SAM CLI update available|To download:|.*uv --version"
+    r"|Step \d+/| ---> |Removing intermediate container|Successfully (built|tagged) |Setting DockerBuildArgs "
 )
 
 Report = Callable[[str], None]
@@ -55,13 +60,18 @@ class Sam:
                 report(line)
 
         # Build in the project's folder, because SAM would otherwise build in a copy of it without .venv and .git.
-        code, lines = self._run(["build", "--build-in-source", *self._config(), *more], report_once, environ)
-        if code:
-            raise DeployError(
-                "The packages could not be built.",
-                lines=_after(lines, ("Build Failed", "Error:")),
-                next_step=f"Fix it and run `{command}` again; `aion build` runs the build alone.",
-            )
+        commands = [[str(self.program), "build", "--build-in-source", *self._config(), *more]]
+        if image_form.is_wanted(self.project):
+            # SAM calls no makefile for an image, so write the folders of its images first.
+            commands.insert(0, [sys.executable, "-m", "aion_tools.cli", "build", *AGENT_FUNCTIONS])
+        for each in commands:
+            code, lines = self._run(each, report_once, environ)
+            if code:
+                raise DeployError(
+                    "The packages could not be built.",
+                    lines=_after(lines, ("Build Failed", "Error:", "aion build:", "aion:")),
+                    next_step=f"Fix it and run `{command}` again; `aion build` runs the build alone.",
+                )
 
     def change_set(self, stack: str, region: str, given: Mapping[str, str]) -> str:
         """Upload the packages and create a change set of the stack. Return its ARN, or "" if there are no changes.
@@ -69,9 +79,11 @@ class Sam:
         Raises DeployError.
         """
         template = self.project / ".aws-sam" / "build" / "template.yaml"
-        command = ["deploy", "--template-file", str(template), *self._config()]
+        command = [str(self.program), "deploy", "--template-file", str(template), *self._config()]
         command += ["--stack-name", stack, "--region", region]
         command += [] if self.saved.get("s3_bucket") else ["--resolve-s3"]
+        if image_form.is_wanted(self.project) and not any(map(self.saved.get, _REPOSITORIES)):
+            command.append("--resolve-image-repos")
         command += [] if self.saved.get("capabilities") else ["--capabilities", *CAPABILITIES]
         command += ["--no-execute-changeset", "--no-confirm-changeset", "--no-fail-on-empty-changeset"]
         code, lines = self._run([*command, *_overrides(given)], lambda line: None)
@@ -93,14 +105,14 @@ class Sam:
         return ["--config-file", str(self.saved.path), "--config-env", self.saved.environment]
 
     def _run(
-        self, arguments: Sequence[str], report: Report, environ: Mapping[str, str] = MappingProxyType({})
+        self, command: Sequence[str], report: Report, environ: Mapping[str, str] = MappingProxyType({})
     ) -> tuple[int, list[str]]:
         # Put this Python environment first on PATH, because SAM's build calls `aion` and uv, which must be those of
         # this environment.
         path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}"
         with DelayedInterrupt() as interrupt:
             process = subprocess.Popen(  # noqa: S603 - no shell
-                [str(self.program), *arguments],
+                command,
                 cwd=self.project,
                 env={**os.environ, **ENVIRONMENT, "PATH": path, **environ},
                 stdin=subprocess.DEVNULL,

@@ -29,10 +29,11 @@ from aion_tools.package.installed import Installed, InstalledFile
 from aion_tools.package.lock import locked
 from aion_tools.package.metadata import distribution_metadata
 from aion_tools.package.own_code import RESERVED, compiled_files
-from aion_tools.package.package import LAMBDA_LIMIT, Package, fitting, put, size_of, too_large
+from aion_tools.package.package import IMAGE_LIMIT, LAMBDA_LIMIT, Package, fitting, put, size_of, too_large
 from aion_tools.package.secrets import REMEDY, SecretVerdict
 from aion_tools.package.selection import Selection, select, top_module
 from aion_tools.programs import BuildError, interpreter, standard_modules
+from aion_tools.template import stacks
 from aion_tools.template.names import BUILD_PLACE
 from aion_tools.template.reader import project_template
 
@@ -60,9 +61,9 @@ class Build:
             raise BuildError(
                 f"{unknown[0]} is not a function of aion, so it has no package; the functions are {', '.join(FUNCTION_EXTRAS)}"
             )
-        self._template = project_template(self.folder, BUILD_PLACE)
+        self.template = project_template(self.folder, BUILD_PLACE)
         self.target = self._target(architecture, python)
-        named = {each: self._template.environment(each).get("AION_CONFIG") for each in self.functions}
+        named = {each: self.template.environment(each).get("AION_CONFIG") for each in self.functions}
         self._config = next(filter(None, named.values()), None)
         self._with_agents = {each for each in self.functions if named[each]}
         self.agents = ProjectAgents((), ())
@@ -84,6 +85,10 @@ class Build:
                 raise BuildError(f"`exclude` in aion.yaml has {pattern!r}, which matches no file of a dependency")
         return made
 
+    def is_image(self, function: str) -> bool:
+        """Return True if a function of this build is deployed as a container image."""
+        return self.agents.image and function in self._with_agents
+
     def write(self, function: str, folder: Path, *, link: bool = False) -> Package:
         """Write a function's package into a folder. Raises BuildError or UvMissing.
 
@@ -98,10 +103,11 @@ class Build:
         # The project is compiled last. A .pyc file is about as large as its module.
         compiled = [content for place, content in project.items() if place.endswith(".py")]
         others = sum(map(size_of, (*own.values(), *project.values(), *compiled)))
-        fitted = fitting(kept, LAMBDA_LIMIT - others)
+        limit = IMAGE_LIMIT if self.is_image(function) else LAMBDA_LIMIT
+        fitted = fitting(kept, limit - others)
         size = others + sum(file.size for file in fitted.files)
-        if size > LAMBDA_LIMIT:
-            raise BuildError(too_large(function, size, fitted.files))
+        if size > limit:
+            raise BuildError(too_large(function, size, limit, fitted.files, is_image=self.is_image(function)))
         # Two distributions may install the same file.
         for place, source in {**{file.place: file.source for file in fitted.files}, **own}.items():
             put(source, folder / place, os.link if link else shutil.copyfile)
@@ -130,12 +136,12 @@ class Build:
             )
         elif dropped:
             yield (
-                f"the .pyc files of {', '.join(dropped)} are left out, because the package would have more than Lambda's 250 MB: "
+                f"the .pyc files of {', '.join(dropped)} are left out, because the package would be above Lambda's limit: "
                 "cold starts are slower"
             )
 
     def _target(self, architecture: str | None, python: str | None) -> Target:
-        properties = self._template.resolved(self.functions[0], "Runtime", "Architectures")
+        properties = self.template.resolved(self.functions[0], "Runtime", "Architectures")
         architecture = architecture or (properties.get("Architectures") or ["x86_64"])[0]
         if architecture not in PLATFORMS:
             raise BuildError(
@@ -145,6 +151,11 @@ class Build:
 
     def _read_agents(self, configs: Sequence[Path]) -> None:
         self.agents = found = agents_of(self.folder, configs)
+        if found.image and self.template.path.parent == self.folder and not stacks.are_used(self.folder):
+            raise BuildError(
+                f"`image: true` in aion.yaml needs a template.yaml that nests {stacks.FOLDER}, as `aion new` writes it: the "
+                "functions of this template.yaml are zips"
+            )
         # Check the syntax first, because a file with a syntax error has no known imports, and imports name the frameworks.
         loaded = {file for agent in found.agents for file in loaded_files(agent.file, found.roots)}
         check_syntax(loaded, self.folder, self.target.python)
@@ -210,6 +221,7 @@ class Build:
         if isinstance(content, bytes):
             (target / place).parent.mkdir(parents=True, exist_ok=True)
             (target / place).write_bytes(content)
+            (target / place).chmod(0o644)
             return
         if top_module(place) and (target / place).is_file() and (target / place).read_bytes() != content.read_bytes():
             top = place.partition("/")[0]

@@ -16,6 +16,8 @@ FUNCTION_EXTRAS = {
     "SweepFunction": ("aws",),
 }
 """Names of the extras of aion-lambda whose requirements each function needs."""
+AGENT_FUNCTIONS = ("ApiFunction", "TaskFunction")
+"""Functions that run agents: `image: true` in aion.yaml makes images of them."""
 ALL_EXTRAS = frozenset(extra for names in FUNCTION_EXTRAS.values() for extra in names)
 """Names of the extras of all functions."""
 CHOSEN_EXTRAS = frozenset({"otel"})

@@ -12,7 +12,9 @@ from aion_tools.agent_code.project_agents import PackagedAgent
 from aion_tools.package.functions import Target
 from aion_tools.package.installed import InstalledFile
 
-LAMBDA_LIMIT = 250 * 1024 * 1024
+LAMBDA_LIMIT = 250 * 1024**2
+IMAGE_LIMIT = 10 * 1024**3
+_LISTED = 10
 _ZIP_EPOCH = (1980, 1, 1, 0, 0, 0)
 # Compression level of zip files. Level 6 makes a zip less than 1 % smaller, but takes a third longer.
 _LEVEL = 5
@@ -93,10 +95,12 @@ def fitting(files: Sequence[InstalledFile], limit: int) -> Fitted:
     return Fitted(kept, dropped)
 
 
-def too_large(function: str, size: int, files: Sequence[InstalledFile]) -> str:
-    """Return the error for a package above Lambda's limit without .pyc files. It names the largest distributions."""
-    names = ", ".join(f"{name} ({weight / 1024**2:.0f} MB)" for name, weight in _weights(files).most_common(3))
+def too_large(function: str, size: int, limit: int, files: Sequence[InstalledFile], *, is_image: bool) -> str:
+    """Return the error for a package above its limit without .pyc files: the largest distributions, and what to do."""
+    largest = ", ".join(f"{name} {weight / 1024**2:.0f} MB" for name, weight in _weights(files).most_common(_LISTED))
+    form, other = ("an image", "") if is_image else ("a zip", ", or deploy images of up to 10 GB (`image: true`)")
     return (
-        f"{function} has {size / 1024**2:.0f} MB without the .pyc files; Lambda's limit is 250 MB. Remove dependencies, or list "
-        f"files of theirs that no agent needs under `exclude` in aion.yaml. The largest are {names}"
+        f"{function} has {size / 1024**2:.0f} MB without the .pyc files; Lambda's limit for {form} is {limit / 1024**2:.0f} MB.\n"
+        f"The largest distributions: {largest}.\n"
+        f"If agents need them all, leave out files of theirs in aion.yaml (`exclude:`){other}."
     )

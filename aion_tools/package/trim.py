@@ -78,6 +78,7 @@ def compile_modules(folder: Path, python: str, modules: Sequence[Path] | None = 
             env={"PYTHONHASHSEED": "0"},  # so that sets in the compiled code have the same order in every process
             text=True,
             capture_output=True,
+            umask=0o022,  # Lambda's user reads the files
             check=False,  # some distributions contain templates that are not valid Python
         )
         if "Traceback" in done.stderr:

@@ -2,16 +2,17 @@
 
 from pathlib import Path
 
+import yaml
+
 from aion_core import __version__
 from aion_core.errors import AionError
 from aion_tools.shipped import shipped
+from aion_tools.template import image_form
 
 FOLDER = ".aion/stacks"
 """Folder of the stacks in a project. Git ignores it, and `aion stacks` writes it."""
 EJECTED = "stacks"
 """Folder of the project's own stacks, committed. A stack in it replaces the package's stack of the same name."""
-RENEW = "aion stacks"
-"""Command that writes the stacks."""
 STACKS = {
     "template": "template.yaml",
     "state": "infra/state.yaml",
@@ -32,6 +33,7 @@ PURPOSES = {
 """Content of each stack, by name."""
 SCHEMA = "infra/aion-yaml.schema.json"
 """Path in the folder of the JSON Schema of aion.yaml, which editors read."""
+_TEMPLATE = STACKS["template"]
 _VERSION = "version"
 _IGNORE = ".gitignore"
 
@@ -47,14 +49,19 @@ def are_used(folder: Path) -> bool:
 
 
 def contents(folder: Path) -> dict[str, str]:
-    """Return the text of each file of the project's `.aion/stacks`, by its path in that folder."""
+    """Return the text of each file of the project's `.aion/stacks`, by its path in that folder. Raises StacksError."""
     paths = [*STACKS.values(), SCHEMA]
     texts = {path: _text(source(folder / FOLDER / path)) for path in paths}
+    if image_form.is_wanted(folder):
+        try:
+            texts[_TEMPLATE] = image_form.image_form(texts[_TEMPLATE], folder)
+        except (yaml.YAMLError, AttributeError, KeyError, TypeError) as error:
+            raise StacksError(f"{source(folder / FOLDER / _TEMPLATE)} is not a template: {error!r}.") from error
     return {**texts, _VERSION: f"{__version__}\n", _IGNORE: "*\n"}
 
 
 def write(folder: Path) -> None:
-    """Write the project's `.aion/stacks`. Raises StacksError if a file cannot be written."""
+    """Write the project's `.aion/stacks`. Raises StacksError if a file cannot be read or written."""
     try:
         for path, text in contents(folder).items():
             file = folder / FOLDER / path
@@ -67,19 +74,29 @@ def write(folder: Path) -> None:
 def check(folder: Path) -> None:
     """Raise StacksError if the project's `.aion/stacks` differs from what `aion stacks` would write."""
     wanted = contents(folder)
-    if {path: _found(folder / FOLDER / path) for path in wanted} == wanted:
+    found = {path: _found(folder / FOLDER / path) for path in wanted}
+    if all(image_form.without_tag(found[path]) == image_form.without_tag(wanted[path]) for path in wanted):
         return
-    version = _found(folder / FOLDER / _VERSION).strip()
+    version = found[_VERSION].strip()
+    is_image = image_form.is_written(wanted[_TEMPLATE])
     installed = f", and aion-lambda {__version__} is installed"
     if not version:
         reason = f"{FOLDER} has no stacks{installed}"
     elif version != __version__:
         reason = f"The stacks in {FOLDER} are from aion-lambda {version}{installed}"
+    elif is_image != image_form.is_written(found[_TEMPLATE]):
+        declared, written = ("has", "zips") if is_image else ("does not have", "images")
+        reason = f"aion.yaml {declared} `image: true`, but the stacks in {FOLDER} are for {written}"
     else:
         reason = f"The stacks in {FOLDER} differ from those of aion-lambda {version} and of {EJECTED}/"
     raise StacksError(
-        f"{reason}. Run `{RENEW}`, then `sam build` again: SAM reads the stacks before it builds the functions."
+        f"{reason}. Run `{renewing(folder)}`, then `sam build` again: SAM reads the stacks before it builds the functions."
     )
+
+
+def renewing(folder: Path) -> str:
+    """Return the command that writes all that `sam build` reads in the project's `.aion`."""
+    return "aion build" if image_form.is_wanted(folder) else "aion stacks"
 
 
 def ejected(folder: Path) -> list[Path]:

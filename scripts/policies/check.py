@@ -23,6 +23,9 @@ from scripts.policies.deployment import PLACE, ResolvedDeployment
 CODE = "s3://packaged/function.zip"
 """Location of a function's package after an upload by `sam package`."""
 
+IMAGE = "111122223333.dkr.ecr.us-east-1.amazonaws.com/agents:latest"
+"""Location of a function's image after an upload by `sam package`."""
+
 EVERY_OPTION = {
     "ApiAuthorizer": "NONE",
     "FunctionUrlAuth": "NONE",
@@ -92,6 +95,8 @@ def _transformed(text: str, parameters: tuple[tuple[str, str], ...]) -> dict[str
     for holder in (template.get("Globals", {}).get("Function", {}), *functions):
         if "CodeUri" in holder:
             holder["CodeUri"] = CODE
+        if holder.get("PackageType") == "Image":
+            holder["ImageUri"] = IMAGE
     # Hide the transform's warning about missing feature toggles, which only AWS has.
     logging.getLogger("samtranslator").setLevel(logging.CRITICAL)
     # Pass an empty loader, because the transform would otherwise look up the names of managed policies in IAM.

@@ -17,7 +17,7 @@ from hypercorn.config import Config
 from ministack.app import app
 from ministack.services import lambda_svc
 from ministack.services.cloudformation import _stacks as stacks
-from ministack.services.cloudformation import engine, provisioners
+from ministack.services.cloudformation import engine, handlers, provisioners
 from ministack.services.cloudformation.provisioners import _RESOURCE_HANDLERS as RESOURCES
 from ministack.services.cloudformation.provisioners import _nested_stack_lookup_name as name_of_nested
 from ministack.services.cloudformation.stacks import _add_event as add_event
@@ -74,6 +74,19 @@ def transform_nested_templates() -> None:
     parse, apply = engine._parse_template, engine._apply_transforms
     # Only the deployment of nested stacks looks this name up when it runs.
     engine._parse_template = lambda body: apply(parse(body))
+
+
+def update_unchanged_templates_with_transform() -> None:
+    """Accept an update of a stack by its own template if this has a transform, as CloudFormation does.
+
+    SAM CLI updates the stack with the repositories of images so, at each deployment.
+    """
+    is_unchanged = handlers._stack_has_no_updates
+
+    def is_refused(stack: dict[str, Any], *arguments: Any, **options: Any) -> bool:
+        return "Transform" not in stack.get("_template_body", "") and is_unchanged(stack, *arguments, **options)
+
+    handlers._stack_has_no_updates = is_refused
 
 
 def keep_what_nested_stacks_retain() -> None:
@@ -145,6 +158,7 @@ def _on_a_metric(alarm: dict[str, object]) -> dict[str, object]:
 accept_what_is_not_emulated()
 keep_attributes_in_updates()
 transform_nested_templates()
+update_unchanged_templates_with_transform()
 keep_what_nested_stacks_retain()
 pass_concurrency_as_number()
 serve_function_url()

@@ -2,7 +2,7 @@
 
 from typing import Annotated, Self
 
-from pydantic import Field, StringConstraints, model_validator
+from pydantic import Field, StrictBool, StringConstraints, model_validator
 
 from aion_core.engine.limits.limits import REQUESTS_PER_MINUTE, STREAMS_PER_OWNER
 from aion_core.loading.aion_yaml.agent import AgentConfig
@@ -41,6 +41,8 @@ class AionSection(StrictModel):
     """Further folders for imports, relative to this file. The file's folder and its `src` need no entry."""
     exclude: list[str] = []
     """Files of dependencies that the Lambda packages leave out, as patterns of .gitignore, such as `litellm/proxy/`."""
+    image: StrictBool = False
+    """Deploy the functions with agents as container images of up to 10 GB, instead of zips of up to 250 MB."""
     environment: dict[Variable, Value] = {}
     """Environment variables for the agents' code, with values that may be public."""
     secrets: dict[Variable, Secret] = {}

@@ -62,6 +62,7 @@ _ERROR_TEXTS: dict[tuple[str, str | None], Callable[[Any], str]] = {
     ("dict_type", None): _not_a_mapping,
     ("string_too_short", None): lambda _: "is empty.",
     ("too_short", None): lambda _: "is empty.",
+    ("bool_type", None): lambda value: f"is {value!r}: it has to be true or false, without quotes.",
     ("string_type", None): lambda value: f"is {value!r}, which YAML does not read as text: put it in quotes.",
     ("string_pattern_mismatch", MEDIA_TYPE): lambda value: f"is {value!r}: a media type is like 'text/plain'.",
     ("string_pattern_mismatch", SCOPE): lambda value: f"is {value!r}: a scope is a word without spaces and quotes.",

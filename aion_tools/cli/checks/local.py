@@ -262,7 +262,7 @@ def _check_stacks(project: Path) -> CheckResult:
     except TemplateError as error:
         return failed("template", f"{error}.", "Fix template.yaml.")
     except stacks.StacksError as error:
-        return warning("template", str(error), f"Run `{stacks.RENEW}`.")
+        return warning("template", str(error), f"Run `{stacks.renewing(project)}`.")
     return ok("template", f"{template.path} and its nested stacks can be read.")
 
 

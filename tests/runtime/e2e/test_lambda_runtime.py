@@ -512,8 +512,25 @@ async def test_exec_wrapper_starts_our_runtime_instead_of_bootstrap(api: FakeRun
         assert "lifespan over" in runtime.lines
 
 
-async def test_exec_wrapper_runs_original_command_under_sam_local() -> None:
+async def test_exec_wrapper_is_entry_point_of_image(api: FakeRuntimeApi, gates: Gates) -> None:
+    """Its argument is then the base image's own entry point, and the runtime's Python is on PATH."""
+    command = [str(WRAPPER), "/lambda-entrypoint.sh", "handlers.api.handler"]
+    on_path = {"PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
+    async with running(
+        f"{APPS}:app", api=api.address, gates=gates.address, command=command, environ=on_path
+    ) as runtime:
+        assert await still_serves(api)
+        runtime.terminate()
+        assert await runtime.exit_code() == 0
+
+
+@pytest.mark.parametrize(
+    "environ",
+    [{"AWS_SAM_LOCAL": "true", "AWS_LAMBDA_RUNTIME_API": "127.0.0.1:9"}, {}],
+    ids=["sam local", "docker run"],
+)
+async def test_exec_wrapper_runs_original_command_elsewhere(environ: dict[str, str]) -> None:
     command = [str(WRAPPER), sys.executable, "-c", "import sys; print('original', sys.argv[1:])", "a b", "c"]
-    async with running(f"{APPS}:app", api=None, command=command, environ={"AWS_SAM_LOCAL": "true"}) as runtime:
+    async with running(f"{APPS}:app", api=None, command=command, environ=environ) as runtime:
         assert await runtime.exit_code() == 0
         assert runtime.lines == ["original ['a b', 'c']"]

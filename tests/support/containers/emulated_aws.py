@@ -10,7 +10,7 @@ from tests.support import ministack
 from tests.support.containers.engine import DockerEngine
 
 SERVICES = (
-    "apigateway,appconfig,cloudformation,cloudwatch,codedeploy,dynamodb,events,iam,kms,lambda,logs,s3,sns,sqs,sts"
+    "apigateway,appconfig,cloudformation,cloudwatch,codedeploy,dynamodb,ecr,events,iam,kms,lambda,logs,s3,sns,sqs,sts"
 )
 FUNCTION_URL = "f" * 32
 """The id that tests/support/ministack_program.py gives to the Function URL."""

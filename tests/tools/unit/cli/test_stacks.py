@@ -34,6 +34,11 @@ def test_stacks_command_writes_stacks_of_installed_version(run: RunCommand, tmp_
     stacks.check(tmp_path)
 
 
+def test_stacks_command_names_build_of_images(run: RunCommand, tmp_path: Path) -> None:
+    (tmp_path / "aion.yaml").write_text("aion: {image: true, agents: {mine: {path: agent.py}}}")
+    assert run("stacks").output.endswith("aion.yaml has `image: true`: run `aion build` before `sam build`.\n")
+
+
 @pytest.mark.parametrize("command", ["stacks", "eject"])
 def test_stacks_commands_need_template_that_nests_stacks(run: RunCommand, tmp_path: Path, command: str) -> None:
     (tmp_path / "template.yaml").write_text("Resources: {}\n")

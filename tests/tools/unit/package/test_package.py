@@ -8,7 +8,7 @@ import pytest
 
 from aion_tools.package.functions import Target
 from aion_tools.package.installed import InstalledFile
-from aion_tools.package.package import LAMBDA_LIMIT, Package, fitting, put, too_large
+from aion_tools.package.package import IMAGE_LIMIT, LAMBDA_LIMIT, Package, fitting, put, too_large
 from tests.tools.unit.package.wheels import write
 
 
@@ -73,10 +73,19 @@ def test_bytecode_is_dropped_from_largest_distributions(limit: int, dropped: lis
     ]
 
 
-def test_error_of_large_package_names_largest_distributions() -> None:
+@pytest.mark.parametrize(
+    ("is_image", "limit", "first", "last"),
+    [
+        (False, LAMBDA_LIMIT, "a zip is 250 MB.", " (`exclude:`), or deploy images of up to 10 GB (`image: true`)."),
+        (True, IMAGE_LIMIT, "an image is 10240 MB.", " (`exclude:`)."),
+    ],
+)
+def test_error_of_large_package_lists_ten_largest(is_image: bool, limit: int, first: str, last: str) -> None:
     megabyte = 1024**2
-    found = files(a=(megabyte, 0), torch=(200 * megabyte, megabyte), data=(50 * megabyte, 0), b=(2 * megabyte, 0))
-    said = too_large("ApiFunction", 254 * megabyte, found)
-    assert "ApiFunction has 254 MB without the .pyc files; Lambda's limit is 250 MB." in said
-    assert "under `exclude` in aion.yaml" in said
-    assert said.endswith("The largest are torch (201 MB), data (50 MB), b (2 MB)")
+    found = files(**{f"d{size}": (size * megabyte, megabyte) for size in range(20, 32)})
+    lines = too_large("ApiFunction", 12_000 * megabyte, limit, found, is_image=is_image).splitlines()
+    assert lines[0] == f"ApiFunction has 12000 MB without the .pyc files; Lambda's limit for {first}"
+    assert (
+        lines[1] == f"The largest distributions: {', '.join(f'd{size} {size + 1} MB' for size in range(31, 21, -1))}."
+    )
+    assert lines[2].endswith(last)

@@ -57,6 +57,10 @@ EXTENSION = "      capabilities: {extensions: [{uri: u, params: %s}]}\n"
             "      iput_modes: []\n",
             "aion.agents.a.iput_modes is not a key that aion knows. Did you mean 'input_modes'?",
         ),
+        *(
+            (f"  image: {bad}\n", f"aion.image is {said}: it has to be true or false, without quotes.")
+            for bad, said in (("'true'", "'true'"), ("1", "1"), ("[docker]", "['docker']"), ("", "None"))
+        ),
         ("    b: {}\n", "aion.agents.b.path is missing."),
         ("    b: c.py:g\n", "aion.agents.b is 'c.py:g'. Write the path as a key below it: `path: c.py:g`."),
         ("    b: 5\n", "aion.agents.b is 5: it has keys of its own, `key: value`."),

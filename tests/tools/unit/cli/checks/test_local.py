@@ -285,6 +285,15 @@ def test_doctor_warns_of_stacks_from_another_aion_version(tmp_path: Path) -> Non
     assert "are from aion-lambda 0.0.9, and" in found.message
 
 
+def test_doctor_warns_of_stacks_in_other_form(tmp_path: Path) -> None:
+    (tmp_path / "template.yaml").write_text(NESTED % "")
+    stacks.write(tmp_path)
+    (tmp_path / "aion.yaml").write_text("aion: {image: true, agents: {helper: {path: agent.py}}}")
+    [found] = check_template(tmp_path)
+    assert found.message.startswith("aion.yaml has `image: true`, but the stacks in .aion/stacks are for zips.")
+    assert (found.status, found.next_step) == (Status.WARNING, "Run `aion build`.")
+
+
 def test_doctor_reports_unreadable_template(tmp_path: Path) -> None:
     (tmp_path / "template.yaml").write_text(NESTED % ", Parameters: {Colour: red}")
     (found,) = check_template(tmp_path)

@@ -1,0 +1,143 @@
+"""Folders of container images, written from a project with an executor."""
+
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+
+from aion_tools import project
+from aion_tools.image import folders
+from aion_tools.package import build
+from aion_tools.package.build import Build
+from aion_tools.package.functions import AGENT_FUNCTIONS
+from aion_tools.programs import BuildError, find_uv, machine_architecture, run
+from tests.support.server import ROOT
+from tests.tools.unit.package.wheels import pyproject, write
+
+EXECUTOR = """from a2a.server.agent_execution import AgentExecutor
+class Mine(AgentExecutor):
+    async def execute(self, context, queue): ...
+    async def cancel(self, context, queue): ...
+agent = Mine()
+"""
+ENTRYPOINT = '["/var/task/aion_core/lambda_runtime/exec-wrapper.sh", "/lambda-entrypoint.sh"]'
+
+
+def template() -> str:
+    """Return the template.yaml of a new project for this machine's processor."""
+    text = (Path(project.__file__).with_name("files") / "every" / "template.yaml").read_text()
+    return text.replace("@architecture@", machine_architecture()).replace("@name@", "Mine")
+
+
+@pytest.fixture(scope="module")
+def locked(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a project with its uv.lock. Its dependencies are those of aion-lambda, from the usual cache."""
+    source = f'[tool.uv.sources]\naion-lambda = {{ path = "{ROOT}" }}\n'
+    files = {
+        "aion.yaml": "aion: {image: true, agents: {mine: {path: agent.py}}}",
+        "agent.py": EXECUTOR,
+        "lib/words.py": "",
+        "template.yaml": template(),
+        "pyproject.toml": pyproject("aion-lambda[api]") + source,
+        ".env": "OPENAI_API_KEY=sk-1",
+    }
+    folder = write(tmp_path_factory.mktemp("project"), files)
+    run([find_uv(), "lock", "--quiet", "--project", str(folder)])
+    return folder
+
+
+@pytest.fixture
+def folder(locked: Path, tmp_path: Path) -> Path:
+    """Return a copy of the project."""
+    return shutil.copytree(locked, tmp_path / "copy")
+
+
+@pytest.mark.parametrize(
+    ("function", "ends"),
+    [
+        ("ApiFunction", [f"ENTRYPOINT {ENTRYPOINT}", 'CMD ["handlers.api.handler"]']),
+        ("TaskFunction", ['CMD ["handlers.run_task.handler"]']),
+    ],
+)
+def test_image_copies_package_and_installs_nothing(folder: Path, function: str, ends: list[str]) -> None:
+    package = folders.write(Build(folder), function)
+    assert package.code == folder / ".aion" / "image" / function / "code"
+    lines = (package.code.parent / "Dockerfile").read_text().splitlines()
+    assert lines[1:] == ["FROM public.ecr.aws/lambda/python:3.13", "COPY code /var/task/", *ends]
+    assert {each.name for each in package.code.parent.iterdir()} == {"Dockerfile", "code"}
+    assert {"agent.py", "aion.yaml", "aion_core", "a2a"} <= {each.name for each in package.code.iterdir()}
+    assert not list(package.code.rglob(".env"))
+
+
+def test_only_functions_with_agents_are_images(folder: Path) -> None:
+    made = Build(folder)
+    assert tuple(filter(made.is_image, made.functions)) == AGENT_FUNCTIONS
+    (folder / "aion.yaml").write_text("aion: {agents: {mine: {path: agent.py}}}")
+    assert not any(map(Build(folder).is_image, made.functions))
+
+
+def test_lambda_user_may_read_folders_of_image(folder: Path) -> None:
+    before = os.umask(0o077)
+    try:
+        package = folders.write(Build(folder), "TaskFunction")
+    finally:
+        os.umask(before)
+    places = [package.code, *package.code.rglob("*")]
+    assert {place.stat().st_mode & 0o755 for place in places if place.is_dir()} == {0o755}
+    assert {place.stat().st_mode & 0o044 for place in places if place.is_file()} == {0o044}
+
+
+def test_folder_of_image_has_no_files_of_earlier_build(folder: Path) -> None:
+    first = folders.write(Build(folder), "TaskFunction").code
+    assert (first / "lib" / "words.py").is_file()
+    (folder / "lib" / "words.py").unlink()
+    assert not (folders.write(Build(folder), "TaskFunction").code / "lib").exists()
+
+
+def test_outdated_image_is_refused_with_file_and_remedy(folder: Path) -> None:
+    project = Build(folder)
+    for function in AGENT_FUNCTIONS:
+        folders.write(project, function)
+    folders.check(folder)
+    (folder / ".aion" / "image" / "TaskFunction" / "code" / "old.py").touch()
+    with pytest.raises(
+        BuildError, match=r"\.aion/image/TaskFunction is outdated: old\.py differs. Run `aion build`, then"
+    ):
+        folders.check(folder)
+    (folder / "agent.py").write_text(f"{EXECUTOR}# An edit.\n")
+    with pytest.raises(BuildError, match=r"\.aion/image/ApiFunction is outdated: agent\.py differs"):
+        folders.check(folder)
+
+
+def test_unfinished_image_is_refused(folder: Path) -> None:
+    with pytest.raises(BuildError, match=r"\.aion/image/ApiFunction is outdated: .* differs"):
+        folders.check(folder)
+    code = folders.write(Build(folder), "ApiFunction").code
+    (code.parent / "Dockerfile").unlink()
+    with pytest.raises(BuildError, match=r"ApiFunction has no Dockerfile\. Run `aion build`"):
+        folders.check(folder)
+
+
+def test_image_may_exceed_limit_of_zip(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(build, "LAMBDA_LIMIT", 20 * 1024**2)
+    made = folders.write(Build(folder), "TaskFunction")
+    assert made.size > 20 * 1024**2
+    assert made.warnings == ()
+    monkeypatch.setattr(build, "IMAGE_LIMIT", 20 * 1024**2 + 1)
+    with pytest.raises(BuildError, match=r"Lambda's limit for an image is 20 MB\.\nThe largest distributions: "):
+        folders.write(Build(folder), "TaskFunction")
+    (folder / "aion.yaml").write_text("aion: {agents: {mine: {path: agent.py}}}")
+    with pytest.raises(BuildError, match=r"for a zip is 20 MB\.\n.*\n.*`exclude:`.*`image: true`"):
+        Build(folder).write("TaskFunction", folder / "package")
+
+
+def test_image_needs_template_with_stacks(folder: Path) -> None:
+    """The functions of another template, such as a clone's, are zips."""
+    for file in ("template.yaml", *(f"infra/{each.name}" for each in (ROOT / "infra").glob("*.yaml"))):
+        (folder / file).parent.mkdir(exist_ok=True)
+        shutil.copy(ROOT / file, folder / file)
+    with pytest.raises(BuildError, match=r"`image: true` in aion.yaml needs a template.yaml that nests .aion/stacks"):
+        Build(folder)
+    (folder / "template.yaml").unlink()
+    assert Build(folder).is_image("ApiFunction")
