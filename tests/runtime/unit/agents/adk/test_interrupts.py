@@ -21,6 +21,7 @@ from google.adk.tools.tool_context import ToolContext
 from google.adk.workflow import FunctionNode
 from pydantic import BaseModel
 
+from aion_core.agents.answer_forms import ordered
 from aion_core.agents.client_answers import QUESTION_EXPIRED
 from tests.support.adk import (
     answer_text,
@@ -511,7 +512,7 @@ async def test_answer_is_checked_by_schema_that_client_was_shown(
     async with http(parts(served(asking(deployed), sessions), service.store).app()) as client:
         again = await answer(client, "SendMessage", question, bad)
         shown = [each["schema"] for each in again["status"]["message"]["metadata"]["interrupts"]]
-        assert (state(again), shown) == ("INPUT_REQUIRED", [asked.model_json_schema()])
+        assert (state(again), shown) == ("INPUT_REQUIRED", [ordered(asked.model_json_schema())])
         done = await answer(client, "SendMessage", question, good, message_id="m-3")
     assert (state(done), answer_text(done)) == ("COMPLETED", repr(good))
 

@@ -181,7 +181,7 @@ async def test_edit_to_unknown_tool_repeats_tool_call_review(mode: str) -> None:
 def test_error_states_how_many_decisions_are_required(calls: int, said: str) -> None:
     review = Review([{"name": "mail", "args": {}}] * calls, [["approve"]] * calls, one_by_one=False)
     with pytest.raises(InvalidResumeInput, match=f"^{said}"):
-        review.decisions_of({"decisions": []})
+        review.value_of({"decisions": []})
 
 
 async def test_disallowed_decision_repeats_tool_call_review() -> None:
@@ -248,7 +248,7 @@ def test_word_respond_is_removed_from_text_answer() -> None:
     review = review_of(Interrupt(value=request))
     assert review is not None
     for answer, message in (("At noon.", "At noon."), ("respond: At noon.", "At noon."), ("respond", "respond")):
-        assert review.decisions_of(answer) == {"decisions": [{"type": "respond", "message": message}]}
+        assert review.value_of(answer) == {"decisions": [{"type": "respond", "message": message}]}
 
 
 async def test_text_after_respond_answers_call_instead_of_running_tool() -> None:
