@@ -36,8 +36,7 @@ class AnswerForm(Struct, frozen=True):
     def fitted(self, answer: Any) -> Any:
         """Return the answer in the form that the schema wants. Raises InvalidResumeInput if a checked answer does not fit.
 
-        A text may be the JSON of the answer, a word for true or false, or a choice in other letters. In v0.3, data must
-        be an object: `{"value": …}` is another value.
+        A text may be the JSON of the answer, a word for true or false, or a choice in other letters. See `unwrapped`.
         """
         if self.schema is None:
             return answer
@@ -105,8 +104,8 @@ _SCHEMAS = frozenset({"items", "prefixItems", "anyOf", "oneOf", "allOf", "additi
 def _readings(answer: Any, schema: Mapping[str, Any]) -> Iterator[Any]:
     """Yield the values that the client may have meant by its answer, the answer itself first."""
     yield answer
-    if isinstance(answer, Mapping) and answer.keys() == {"value"}:
-        yield answer["value"]
+    if (inner := unwrapped(answer)) is not answer:
+        yield inner
     if not isinstance(answer, str):
         return
     if (parsed := parsed_json(answer)) is not None:
@@ -116,6 +115,11 @@ def _readings(answer: Any, schema: Mapping[str, Any]) -> Iterator[Any]:
         yield word in _YES
     choices = schema.get("enum")
     yield from (each for each in choices if str(each).casefold() == word) if isinstance(choices, list) else ()
+
+
+def unwrapped(answer: Any) -> Any:
+    """Return the value in `{"value": …}`, the form of a list in A2A 0.3, whose data must be an object."""
+    return answer["value"] if isinstance(answer, Mapping) and answer.keys() == {"value"} else answer
 
 
 def parsed_json(text: str) -> Any:

@@ -14,6 +14,7 @@ from aion_core.agents.adk.approvals import confirmation_response
 from aion_core.agents.adk.call_questions import question_of
 from aion_core.agents.adk.credentials import credential_response, node_refusal, refusal_of
 from aion_core.agents.adk.pending_calls import CREDENTIAL, REMOTE_CREDENTIAL, PendingCall, refused_credential
+from aion_core.agents.answer_forms import unwrapped
 from aion_core.agents.client_answers import InvalidResumeInput, accepted_answers, interrupt_ids
 from aion_core.agents.questions import question_message
 from aion_core.engine.agent import InputRequired, TurnRequest
@@ -94,13 +95,12 @@ def _input_response(args: Mapping[str, Any], given: Any) -> dict[str, Any]:
     """Convert the client's answer to a `RequestInput`. Raises InvalidResumeInput if it does not fit the schema.
 
     Without this check, such an answer would make the turn fail in ADK. ADK parses a text as JSON where possible. If the
-    schema requires a text, an answer such as `42` is quoted, so that it stays a text. In v0.3, data must be an object:
-    `{"value": …}` is another value.
+    schema requires a text, an answer such as `42` is quoted, so that it stays a text.
     """
     schema = args.get("response_schema") or args.get("responseSchema")
     response = given if isinstance(given, dict) else {"result": given}
     quoted = [{"result": json.dumps(given)}] if isinstance(given, str) else []
-    wrapped = [{"result": given["value"]}] if isinstance(given, dict) and given.keys() == {"value"} else []
+    wrapped = [{"result": unwrapped(given)}] if isinstance(given, dict) else []
     for each in [response, *quoted, *wrapped]:
         try:
             _validate_resume_response(_unwrap_response(each), schema)

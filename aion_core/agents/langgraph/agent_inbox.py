@@ -10,7 +10,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from aion_core.agents.answer_forms import parsed_json
+from aion_core.agents.answer_forms import parsed_json, unwrapped
 from aion_core.agents.call_text import call_text
 from aion_core.agents.client_answers import InvalidResumeInput
 
@@ -57,7 +57,7 @@ class Inbox(Struct, frozen=True):
         An edit may name another action; the names of the graph's `tools` do not limit it, because an action need not be
         a tool.
         """
-        given = self._of_text(answer) if isinstance(answer, str) else _without_wrapper(answer)
+        given = self._of_text(answer) if isinstance(answer, str) else unwrapped(answer)
         many = given if isinstance(given, list) else [given]
         if len(many) != len(self.requests):
             count = len(self.requests)
@@ -71,7 +71,7 @@ class Inbox(Struct, frozen=True):
 
     def _of_text(self, text: str) -> Any:
         """Return the response that a text means: JSON, a word for all requests, or a text for the agent."""
-        parsed = _without_wrapper(parsed_json(text))
+        parsed = unwrapped(parsed_json(text))
         if any(
             isinstance(each, Mapping) and "type" in each for each in (parsed if isinstance(parsed, list) else [parsed])
         ):
@@ -132,11 +132,6 @@ def _is_request(value: Any) -> bool:
             return bool(_ALLOWED.keys() & config.keys())
         case _:
             return False
-
-
-def _without_wrapper(answer: Any) -> Any:
-    """Return the value in `{"value": …}`: data in A2A 0.3 must be an object, and so an SDK sends a list."""
-    return answer["value"] if isinstance(answer, Mapping) and answer.keys() == {"value"} else answer
 
 
 def _asked(request: Mapping[str, Any]) -> str:

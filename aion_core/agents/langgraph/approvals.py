@@ -7,7 +7,7 @@ from typing import Any
 from langgraph.types import Interrupt
 from msgspec import Struct
 
-from aion_core.agents.answer_forms import parsed_json
+from aion_core.agents.answer_forms import parsed_json, unwrapped
 from aion_core.agents.call_text import call_text
 from aion_core.agents.client_answers import InvalidResumeInput
 
@@ -55,7 +55,7 @@ class Review(Struct, frozen=True):
 
         An edited call must name its own tool or one of the `tools`; if they are not known, it may name any tool.
         """
-        decision_data = _parse_answer(answer, self.allowed) if isinstance(answer, str) else answer
+        decision_data = _parse_answer(answer, self.allowed) if isinstance(answer, str) else unwrapped(answer)
         if decision_data is None and isinstance(answer, str):
             raise InvalidResumeInput(f"{answer[:80]!r} is no decision. {self._how()}")
         if isinstance(decision_data, Mapping) and "decisions" in decision_data:
