@@ -12,7 +12,7 @@ from msgspec import Struct
 from pydantic import TypeAdapter
 
 from aion_core.agents.client_answers import InvalidResumeInput
-from aion_core.agents.json_schema import is_json_schema, misfit
+from aion_core.agents.json_schema import is_json_schema, misfit, shown
 from aion_core.agents.plain_json import plain_json
 from aion_core.protocol.interrupts import ORDER, SCHEMA_KEYS, ordered_fields
 from aion_core.protocol.strict_json import strict_json
@@ -134,5 +134,5 @@ def _wanted(schema: Mapping[str, Any]) -> str:
     if names := ordered_fields(schema):
         return f"data, or JSON text, with an object of these keys: {', '.join(names)}"
     if isinstance(schema.get("enum"), list):
-        return f"one of {', '.join(map(str, schema['enum']))}"
+        return f"one of {', '.join(map(shown, schema['enum']))}"
     return "it as data, or as JSON text"

@@ -4,6 +4,7 @@ LangGraph does not check answers by a JSON Schema, and a Lambda package has no l
 `pattern` and `format`, are for forms only.
 """
 
+import json
 import operator
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -113,7 +114,7 @@ def _reason(value: Any, schema: Mapping[str, Any]) -> str | None:
         return f"It must be {' or '.join(_TYPES[each] for each in wanted)}"
     allowed = [schema["const"]] if "const" in schema else schema.get("enum")
     if isinstance(allowed, list) and not any(_equal(value, each) for each in allowed):
-        return f"It must be one of {', '.join(map(str, allowed))}"
+        return f"It must be one of {', '.join(map(shown, allowed))}"
     if isinstance(value, Mapping):
         required = schema.get("required")
         missing = [str(each) for each in required if each not in value] if isinstance(required, list) else []
@@ -160,6 +161,11 @@ def _is_of(value: Any, name: str) -> bool:
             return isinstance(value, list)
         case _:
             return value is None
+
+
+def shown(value: Any) -> str:
+    """Return a text as it is, and any other value as JSON."""
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
 def _equal(one: Any, other: Any) -> bool:

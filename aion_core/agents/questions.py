@@ -5,7 +5,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from aion_core.protocol.interrupts import INTERRUPT_ID, INTERRUPTS
+from aion_core.protocol.interrupts import INTERRUPT_ID, INTERRUPTS, OpenQuestion
 from aion_core.protocol.text import utf8
 from aion_core.protocol.types import Message, Part, Role
 
@@ -45,9 +45,5 @@ def question_message(questions: Sequence[Question], *, error: str = "") -> Messa
 
 
 def _listed(question: Question) -> dict[str, Any]:
-    listed: dict[str, Any] = {"id": question.id, "text": utf8(question.text)}
-    if question.schema:
-        listed["schema"] = dict(question.schema)
-    if question.choices:
-        listed["choices"] = list(question.choices)
-    return listed
+    asked = OpenQuestion(question.id, utf8(question.text), question.schema or {}, question.choices)
+    return {"text": "", **asked.document()}

@@ -43,6 +43,11 @@ class OpenQuestion(Struct, frozen=True):
     choices: Sequence[Any] = ()
     """Answers to choose from: texts, or other JSON values for an answer as data."""
 
+    def document(self) -> dict[str, Any]:
+        """Return the question as in `metadata.interrupts`, without the values that are not known."""
+        known = {"text": self.text, "schema": dict(self.schema), "choices": list(self.choices)}
+        return {"id": self.id, **{key: value for key, value in known.items() if value}}
+
     def fields(self) -> list[str]:
         """Return the names of an answer's fields in the author's order; empty if the answer need not be an object."""
         return ordered_fields(self.schema)
@@ -96,6 +101,13 @@ def _question(listed: Mapping[str, Any]) -> OpenQuestion:
         schema if isinstance(schema, Mapping) else {},
         choices if isinstance(choices, list) else (),
     )
+
+
+def without_schema(data: Any) -> Any:
+    """Return the data of a question without the schema of its answer, which people read as a form."""
+    if not isinstance(data, Mapping):
+        return data
+    return {key: value for key, value in data.items() if key not in SCHEMA_KEYS or not isinstance(value, Mapping)}
 
 
 def interrupt_id_of(named: Message | Part) -> str:

@@ -57,7 +57,7 @@ def interrupting(value: Any, **options: Any) -> Callable[[Got, int], Any]:
             got.append(answer)
             return {"messages": [("ai", "Thank you.")]}
 
-        made = StateGraph(MessagesState)
+        made: Any = StateGraph(MessagesState)
         for number in range(questions):
             made.add_node(f"ask{number}", ask).add_edge(START, f"ask{number}")
         return made
@@ -99,7 +99,7 @@ def confirmed(got: Got, questions: int) -> Any:
         return "sent"
 
     calls = [call("mail", f"call-{n}", to="ada") for n in range(questions)]
-    tools = [FunctionTool(mail, require_confirmation=True)]
+    tools: list[Any] = [FunctionTool(mail, require_confirmation=True)]
     return served(LlmAgent(name="root", model=scripted_model(calls, ["Done."], ["Done."]), tools=tools))
 
 

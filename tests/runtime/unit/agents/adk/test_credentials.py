@@ -14,9 +14,23 @@ from google.adk.workflow import node
 
 from aion_core.agents.adk.credentials import credential_response, refusal_of
 from aion_core.agents.client_answers import InvalidResumeInput
+from tests.runtime.unit.agents.adk.test_resumption import patient
 from tests.runtime.unit.agents.asking_agents import oauth
-from tests.support.adk import answer_text, ask, ask_parts, call, scripted_model, served, texts
-from tests.support.service import http, parts
+from tests.support.adk import (
+    CrashingSessions,
+    DecidingLlm,
+    answer_text,
+    ask,
+    ask_parts,
+    call,
+    scripted_model,
+    served,
+    task_of,
+    texts,
+)
+from tests.support.clock import ManualClock
+from tests.support.service import http, parts, send
+from tests.support.stores import MemoryTaskStore
 
 REFUSALS: list[Any] = ["no", "Cancel.", {"error": "access_denied"}, "https://app.test/?error=access_denied"]
 
@@ -99,7 +113,7 @@ def node_workflow(config: AuthConfig, got: list[Any]) -> Workflow:
         return {"token": bool(found.oauth2.access_token)}
 
     def display(node_input: dict[str, Any]) -> Any:
-        yield Event(message=f"Result {node_input}")
+        yield Event(message=f"Result {node_input}")  # type: ignore[call-arg]  # ADK makes the content of it
 
     return Workflow(name="root", edges=[("START", listing, display)])
 
@@ -175,3 +189,27 @@ def test_error_about_credential_does_not_quote_it(answer: Any) -> None:
         credential_response(ARGS, answer)
     assert str(raised.value).startswith("That is not a credential.")
     assert "app.test" not in str(raised.value)
+
+
+async def test_refused_credential_stays_refused_after_crash() -> None:
+    """Crash after each stored event of the turn with the refusal: the tool does not run again, and nothing is asked."""
+
+    def decide(seen: list[str]) -> list[Any]:
+        return ["I cannot list them."] if any("access_denied" in line for line in seen) else [call("repos", "call-1")]
+
+    asked = ended = 0
+    for place in range(100):
+        if place and place <= asked:
+            continue
+        root = LlmAgent(name="root", model=DecidingLlm(decide=decide), tools=[repos])
+        clock, sessions = ManualClock(), CrashingSessions(place)
+        made = parts(served(root, sessions), MemoryTaskStore(clock), clock, lease_seconds=10_000, blocking_wait=1e9)
+        async with http(made.app()) as client:
+            question = task_of(await patient(client.post("/", json=send()), clock))
+            asked, request = sessions.appends, send("no", message_id="m-2", taskId=question["id"])
+            done = task_of(await patient(client.post("/", json=request), clock))
+        assert (state(done), answer_text(done)) == ("COMPLETED", "I cannot list them."), place
+        ended = ended or sessions.appends
+        if place >= ended:
+            break
+    assert ended > asked + 2
