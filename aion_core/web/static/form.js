@@ -73,7 +73,8 @@ function group(name, schema, root, isRequired, secret, depth) {
 
 function caption(name, { title, description }, isRequired) {
   const hint = description && title ? [element("small", {}, description)] : [];
-  return [title ?? description ?? name, ...(isRequired ? [element("span", { "aria-hidden": "true" }, " *")] : []), ...hint];
+  const mark = isRequired ? [element("span", { "aria-hidden": "true" }, " *")] : [];
+  return [element("span", {}, title ?? description ?? name, ...mark), ...hint];
 }
 
 const INPUTS = { date: "date", "date-time": "datetime-local", time: "time", email: "email", uri: "url" };
