@@ -15,8 +15,8 @@ from aion_core.agents.adk.pending_calls import (
     REMOTE_INPUT,
     PendingCall,
 )
-from aion_core.agents.answer_forms import AnswerForm, answer_form
 from aion_core.agents.call_text import call_text
+from aion_core.agents.expected_answers import ExpectedAnswer, expected_answer
 from aion_core.agents.plain_json import json_part
 from aion_core.agents.questions import Question
 
@@ -37,15 +37,15 @@ def question_of(pending: PendingCall) -> Question:
     return Question(pending.id, text, [json_part(data)] if data else (), form.schema, form.choices)
 
 
-def _form(call: genai.FunctionCall) -> AnswerForm:
+def _form(call: genai.FunctionCall) -> ExpectedAnswer:
     args = call.args or {}
     match call.name:
         case "adk_request_confirmation":
-            return answer_form(None, confirmation_schema(args))
+            return expected_answer(None, confirmation_schema(args))
         case "adk_request_input":
-            return answer_form(args.get("payload"), args.get("responseSchema") or args.get("response_schema"))
+            return expected_answer(args.get("payload"), args.get("responseSchema") or args.get("response_schema"))
         case _:
-            return AnswerForm()
+            return ExpectedAnswer()
 
 
 def _prompt(call: genai.FunctionCall, pending: PendingCall) -> tuple[str, dict[str, Any]]:

@@ -14,8 +14,8 @@ from aion_core.agents.adk.approvals import confirmation_response
 from aion_core.agents.adk.call_questions import question_of
 from aion_core.agents.adk.credentials import credential_response, node_refusal, refusal_of
 from aion_core.agents.adk.pending_calls import CREDENTIAL, REMOTE_CREDENTIAL, PendingCall, refused_credential
-from aion_core.agents.answer_forms import unwrapped
 from aion_core.agents.client_answers import InvalidResumeInput, accepted_answers, interrupt_ids
+from aion_core.agents.expected_answers import unwrapped
 from aion_core.agents.questions import question_message
 from aion_core.engine.agent import InputRequired, TurnRequest
 from aion_core.engine.resume_input import has_only_files, parts_by_interrupt, resume_value

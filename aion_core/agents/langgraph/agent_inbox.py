@@ -10,9 +10,9 @@ from typing import Any
 
 from msgspec import Struct
 
-from aion_core.agents.answer_forms import parsed_json, unwrapped
 from aion_core.agents.call_text import call_text
 from aion_core.agents.client_answers import InvalidResumeInput
+from aion_core.agents.expected_answers import parsed_json, unwrapped
 
 _WORDS = {
     "accept": "accept", "accepted": "accept", "approve": "accept", "approved": "accept",

@@ -7,9 +7,9 @@ from typing import Any
 from langgraph.types import Interrupt
 from msgspec import Struct
 
-from aion_core.agents.answer_forms import parsed_json, unwrapped
 from aion_core.agents.call_text import call_text
 from aion_core.agents.client_answers import InvalidResumeInput
+from aion_core.agents.expected_answers import parsed_json, unwrapped
 
 _DECISION_WORDS = {
     "approve": "approve", "approved": "approve", "yes": "approve", "y": "approve", "ok": "approve", "okay": "approve",

@@ -14,8 +14,8 @@ from msgspec import Struct
 from pydantic import TypeAdapter, ValidationError
 from pydantic.errors import PydanticUserError
 
-from aion_core.agents.answer_forms import AnswerForm, answer_form, is_generated
 from aion_core.agents.client_answers import PAUSED_BEFORE, accepted_answers, interrupt_ids
+from aion_core.agents.expected_answers import ExpectedAnswer, expected_answer, is_generated
 from aion_core.agents.langgraph.agent_inbox import Inbox, inbox_of
 from aion_core.agents.langgraph.approvals import Review, review_of
 from aion_core.agents.langgraph.parts import content_of, content_parts, sent_data
@@ -125,7 +125,7 @@ def _question(interrupt: Interrupt, schema: Any = None) -> Question:
     return Question(interrupt.id, text, details, form.schema, choices)
 
 
-def _form_of(interrupt: Interrupt, schema: Any = None) -> AnswerForm:
+def _form_of(interrupt: Interrupt, schema: Any = None) -> ExpectedAnswer:
     """Return the form of the interrupt's answer.
 
     LangGraph itself checks an answer by a class, but not by a JSON Schema that the author has written.
@@ -133,7 +133,7 @@ def _form_of(interrupt: Interrupt, schema: Any = None) -> AnswerForm:
     own = schema or interrupt.response_schema
     is_checked = isinstance(own, Mapping) and not is_generated(own)
     value = interrupt.value if isinstance(interrupt.value, Mapping) else plain_json(interrupt.value)
-    return answer_form(value, own, is_checked=is_checked)
+    return expected_answer(value, own, is_checked=is_checked)
 
 
 def _approval_of(interrupt: Interrupt) -> Review | Inbox | None:

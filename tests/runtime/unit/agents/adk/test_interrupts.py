@@ -21,8 +21,8 @@ from google.adk.tools.tool_context import ToolContext
 from google.adk.workflow import FunctionNode
 from pydantic import BaseModel
 
-from aion_core.agents.answer_forms import ordered
 from aion_core.agents.client_answers import QUESTION_EXPIRED
+from aion_core.agents.expected_answers import ordered
 from tests.support.adk import (
     answer_text,
     ask,

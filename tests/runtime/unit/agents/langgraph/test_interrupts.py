@@ -194,6 +194,23 @@ async def test_disallowed_decision_repeats_tool_call_review() -> None:
     assert "approve or reject" in texts(again)[0]
 
 
+def test_tool_call_review_has_description_of_author() -> None:
+    """The middleware's own description only repeats the call."""
+    config = [{"action_name": "mail", "allowed_decisions": ["approve", "reject"]}]
+    call = {"name": "mail", "args": {"to": "ada"}}
+    asked = 'May the agent call mail(to="ada")? Answer approve or reject.'
+    own = "Tool execution requires approval\n\nTool: mail\nArgs: {'to': 'ada'}"
+    for description, text in (
+        ("To the whole company!", f"To the whole company!\n{asked}"),
+        (own, asked),
+        (None, asked),
+    ):
+        request = {"action_requests": [{**call, "description": description}], "review_configs": config}
+        review = review_of(Interrupt(value=request))
+        assert review is not None
+        assert review.text() == text
+
+
 async def test_several_tool_calls_accept_one_or_all_decisions() -> None:
     for text, data, expected in (
         ("approve", None, [("ada", "one"), ("ada", "two")]),

@@ -13,7 +13,7 @@ from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.types import interrupt
 from pydantic import BaseModel
 
-from aion_core.agents.answer_forms import ordered
+from aion_core.agents.expected_answers import ordered
 from aion_core.agents.langgraph.agent import LangGraphAgent
 from aion_core.agents.langgraph.redeployment import REDEPLOYED, REFUSES_EARLIER_ANSWER
 from aion_core.clock import SystemClock

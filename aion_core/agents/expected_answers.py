@@ -23,7 +23,7 @@ _CHECKED_KEYS = SCHEMA_KEYS[:2]
 _YES, _NO = frozenset({"yes", "y", "true"}), frozenset({"no", "n", "false"})
 
 
-class AnswerForm(Struct, frozen=True):
+class ExpectedAnswer(Struct, frozen=True):
     """Form of the answer to one question."""
 
     schema: Mapping[str, Any] | None = None
@@ -52,7 +52,7 @@ class AnswerForm(Struct, frozen=True):
         return answer
 
 
-def answer_form(value: Any, schema: Any = None, *, is_checked: bool = False) -> AnswerForm:
+def expected_answer(value: Any, schema: Any = None, *, is_checked: bool = False) -> ExpectedAnswer:
     """Return the form of the answer to a question with this value.
 
     `schema` is a class or a JSON Schema that the framework has for the answer, and `is_checked` is True if it must be
@@ -66,7 +66,7 @@ def answer_form(value: Any, schema: Any = None, *, is_checked: bool = False) -> 
     plain = ordered(plain_json(found)) if isinstance(found, Mapping) and found else None
     options = value.get("options")
     choices = options if isinstance(options, list | tuple) else (plain or {}).get("enum")
-    return AnswerForm(plain, plain_json(list(choices)) if isinstance(choices, list | tuple) else (), is_checked)
+    return ExpectedAnswer(plain, plain_json(list(choices)) if isinstance(choices, list | tuple) else (), is_checked)
 
 
 def is_generated(schema: Any) -> bool:

@@ -7,8 +7,8 @@ import pytest
 from google.protobuf.json_format import MessageToDict
 from pydantic import BaseModel, RootModel
 
-from aion_core.agents.answer_forms import AnswerForm, answer_form, is_generated
 from aion_core.agents.client_answers import InvalidResumeInput
+from aion_core.agents.expected_answers import ExpectedAnswer, expected_answer, is_generated
 from aion_core.agents.questions import Question, question_message
 from aion_core.protocol.interrupts import OpenQuestion, questions_of
 
@@ -17,25 +17,27 @@ CITY = {"type": "object", "properties": {"city": {"type": "string"}}, "required"
 
 @pytest.mark.parametrize("key", ["response_schema", "responseSchema", "schema"])
 def test_schema_is_read_from_value_of_question(key: str) -> None:
-    form = answer_form({"prompt": "Where?", key: CITY})
-    assert form == AnswerForm(CITY, (), is_checked=key != "schema")
+    form = expected_answer({"prompt": "Where?", key: CITY})
+    assert form == ExpectedAnswer(CITY, (), is_checked=key != "schema")
 
 
 def test_framework_schema_takes_precedence_over_value() -> None:
     other = {"type": "string"}
-    assert answer_form({"schema": CITY, "options": ["a"]}, other, is_checked=True) == AnswerForm(other, ["a"], True)
+    assert expected_answer({"schema": CITY, "options": ["a"]}, other, is_checked=True) == ExpectedAnswer(
+        other, ["a"], True
+    )
 
 
 @pytest.mark.parametrize("value", ["Which day?", {"schema": {"users": ["id"]}}, {"options": "a"}, [CITY], None])
 def test_question_without_form_accepts_any_answer(value: Any) -> None:
-    form = answer_form(value)
-    assert form == AnswerForm()
+    form = expected_answer(value)
+    assert form == ExpectedAnswer()
     assert form.fitted("a") == "a"
 
 
 def test_choices_are_options_or_enum_of_schema() -> None:
-    assert answer_form({"options": ["a", {"label": "B"}]}).choices == ["a", {"label": "B"}]
-    assert answer_form({"schema": {"enum": ["a", 1]}}).choices == ["a", 1]
+    assert expected_answer({"options": ["a", {"label": "B"}]}).choices == ["a", {"label": "B"}]
+    assert expected_answer({"schema": {"enum": ["a", 1]}}).choices == ["a", 1]
 
 
 @pytest.mark.parametrize(
@@ -54,8 +56,8 @@ def test_choices_are_options_or_enum_of_schema() -> None:
     ],
 )
 def test_answer_gets_form_that_schema_wants(schema: Any, answer: Any, value: Any) -> None:
-    assert AnswerForm(schema, is_checked=True).fitted(answer) == value
-    assert AnswerForm(schema).fitted(answer) == value
+    assert ExpectedAnswer(schema, is_checked=True).fitted(answer) == value
+    assert ExpectedAnswer(schema).fitted(answer) == value
 
 
 @pytest.mark.parametrize(
@@ -81,14 +83,14 @@ def test_answer_gets_form_that_schema_wants(schema: Any, answer: Any, value: Any
 )
 def test_refusal_says_what_is_wrong_and_what_fits(schema: Any, answer: Any, reason: str) -> None:
     with pytest.raises(InvalidResumeInput) as raised:
-        AnswerForm(schema, is_checked=True).fitted(answer)
+        ExpectedAnswer(schema, is_checked=True).fitted(answer)
     assert str(raised.value) == reason
 
 
 def test_unchecked_json_text_is_object_for_class() -> None:
     """Let the framework's class explain what is missing: it gets the object, not its text."""
-    assert AnswerForm(CITY).fitted('{"town": "Oslo"}') == {"town": "Oslo"}
-    assert AnswerForm(CITY).fitted("Oslo") == "Oslo"
+    assert ExpectedAnswer(CITY).fitted('{"town": "Oslo"}') == {"town": "Oslo"}
+    assert ExpectedAnswer(CITY).fitted("Oslo") == "Oslo"
 
 
 class Window(BaseModel):
@@ -121,7 +123,7 @@ def test_schema_of_class_is_recognised() -> None:
 
 def test_fields_reach_client_in_order_of_author() -> None:
     """Protobuf has no order of keys, and hashes them differently in each process: the schema names the order."""
-    sent = question_message([Question("i", "?", schema=answer_form(None, Trip).schema)])
+    sent = question_message([Question("i", "?", schema=expected_answer(None, Trip).schema)])
     (question,) = questions_of(sent)
     assert question.fields() == list(Trip.model_fields)
     assert question.required() == ["town", "price", "window"]
@@ -132,14 +134,14 @@ def test_fields_reach_client_in_order_of_author() -> None:
 
 def test_field_named_like_keyword_keeps_its_schema() -> None:
     properties = {"properties": {"type": "object", "properties": {"b": {}, "a": {}}}, "default": {"type": "string"}}
-    form = answer_form(None, {"type": "object", "properties": properties})
+    form = expected_answer(None, {"type": "object", "properties": properties})
     assert form.schema is not None
     assert list(form.schema["properties"]) == ["properties", "default"]
     assert form.schema["properties"]["properties"]["propertyOrdering"] == ["b", "a"]
 
 
 def test_recursive_class_has_fields() -> None:
-    (question,) = questions_of(question_message([Question("i", "?", schema=answer_form(None, Tree).schema)]))
+    (question,) = questions_of(question_message([Question("i", "?", schema=expected_answer(None, Tree).schema)]))
     assert (question.fields(), question.required()) == (["name", "children"], ["name"])
 
 
