@@ -11,8 +11,8 @@ from typing import Any
 
 from msgspec import Struct
 
-MAX_STEPS = 200
-"""Maximum number of nested schemas. A schema may refer to itself."""
+MAX_STEPS, MAX_DEPTH = 20_000, 100
+"""Maximum numbers of schemas, and of nested schemas, in a check. The rest of the value counts as fitting."""
 
 _TYPES = {
     "string": "a text",
@@ -60,43 +60,49 @@ def is_json_schema(value: Any) -> bool:
 
 def misfit(value: Any, schema: Any) -> Misfit | None:
     """Return the first part of the value that violates the schema; None if the value fits."""
-    return _misfit(value, schema, schema, (), 0)
+    return _Check(schema).misfit(value, schema, ())
 
 
-def _misfit(value: Any, schema: Any, root: Any, place: tuple[str, ...], steps: int) -> Misfit | None:
-    if schema is False:
-        return Misfit(place, "This value is not allowed")
-    if not isinstance(schema, Mapping) or steps > MAX_STEPS:
-        return None
-    if (reason := _reason(value, schema)) is not None:
-        return Misfit(place, reason)
-    for inner, part, key in _inner(value, schema, root):
-        if (found := _misfit(part, inner, root, (*place, *key), steps + 1)) is not None:
-            return found
-    for keyword in ("anyOf", "oneOf"):
-        options = schema.get(keyword)
-        if isinstance(options, list) and options:
-            misfits = [_misfit(value, each, root, place, steps + 1) for each in options]
-            if None not in misfits:
+class _Check:
+    """Check of one value. It is limited, because a schema may refer to itself."""
+
+    def __init__(self, root: Any) -> None:
+        self._root, self._steps = root, 0
+
+    def misfit(self, value: Any, schema: Any, place: tuple[str, ...], depth: int = 0) -> Misfit | None:
+        if schema is False:
+            return Misfit(place, "This value is not allowed")
+        self._steps += 1
+        if not isinstance(schema, Mapping) or self._steps > MAX_STEPS or depth > MAX_DEPTH:
+            return None
+        if (reason := _reason(value, schema)) is not None:
+            return Misfit(place, reason)
+        for inner, part, key in self._inner(value, schema):
+            if (found := self.misfit(part, inner, (*place, *key), depth + 1)) is not None:
+                return found
+        for keyword in ("anyOf", "oneOf"):
+            options = schema.get(keyword)
+            each_option = options if isinstance(options, list) else []
+            misfits = [self.misfit(value, option, place, depth + 1) for option in each_option]
+            if misfits and None not in misfits:
                 # Explain the option that the value fits best: the one whose misfit is the deepest.
                 return max((each for each in misfits if each is not None), key=lambda each: len(each.place))
-    return None
+        return None
 
-
-def _inner(value: Any, schema: Mapping[str, Any], root: Any) -> Iterator[tuple[Any, Any, tuple[str, ...]]]:
-    """Yield the schemas that parts of the value must fit, each with its part and the part's key."""
-    if isinstance(schema.get("$ref"), str):
-        yield _referenced(schema["$ref"], root), value, ()
-    for each in schema["allOf"] if isinstance(schema.get("allOf"), list) else ():
-        yield each, value, ()
-    if isinstance(value, Mapping):
-        properties = schema["properties"] if isinstance(schema.get("properties"), Mapping) else {}
-        others = schema.get("additionalProperties", True)
-        for key, item in value.items():
-            yield properties.get(key, others), item, (str(key),)
-    if isinstance(value, list):
-        for number, item in enumerate(value):
-            yield schema.get("items", True), item, (str(number),)
+    def _inner(self, value: Any, schema: Mapping[str, Any]) -> Iterator[tuple[Any, Any, tuple[str, ...]]]:
+        """Yield the schemas that parts of the value must fit, each with its part and the part's key."""
+        if isinstance(schema.get("$ref"), str):
+            yield _referenced(schema["$ref"], self._root), value, ()
+        for each in schema["allOf"] if isinstance(schema.get("allOf"), list) else ():
+            yield each, value, ()
+        if isinstance(value, Mapping):
+            properties = schema["properties"] if isinstance(schema.get("properties"), Mapping) else {}
+            others = schema.get("additionalProperties", True)
+            for key, item in value.items():
+                yield properties.get(key, others), item, (str(key),)
+        if isinstance(value, list):
+            for number, item in enumerate(value):
+                yield schema.get("items", True), item, (str(number),)
 
 
 def _referenced(reference: str, root: Any) -> Any:

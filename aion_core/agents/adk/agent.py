@@ -155,8 +155,7 @@ class AdkAgent:
     ) -> RunnerInput:
         """Return the input for ADK's Runner: the message, the answer to a pending call, or the invocation to resume.
 
-        Raises InvalidResumeInput if no pending call accepts its answer, and AgentFailed if the session no longer has the
-        answered calls.
+        Raises InvalidResumeInput if no call accepts its answer, and AgentFailed if the session has lost the calls.
         """
         question, pending = answered_question(request), pending_calls(session.events)
         answers = resume_contents(request, question, pending) if question is not None else Answers()
@@ -173,8 +172,7 @@ class AdkAgent:
         if answers.contents:
             invocations = {each.event.invocation_id for each in pending}
             self._check_agents([event for event in session.events if event.invocation_id in invocations])
-            first, *others = answers.contents
-            return RunnerInput(first, then=others, rejection=answers.rejection)
+            return RunnerInput(answers.contents[0], then=answers.contents[1:], rejection=answers.rejection)
         if question is not None:
             raise AgentFailed(QUESTION_EXPIRED)
         for response in canceled_responses(session.events):

@@ -52,13 +52,12 @@ def refusal_of(args: Mapping[str, Any], given: Any) -> Mapping[str, str] | None:
     The client refuses by a word, by the error as data, or by the redirect address after it has refused to sign in.
     Raises InvalidResumeInput for the redirect address of another sign-in.
     """
-    found: Mapping[str, Any] = given if isinstance(given, Mapping) else {}
-    if isinstance(given, str):
-        if given.strip().strip(".!").lower() in _NO:
-            return _DENIED
-        found = _parameters(given)
-        if "error" in found:
-            _check_state(found.get("state"), _requested(_wanted(args)))
+    if isinstance(given, str) and given.strip().strip(".!").lower() in _NO:
+        return _DENIED
+    address = _address_in(given)
+    found: Mapping[str, Any] = _parameters(address) if address else given if isinstance(given, Mapping) else {}
+    if address and "error" in found:
+        _check_state(found.get("state"), _requested(_wanted(args)))
     if not isinstance(found.get("error"), str) or not found["error"]:
         return None
     return {key: found[key] for key in ("error", "error_description") if isinstance(found.get(key), str)}
@@ -102,7 +101,8 @@ def credential_response(args: Mapping[str, Any], given: Any) -> dict[str, Any]:
     if credential is None or not _is_usable(credential, _kind(wanted)):
         raise InvalidResumeInput(_INVALID_CREDENTIAL)
     if credential.oauth2 is not None and requested is not None:
-        _check_state(credential.oauth2.state, requested)
+        for state in (credential.oauth2.state, _parameters(credential.oauth2.auth_response_uri or "").get("state")):
+            _check_state(state, requested)
         _complete(credential.oauth2, requested)
     return _dumped(config)
 
@@ -159,6 +159,18 @@ def _is_usable(credential: AuthCredential, kind: str) -> bool:
     return True
 
 
+def _address_in(given: Any) -> str:
+    """Return the redirect address after signing in, also from an AuthCredential or AuthConfig; "" if there is none."""
+    for keys in (
+        ("exchangedAuthCredential", "exchanged_auth_credential"),
+        ("oauth2",),
+        ("authResponseUri", "auth_response_uri"),
+    ):
+        if isinstance(given, Mapping):
+            given = next((given[key] for key in keys if key in given), given)
+    return given if isinstance(given, str) and "://" in given else ""
+
+
 def _parameters(address: str) -> dict[str, str]:
     """Return the parameters in the query and the fragment of an address; empty for any other text."""
     if "://" not in address:
@@ -187,9 +199,7 @@ def _credential(wanted: AuthConfig, given: Any) -> dict[str, Any]:
         if isinstance(given, str):
             if not _TOKEN.fullmatch(text):
                 raise InvalidResumeInput(_INVALID_CREDENTIAL)
-            found = _parameters(text)
-            state = {"state": found["state"]} if "state" in found else {}
-            fields = {"authResponseUri": text, **state} if "://" in text else {"accessToken": text}
+            fields = {"authResponseUri": text} if "://" in text else {"accessToken": text}
         return {"authType": kind, "oauth2": fields}
     if not _TOKEN.fullmatch(text):
         raise InvalidResumeInput(_INVALID_CREDENTIAL)

@@ -64,6 +64,7 @@ def test_value_fits_schema_or_reason_names_place(schema: Any, good: Any, bad: An
     "schema",
     [
         {"$ref": "#"},
+        {"anyOf": [{"$ref": "#"}, {"$ref": "#"}]},
         {"$ref": "https://example.org/schema"},
         {"$ref": "#/$defs/none"},
         {"type": "unknown", "required": "a", "enum": 1, "properties": [], "items": 1, "anyOf": [], "minimum": "1"},

@@ -175,12 +175,26 @@ ARGS = {"functionCallId": "c", "authConfig": oauth("key").model_dump(mode="json"
 def test_refusal_keeps_description_of_error() -> None:
     error = {"error": "consent_required", "error_description": "Ask your admin."}
     assert refusal_of(ARGS, {**error, "secret": "s"}) == error
-    assert refusal_of(ARGS, "https://app.test/#error=consent_required&error_description=Ask+your+admin.") == error
+    address = "https://app.test/#error=consent_required&error_description=Ask+your+admin."
+    credential = {"authType": "oauth2", "oauth2": {"authResponseUri": address}}
+    for answer in (address, {"authResponseUri": address}, credential, {"exchangedAuthCredential": credential}):
+        assert refusal_of(ARGS, answer) == error
 
 
 @pytest.mark.parametrize("answer", ["t-1", {"accessToken": "t-1"}, {"error": 1}, {"error": ""}, ["no"], "https://[x"])
 def test_other_answers_do_not_refuse_credential(answer: Any) -> None:
     assert refusal_of(ARGS, answer) is None
+
+
+@pytest.mark.parametrize("answer", ["https://app.test/?code=1&state=other", "https://app.test/?error=e&state=other"])
+def test_address_of_another_sign_in_is_refused(answer: str) -> None:
+    known = oauth("key")
+    known.exchanged_auth_credential = known.raw_auth_credential.model_copy(deep=True)  # type: ignore[union-attr]
+    known.exchanged_auth_credential.oauth2.state = "mine"  # type: ignore[union-attr]
+    args = {"functionCallId": "c", "authConfig": known.model_dump(mode="json", by_alias=True, exclude_none=True)}
+    for given in (answer, {"auth_type": "oauth2", "oauth2": {"auth_response_uri": answer}}):
+        with pytest.raises(InvalidResumeInput, match="another sign-in"):
+            credential_response(args, given) if refusal_of(args, given) is None else None
 
 
 @pytest.mark.parametrize("answer", ["https://[x", "https://app.test/?state=s", "ключ", {"oauth2": {}}, ["a"], 7, None])
