@@ -30,8 +30,9 @@ from a2a.types import (
 )
 
 from aion_core.bootstrap import build_app
-from aion_core.engine.task.states import state_name
+from aion_core.engine.task.states import INTERRUPTED, state_name
 from aion_core.errors import ConfigurationError
+from aion_core.protocol.interrupts import OpenQuestion, questions_of
 from aion_core.protocol.stream_artifacts import STREAM_DELTA_ID
 from aion_core.settings import DEFAULT_BASE_URL, Settings
 
@@ -64,6 +65,15 @@ class AgentReply:
     """Task as returned by GetTask; None if the agent answers with plain messages (`reply: message`)."""
     events: tuple[StreamResponse, ...] = field(repr=False)
     """All events of the response stream, in order."""
+
+    @property
+    def questions(self) -> list[OpenQuestion]:
+        """Questions of a task that requires input: the id, text, schema and choices of each.
+
+        An answer to one of several names its id: `ask(parts=[Part(text="yes", metadata={"interruptId": id})])`.
+        """
+        waits = self.task is not None and self.task.status.state in INTERRUPTED
+        return questions_of(self.task.status.message) if self.task is not None and waits else []
 
 
 @dataclass(frozen=True, slots=True)

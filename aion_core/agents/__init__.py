@@ -11,6 +11,9 @@ history.py            latest messages of a turn's context
 message_text.py       texts of a client's message for the model
 client_answers.py     the client's answers to an interrupted turn
 questions.py          the message of an interrupted turn
+expected_answers.py   the schema and the choices of the answers to its questions
+json_schema.py        check of an answer by a JSON Schema
+call_text.py          text of a function call
 streams.py            order of concurrent message streams
 speakers.py           names of a turn's speakers, in metadata
 internal_events.py    log of model calls, tools and steps, for operators

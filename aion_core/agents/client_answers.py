@@ -4,9 +4,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
 from aion_core.engine.agent import TurnRequest
-from aion_core.engine.resume_input import INTERRUPTS
-from aion_core.protocol.interrupts import INTERRUPT_ID
-from aion_core.protocol.message_json import to_json
+from aion_core.protocol.interrupts import INTERRUPT_ID, questions_of
 from aion_core.protocol.types import Message, Role
 
 T = TypeVar("T")
@@ -59,6 +57,4 @@ def accepted_answers(
 
 def interrupt_ids(question: Message | None) -> list[str]:
     """Return the ids of the interrupts in an agent's question, in the order of the question."""
-    metadata = to_json(question.metadata) if question is not None else {}
-    listed = metadata.get(INTERRUPTS) or [{"id": metadata.get(INTERRUPT_ID)}]
-    return [str(each["id"]) for each in listed if each["id"]]
+    return [each.id for each in questions_of(question)] if question is not None else []

@@ -5,6 +5,7 @@ from msgspec import Struct, field
 from aion_core.engine.process.background import BackgroundTurns
 from aion_core.engine.process.deadline import Deadline
 from aion_core.engine.push_config import PushConfig
+from aion_core.errors import ClientError
 
 
 class CallContext(Struct, frozen=True):
@@ -30,3 +31,5 @@ class CallContext(Struct, frozen=True):
     """True if the client gets no part of the response before its end, and other calls wait meanwhile, as in `sam local`."""
     push: PushConfig | None = None
     """The push notification config of the message, if it has one."""
+    start_refusal: ClientError | None = None
+    """Why the message cannot start a turn, although it may answer a question; None if it can start one."""

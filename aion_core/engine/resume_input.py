@@ -1,8 +1,7 @@
 """Interrupts of a task, and the check of client messages to resume it. Pure.
 
-The status message of an interrupted task has the id of its interrupt in `metadata.interruptId`. If the task has several
-interrupts, `metadata.interrupts` lists them, each with its `id`, and an answer must name its interrupt. One message may
-answer several interrupts: each part names its interrupt in its own `metadata.interruptId`.
+If a task has several interrupts, an answer must name its interrupt. One message may answer several interrupts: each part
+names its interrupt in its own `metadata.interruptId`. See `aion_core.protocol.interrupts` for the questions.
 """
 
 from collections.abc import Iterable, Sequence
@@ -12,11 +11,15 @@ from aion_core.engine.task import states
 from aion_core.errors import InvalidMessage, TaskFinished
 from aion_core.protocol.aion.extensions import SOURCE_SCHEMA
 from aion_core.protocol.aion.inbound import schemas_of
-from aion_core.protocol.interrupts import INTERRUPT_ID, input_not_required, interrupt_id_of, names_interrupt
+from aion_core.protocol.interrupts import (
+    INTERRUPT_ID,
+    input_not_required,
+    interrupt_id_of,
+    names_interrupt,
+    questions_of,
+)
 from aion_core.protocol.message_json import to_json
 from aion_core.protocol.types import Message, Part, Task
-
-INTERRUPTS = "interrupts"
 
 _ANSWERS, _FILES = ("text", "data"), ("raw", "url")
 """Kinds of parts that answer an interrupt. Files beside a text or data are not the answer."""
@@ -59,9 +62,8 @@ def check_resume_input(task: Task, message: Message) -> None:
 
 def interrupt_ids(task: Task) -> list[str]:
     """Return the ids of the task's interrupts, in the order of its status message."""
-    metadata: dict[str, Any] = to_json(task.status.message.metadata)
-    listed = metadata.get(INTERRUPTS) or [{"id": metadata[INTERRUPT_ID]}] if INTERRUPT_ID in metadata else []
-    return [str(question["id"]) for question in listed]
+    message = task.status.message
+    return [question.id for question in questions_of(message)] if INTERRUPT_ID in message.metadata.fields else []
 
 
 def parts_by_interrupt(message: Message, ids: Sequence[str]) -> dict[str, list[Part]]:

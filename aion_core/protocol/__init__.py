@@ -5,7 +5,7 @@ ids.py                the rule for ids
 errors.py             Aion's errors as errors of the protocol
 message_rules.py      limits of a message
 media_types.py        media types of messages and agents
-interrupts.py         ids of interrupts in messages
+interrupts.py         questions in messages
 stream_artifacts.py   transient artifacts of a stream
 reserved_keys.py      metadata keys reserved for Aion
 aion/                 the Aion extensions

@@ -65,7 +65,7 @@ def modes_of(card: AgentCard) -> Modes:
 
 
 def negotiate(request: SendMessageRequest, modes: Modes, extensions: Collection[str] = ()) -> None:
-    """Check a request against the agent's media types. Store its accepted modes and extensions in its metadata.
+    """Check a request against the media types of every message. Store its accepted modes and extensions in its metadata.
 
     The agent's turn may run in another process, which reads them from the metadata. Raises InvalidMessage or
     ContentTypeNotSupported.
@@ -96,6 +96,15 @@ def check_parts(parts: Iterable[Part], takes: Collection[str]) -> None:
         # Do not check the media type of an Aion event's payload, because it is not content for the agent.
         if takes and not is_payload(part) and not _is_taken(part, given, takes):
             raise ContentTypeNotSupported(f"{field} is {given}; this agent accepts {', '.join(takes)}.")
+
+
+def start_refusal(parts: Iterable[Part], takes: Collection[str]) -> ContentTypeNotSupported | None:
+    """Return the error for message parts that cannot start a turn of an agent with these input types, else None."""
+    try:
+        check_parts(parts, takes)
+    except ContentTypeNotSupported as error:
+        return error
+    return None
 
 
 def check_accepted(accepted: Collection[str], gives: Collection[str]) -> None:

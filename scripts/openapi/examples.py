@@ -134,7 +134,14 @@ def _ordered(value: Any) -> Any:
         return [_ordered(each) for each in value]
     if not isinstance(value, dict):
         return value
-    return {name: dict(sorted(each.items())) if name == "metadata" else _ordered(each) for name, each in value.items()}
+    return {name: _sorted(each) if name == "metadata" else _ordered(each) for name, each in value.items()}
+
+
+def _sorted(value: Any) -> Any:
+    """Return a JSON value with the keys of each object sorted."""
+    if isinstance(value, list):
+        return [_sorted(each) for each in value]
+    return {key: _sorted(value[key]) for key in sorted(value)} if isinstance(value, dict) else value
 
 
 @asynccontextmanager

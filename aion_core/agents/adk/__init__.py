@@ -11,6 +11,8 @@ parts.py              A2A parts from and to ADK content
 resumption.py         rules for the resumption of an interrupted invocation
 progress_markers.py   events that record how far each agent has come
 redeployment.py       agents that a later deployment lacks
+pending_calls.py      function calls that wait for the user
+call_questions.py     the questions that they ask the client
 interrupts.py         the question of an interrupt, and the client's answer
 approvals.py          approvals of tool calls
 credentials.py        credentials that an agent requests from the client

@@ -18,8 +18,9 @@ from google.adk.sessions import Session
 from aion_core.agents.adk.agent_config import agent_from_file
 from aion_core.agents.adk.agent_tree import planning_agents
 from aion_core.agents.adk.canceled_calls import canceled_responses
-from aion_core.agents.adk.interrupts import input_required, pending_calls, resume_contents
+from aion_core.agents.adk.interrupts import Answers, input_required, resume_contents
 from aion_core.agents.adk.parts import content_of
+from aion_core.agents.adk.pending_calls import pending_calls
 from aion_core.agents.adk.progress_markers import missing_markers
 from aion_core.agents.adk.redeployment import REDEPLOYED, agent_names, missing_agents
 from aion_core.agents.adk.resumption import (
@@ -154,11 +155,12 @@ class AdkAgent:
     ) -> RunnerInput:
         """Return the input for ADK's Runner: the message, the answer to a pending call, or the invocation to resume.
 
-        Raises InvalidResumeInput if no pending call accepts its answer, and AgentFailed if the session no longer has the
-        answered calls.
+        Raises InvalidResumeInput if no call accepts its answer, and AgentFailed if the session has lost the calls.
         """
         question, pending = answered_question(request), pending_calls(session.events)
-        answers, rejection = resume_contents(request, question, pending) if question is not None else ([], "")
+        answers = resume_contents(request, question, pending) if question is not None else Answers()
+        for refused in answers.refused:
+            await turn.append(session, refused)
         if earlier:
             for marker in missing_markers(self._root, turn.invocation(session)) if turn.resumes_by_id else ():
                 await turn.append(session, marker)
@@ -166,11 +168,11 @@ class AdkAgent:
             # the message. ADK does not store the message twice.
             message = None if turn.resumes_by_id else next(event.content for event in earlier if event.author == "user")
             # Pass the answers to all pending calls, because an earlier attempt may have used only some answers.
-            return RunnerInput(message, earlier[0].invocation_id, answers, rejection)
-        if answers:
+            return RunnerInput(message, earlier[0].invocation_id, answers.contents, answers.rejection)
+        if answers.contents:
             invocations = {each.event.invocation_id for each in pending}
             self._check_agents([event for event in session.events if event.invocation_id in invocations])
-            return RunnerInput(answers[0], then=answers[1:], rejection=rejection)
+            return RunnerInput(answers.contents[0], then=answers.contents[1:], rejection=answers.rejection)
         if question is not None:
             raise AgentFailed(QUESTION_EXPIRED)
         for response in canceled_responses(session.events):

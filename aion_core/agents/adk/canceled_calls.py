@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from google.adk.events import Event
 from google.genai import types as genai
 
-from aion_core.agents.adk.interrupts import ABORTED, pending_calls
+from aion_core.agents.adk.pending_calls import ABORTED, pending_calls
 
 
 def canceled_responses(events: Sequence[Event]) -> list[Event]:

@@ -23,7 +23,7 @@ from aion_core.agents.adk.resumption import can_resume, can_stop, is_finished
 from aion_core.agents.adk.runner import TurnRunner
 from aion_core.agents.adk.setup import AdkSetup
 from aion_core.agents.adk.translation import AdkTranslator
-from aion_core.agents.adk.turn_sessions import TurnSessionService
+from aion_core.agents.adk.turn_sessions import REQUEST_METADATA, TurnSessionService
 from aion_core.agents.reply_sink import TurnReplySink
 from aion_core.agents.turn_context import context_of, inbox_of
 from aion_core.authoring.context import aion_context_set
@@ -31,6 +31,8 @@ from aion_core.engine.agent import Emission, StepCompleted, TurnRequest
 from aion_core.engine.fenced_writes import Fence
 from aion_core.engine.process.exception_groups import ungrouped
 from aion_core.errors import LeaseLost, StoreError
+from aion_core.protocol.message_json import with_integers
+from aion_core.protocol.reserved_keys import without_reserved_keys
 
 TURN = "aion:turn"
 """Key in an ADK event's metadata for the id of its turn. An answer continues the invocation of an earlier turn, so the
@@ -202,7 +204,7 @@ class AdkTurn:
             "run_config": RunConfig(
                 streaming_mode=StreamingMode.SSE,
                 tool_thread_pool_config=ToolThreadPoolConfig(max_workers=TOOL_THREADS),
-                custom_metadata={TURN: self._request.turn.id, AGENTS: self._setup.agent_names},
+                custom_metadata=_custom_metadata(self._request, self._setup),
             ),
             "abort_signal": self._abort,
         }
@@ -229,6 +231,12 @@ class AdkTurn:
             # Retrieve the exception of the asyncio task, because asyncio logs every exception that nobody retrieves.
             # This exception was raised to the caller already, or stopping the agent has caused it.
             work.exception()
+
+
+def _custom_metadata(request: TurnRequest, setup: AdkSetup) -> dict[str, Any]:
+    """Return the metadata of the run: the adapter's own, and that of the request where ADK's A2A server puts it."""
+    given = without_reserved_keys(with_integers(request.request))
+    return {TURN: request.turn.id, AGENTS: setup.agent_names, **({REQUEST_METADATA: given} if given else {})}
 
 
 def _turn_of(event: Event) -> str:

@@ -11,6 +11,10 @@ from google.adk.sessions.base_session_service import GetSessionConfig, ListSessi
 from aion_core.agents.adk.outbox import OUTBOX, OUTBOX_METADATA, outbox_of_event
 from aion_core.state.adk.sessions import TableSessions
 
+REQUEST_METADATA = "a2a_metadata"
+"""Key in the metadata of a run, and of the user's event, for the metadata of the client's request. ADK's A2A server uses
+this key, and agents read it from `run_config.custom_metadata`."""
+
 
 class TurnSessionService(BaseSessionService):
     """Session service of one turn that moves `a2a_outbox` from the session's state to the metadata of the ADK event.
@@ -44,6 +48,9 @@ class TurnSessionService(BaseSessionService):
         """
         if self._closed:
             return event
+        if event.author != "user" and REQUEST_METADATA in (event.custom_metadata or {}):
+            # Keep it in the user's event only: ADK copies it into each event, and it may have 64 KB.
+            event.custom_metadata = {k: v for k, v in (event.custom_metadata or {}).items() if k != REQUEST_METADATA}
         if not event.partial and OUTBOX in event.actions.state_delta:
             outbox = outbox_of_event(event)
             event.actions.state_delta = {

@@ -15,6 +15,7 @@ resumption.py          rules for the resumption of an interrupted turn
 redeployment.py        nodes that a later deployment lacks
 interrupts.py          the question of an interrupt, and the Command that resumes the graph
 approvals.py           approvals of tool calls
+agent_inbox.py         requests in the form of LangChain's Agent Inbox
 canceled_calls.py      tool calls that a canceled or failed turn has left open
 callbacks.py           LangChain callbacks, which observe model calls, tools and nodes
 reply_sink.py          takes the calls of the author's helpers

@@ -4,12 +4,12 @@ import json
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-from a2a.utils.errors import A2AError
 from langgraph.types import Interrupt
 from msgspec import Struct
 
+from aion_core.agents.call_text import call_text
 from aion_core.agents.client_answers import InvalidResumeInput
-from aion_core.protocol.strict_json import strict_json
+from aion_core.agents.expected_answers import parsed_json, unwrapped
 
 _DECISION_WORDS = {
     "approve": "approve", "approved": "approve", "yes": "approve", "y": "approve", "ok": "approve", "okay": "approve",
@@ -37,17 +37,25 @@ class Review(Struct, frozen=True):
         """Return the text that asks the client to approve these tool calls."""
         calls = [_call(action) for action in self.actions]
         if len(calls) == 1:
-            return f"May the agent call {calls[0]}? {_choices(self.allowed[0])}"
-        lines = [f"{call} {_choices(allowed)}" for call, allowed in zip(calls, self.allowed, strict=True)]
+            asked = f"May the agent call {calls[0]}? {_choices(self.allowed[0])}"
+            return "\n".join(filter(None, [_description(self.actions[0]), asked]))
+        lines = [
+            " ".join(filter(None, [call, _description(action), _choices(allowed)]))
+            for call, action, allowed in zip(calls, self.actions, self.allowed, strict=True)
+        ]
         numbered = [f"{number}. {line}" for number, line in enumerate(lines, start=1)]
         return "\n".join(["May the agent make these calls? One word answers for all of them.", *numbered])
 
-    def decisions_of(self, answer: Any, tools: Collection[str] = ()) -> Any:
+    def choices(self) -> list[str]:
+        """Return the words that answer all calls."""
+        return [kind for kind in ("approve", "reject") if all(kind in allowed for allowed in self.allowed)]
+
+    def value_of(self, answer: Any, tools: Collection[str] = ()) -> Any:
         """Convert a client's answer to the middleware's decisions. Raises InvalidResumeInput for an invalid answer.
 
         An edited call must name its own tool or one of the `tools`; if they are not known, it may name any tool.
         """
-        decision_data = _parse_answer(answer, self.allowed) if isinstance(answer, str) else answer
+        decision_data = _parse_answer(answer, self.allowed) if isinstance(answer, str) else unwrapped(answer)
         if decision_data is None and isinstance(answer, str):
             raise InvalidResumeInput(f"{answer[:80]!r} is no decision. {self._how()}")
         if isinstance(decision_data, Mapping) and "decisions" in decision_data:
@@ -95,10 +103,7 @@ def review_of(interrupt: Interrupt) -> Review | None:
 
 def _parse_answer(answer: str, allowed: Sequence[Sequence[str]]) -> Any:
     """Convert a text to decisions. Return None for a text that names no decision."""
-    try:
-        parsed = strict_json(answer.encode(), "answer")
-    except A2AError:
-        parsed = None
+    parsed = parsed_json(answer)
     if isinstance(parsed, dict | list):
         return parsed
     word, _, reason = answer.strip().partition(":")
@@ -126,10 +131,13 @@ def _is_complete(decision: Mapping[str, Any]) -> bool:
 
 
 def _call(action: Mapping[str, Any]) -> str:
-    args = action.get("args") or {}
-    return (
-        f"{action.get('name')}({', '.join(f'{name}={json.dumps(value, default=str)}' for name, value in args.items())})"
-    )
+    return call_text(action.get("name"), action.get("args") or {})
+
+
+def _description(action: Mapping[str, Any]) -> str:
+    """Return the author's description of a call; "" for the middleware's own one, which only repeats the call."""
+    text = action.get("description")
+    return text if isinstance(text, str) and f"\n\nTool: {action.get('name')}\nArgs: " not in text else ""
 
 
 def _choices(kinds: Sequence[str]) -> str:

@@ -15,7 +15,9 @@ from pydantic import TypeAdapter, ValidationError
 from pydantic.errors import PydanticUserError
 
 from aion_core.agents.client_answers import PAUSED_BEFORE, accepted_answers, interrupt_ids
-from aion_core.agents.langgraph.approvals import review_of
+from aion_core.agents.expected_answers import ExpectedAnswer, expected_answer, is_generated
+from aion_core.agents.langgraph.agent_inbox import Inbox, inbox_of
+from aion_core.agents.langgraph.approvals import Review, review_of
 from aion_core.agents.langgraph.parts import content_of, content_parts, sent_data
 from aion_core.agents.plain_json import plain_json
 from aion_core.agents.questions import Question, question_message
@@ -33,7 +35,7 @@ def input_required(
     the reason for refusing an earlier answer. `schemas` replaces schemas of interrupts, by id.
     """
     schemas = schemas or {}
-    questions = [_question(each, schemas.get(each.id, each.response_schema)) for each in interrupts]
+    questions = [_question(each, schemas.get(each.id)) for each in interrupts]
     return InputRequired(question_message(questions, error=rejection))
 
 
@@ -64,9 +66,9 @@ def resume_command(
     answers = parts_by_interrupt(request.message, interrupt_ids(question))
 
     def value(interrupt: Interrupt, parts: Sequence[Part]) -> Any:
-        review = review_of(interrupt)
         answer = content_of(parts, files=True) if has_only_files(parts) else resume_value(parts)
-        return review.decisions_of(answer, tools) if review is not None else answer
+        approval = _approval_of(interrupt)
+        return approval.value_of(answer, tools) if approval is not None else _form_of(interrupt).fitted(answer)
 
     values, rejection = accepted_answers(answers, {each.id: each for each in pending}, value)
     return Command(resume=values) if values else None, rejection
@@ -112,16 +114,31 @@ def _refusing_schemas(error: BaseException) -> dict[str, Any]:
     return {}
 
 
-def _question(interrupt: Interrupt, schema: Any) -> Question:
-    text, details = _prompt_and_details(interrupt)
-    if isinstance(schema, type):
-        schema = TypeAdapter(schema).json_schema()
-    return Question(
-        interrupt.id,
-        text,
-        details,
-        plain_json(schema) if schema else None,
+def _question(interrupt: Interrupt, schema: Any = None) -> Question:
+    """Return the interrupt's question. `schema` replaces the interrupt's own schema."""
+    (text, details), approval, form = (
+        _prompt_and_details(interrupt),
+        _approval_of(interrupt),
+        _form_of(interrupt, schema),
     )
+    choices = form.choices if approval is None else approval.choices()
+    return Question(interrupt.id, text, details, form.schema, choices)
+
+
+def _form_of(interrupt: Interrupt, schema: Any = None) -> ExpectedAnswer:
+    """Return the form of the interrupt's answer.
+
+    LangGraph itself checks an answer by a class, but not by a JSON Schema that the author has written.
+    """
+    own = schema or interrupt.response_schema
+    is_checked = isinstance(own, Mapping) and not is_generated(own)
+    value = interrupt.value if isinstance(interrupt.value, Mapping) else plain_json(interrupt.value)
+    return expected_answer(value, own, is_checked=is_checked)
+
+
+def _approval_of(interrupt: Interrupt) -> Review | Inbox | None:
+    """Return the approval that the interrupt requests in a form of LangChain; None for any other question."""
+    return review_of(interrupt) or inbox_of(interrupt.value)
 
 
 _PROMPTS = ("prompt", "question", "query", "message")
@@ -146,9 +163,9 @@ def _prompt_and_data(interrupt: Interrupt) -> tuple[str, Any]:
     The text is the interrupt's value if it is a string, else the first of its values under a key in `_PROMPTS`, else
     the value as JSON.
     """
-    value, review = interrupt.value, review_of(interrupt)
-    if review is not None:
-        return review.text(), value
+    value, approval = interrupt.value, _approval_of(interrupt)
+    if approval is not None:
+        return approval.text(), value
     value = plain_json(value)
     if isinstance(value, dict):
         for prompt in _PROMPTS:

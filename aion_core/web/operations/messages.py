@@ -16,7 +16,7 @@ from aion_core.errors import NotSupported
 from aion_core.protocol.aion.extensions import TRACEABILITY, older, reads_aion_extensions
 from aion_core.protocol.aion.inbound import read as read_extensions
 from aion_core.protocol.aion.trace_context import from_headers
-from aion_core.protocol.media_types import negotiate
+from aion_core.protocol.media_types import negotiate, start_refusal
 from aion_core.protocol.message_json import to_json
 from aion_core.protocol.message_rules import check_request
 from aion_core.protocol.reserved_keys import ALLOWED_SKILLS, NO_AION_EXTENSIONS, TENANT, without_reserved_metadata
@@ -30,7 +30,7 @@ from aion_core.web.request.versions import V03
 
 async def _send(services: AgentServices, request: SendMessageRequest, context: ServerCallContext) -> Task | Message:
     prepared = _prepared(services, request, context)
-    call = await _with_push_config(services, prepared, context)
+    call = await _call(services, prepared, context)
     waits = services.tasks.waits(call, prepared)
     async with _limited(services, call, request.message.task_id) if waits else nullcontext():
         answer = await services.tasks.send(call, prepared)
@@ -42,7 +42,7 @@ async def _stream(
 ) -> AsyncGenerator[list[StreamItem], None]:
     _require_streaming(services, "Send the message without streaming")
     prepared = _prepared(services, request, context)
-    call = await _with_push_config(services, prepared, context)
+    call = await _call(services, prepared, context)
     limit = request.configuration if request.configuration.HasField("history_length") else None
     async with (
         _limited(services, call, request.message.task_id),
@@ -105,17 +105,18 @@ def _prepared(services: AgentServices, request: SendMessageRequest, context: Ser
         prepared.metadata.update({ALLOWED_SKILLS: allowed})
     if context.tenant:
         prepared.metadata.update({TENANT: context.tenant})
-    negotiate(prepared, services.modes(services.input_modes()), context.requested_extensions)
+    negotiate(prepared, services.modes_of_messages(), context.requested_extensions)
     return prepared
 
 
-async def _with_push_config(
-    services: AgentServices, request: SendMessageRequest, context: ServerCallContext
-) -> CallContext:
-    """Return the context of the call. If the message has a push notification config, the context contains it."""
+async def _call(services: AgentServices, request: SendMessageRequest, context: ServerCallContext) -> CallContext:
+    """Return the context of the call, with the message's push config, and why the message cannot start a turn."""
+    call = call_of(context)
+    if (refusal := start_refusal(request.message.parts, services.modes_of_first_messages().takes)) is not None:
+        call = replace(call, start_refusal=refusal)
     if not request.configuration.HasField("task_push_notification_config"):
-        return call_of(context)
-    return await services.push.with_message(call_of(context), request, push_version_of(context))
+        return call
+    return await services.push.with_message(call, request, push_version_of(context))
 
 
 def _write(answer: Task | Message, request: SendMessageRequest) -> Any:

@@ -31,11 +31,24 @@ class AgentServices:
     input_modes: InputModes = tuple
     no_push: str = ""
     """Error message for requests about push notifications if this process sends none, instead of the usual message."""
-    modes: Callable[[tuple[str, ...]], Modes] = field(init=False)
+    _modes: Callable[[tuple[str, ...]], Modes] = field(init=False)
     """Function from the value of `input_modes` to the media types in the agent's card."""
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "modes", lru_cache(lambda known: modes_of(with_input_modes(self.card, known))))
+        object.__setattr__(self, "_modes", lru_cache(lambda known: modes_of(with_input_modes(self.card, known))))
+
+    def modes_of_first_messages(self) -> Modes:
+        """Return the media types in the agent's card, for a message that starts a turn."""
+        return self._modes(self.input_modes())
+
+    def modes_of_messages(self) -> Modes:
+        """Return the media types of every message: those in the card, unless the server has derived the input types.
+
+        Types derived from the agent's input do not apply to an answer: a question may be answered in words, although the
+        agent's input is data.
+        """
+        known = self.input_modes()
+        return Modes(gives=self._modes(known).gives) if known else self._modes(known)
 
     @property
     def push(self) -> PushRegistry:

@@ -246,7 +246,7 @@ function receive({ task: told, statusUpdate, artifactUpdate, message }, answers)
       answers.get("aion:stream-delta")?.shown.remove();
       answers.delete("aion:stream-delta");
     }
-    draw(answers, whole.messageId, whole.parts);
+    draw(answers, whole.messageId, visible(whole));
   }
   if (status) {
     if (status.state === "TASK_STATE_FAILED") say("error", "The task failed.");
@@ -348,7 +348,7 @@ async function open(id, context) {
     if (seen.has(message.messageId)) continue;
     seen.add(message.messageId);
     if (message.role === "ROLE_USER") say("user", ...visible(message).flatMap(part));
-    else draw(answers, message.messageId, message.parts);
+    else draw(answers, message.messageId, visible(message));
   }
   for (const { artifactId, parts } of found.artifacts ?? []) draw(answers, artifactId, parts, false);
   if (status) update(status);

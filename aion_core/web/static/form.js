@@ -1,21 +1,17 @@
-// Forms for an agent's questions, made from the JSON Schemas of the answers.
+// Forms for an agent's questions, made from the forms of the answers in the metadata of its message.
 
 import { element } from "./render.js";
 
-/** Return the questions in the status message of an interrupted task: the id, text and schema of each. */
-export function questionsOf({ parts, metadata = {} }) {
+const NESTING = 3; // objects within objects; a deeper one, as in a recursive schema, is JSON
+
+/** Return the questions in the status message of an interrupted task: the id, text, schema and choices of each. */
+export function questionsOf({ metadata = {} }) {
   const listed = metadata.interrupts ?? [{ id: metadata.interruptId }];
-  const isOnly = listed.length === 1;
-  return listed.map(({ id, text, schema }) => {
-    const data = parts.find((each) => each.data !== undefined && (isOnly || each.metadata?.interruptId === id))?.data;
-    return { id, text: isOnly ? "" : text, schema: schema ?? schemaIn(data) };
-  });
+  return listed.map(({ id, text, schema = {}, choices }) => ({ id, text: listed.length === 1 ? "" : text, schema: formOf(schema, choices) }));
 }
 
-function schemaIn(data) {
-  const decisions = data?.review_configs?.[0]?.allowed_decisions?.filter((each) => each === "approve" || each === "reject");
-  const options = data?.options ?? decisions;
-  return data?.response_schema ?? data?.responseSchema ?? data?.schema ?? (options?.length ? { enum: options } : {});
+function formOf(schema, choices) {
+  return objectOf(schema, schema) || !choices?.length ? schema : { enum: choices };
 }
 
 /** Return a group of fields for each question. The fields of a `secret` answer hide their text. */
@@ -25,9 +21,9 @@ export function fieldsets(questions, secret) {
 
 /** Return an answer part for each group. Throws a SyntaxError with the name of a field that is not JSON. */
 export function answersOf(form, questions) {
-  return [...form.querySelectorAll("fieldset")].map((group, place) => {
+  return [...form.querySelectorAll(":scope > fieldset")].map((group, place) => {
     const given = values(group);
-    const isObject = objectOf(questions[place].schema) !== undefined;
+    const isObject = objectOf(questions[place].schema, questions[place].schema) !== undefined;
     const content = !isObject && typeof given.answer === "string" ? { text: given.answer } : { data: isObject ? given : given.answer };
     return questions.length > 1 ? { ...content, metadata: { interruptId: questions[place].id } } : content;
   });
@@ -36,32 +32,58 @@ export function answersOf(form, questions) {
 function resolved(schema, root) {
   const { $ref: reference, anyOf, oneOf, allOf, ...rest } = schema ?? {};
   if (Array.isArray(rest.type)) rest.type = rest.type.find((each) => each !== "null");
-  if (reference) return resolved({ ...reference.slice(2).split("/").reduce((inner, key) => inner?.[key], root), ...rest }, root);
+  if (reference) return resolved({ ...reference.slice(1).split("/").filter(Boolean).reduce((inner, key) => inner?.[key], root), ...rest }, root);
   const choices = (anyOf ?? oneOf ?? allOf ?? []).filter((each) => each.type !== "null");
   if (choices.length === 1) return { ...resolved(choices[0], root), ...rest };
   return choices.length && choices.every((each) => "const" in each) ? { ...rest, enum: choices.map((each) => each.const) } : rest;
 }
 
-function objectOf(schema) {
-  const whole = resolved(schema, schema);
-  return whole.type === "object" && whole.properties ? whole : undefined;
+function objectOf(schema, root) {
+  const whole = resolved(schema, root);
+  return (whole.type ?? "object") === "object" && whole.properties ? whole : undefined;
 }
 
 function fields(schema, secret) {
-  const object = objectOf(schema);
-  if (!object) return [field("answer", { title: "Answer", ...resolved(schema, schema) }, schema, true, secret)];
-  // The properties have lost their order on the way: the required ones come first, in the order of their list.
-  const { properties, required = [] } = object;
-  const names = [...required.filter((name) => name in properties), ...Object.keys(properties).filter((name) => !required.includes(name))];
-  return names.map((name) => field(name, resolved(properties[name], schema), schema, required.includes(name), secret));
+  const object = objectOf(schema, schema);
+  if (object) return propertiesOf(object, schema, secret, 0);
+  const only = { title: "Answer", ...resolved(schema, schema) };
+  return [field("answer", only.type === "boolean" ? { ...only, enum: [true, false] } : only, schema, true, secret, false)];
+}
+
+/** Return the fields of an object's properties in the author's order, or the required ones first if it is not known. */
+function propertiesOf({ properties, propertyOrdering = [], required = [] }, root, secret, depth) {
+  const names = new Set([...propertyOrdering, ...required, ...Object.keys(properties)].filter((name) => name in properties));
+  return [...names].map((name) => {
+    const schema = resolved(properties[name], root);
+    const isRequired = required.includes(name);
+    const object = depth < NESTING && objectOf(schema, root);
+    return object ? group(name, object, root, isRequired, secret, depth + 1) : field(name, schema, root, isRequired, secret);
+  });
+}
+
+function group(name, schema, root, isRequired, secret, depth) {
+  const made = element("fieldset", {}, element("legend", {}, ...caption(name, schema, isRequired)), ...propertiesOf(schema, root, secret, depth));
+  Object.assign(made.dataset, { name, ...(isRequired && { sent: "" }) });
+  if (isRequired) return made;
+  // An optional object is sent once the user has changed one of its fields. The server names what is missing then.
+  made.addEventListener("input", () => (made.dataset.sent = ""));
+  for (const input of made.querySelectorAll(":required")) input.required = false;
+  return made;
+}
+
+function caption(name, { title, description }, isRequired) {
+  const hint = description && title ? [element("small", {}, description)] : [];
+  const mark = isRequired ? [element("span", { "aria-hidden": "true" }, " *")] : [];
+  return [element("span", {}, title ?? description ?? name, ...mark), ...hint];
 }
 
 const INPUTS = { date: "date", "date-time": "datetime-local", time: "time", email: "email", uri: "url" };
 
-function field(name, schema, root, isRequired, secret) {
+function field(name, schema, root, isRequired, secret, isMarked = isRequired) {
   const isNumber = /^(integer|number)$/.test(schema.type);
   const many = schema.type === "array" && resolved(schema.items, root).enum;
-  const choices = many || schema.enum || ("const" in schema && [schema.const]) || (schema.type === "boolean" && [true, false]);
+  const choices = many || schema.enum || ("const" in schema && [schema.const]);
+  const isBoolean = !choices && schema.type === "boolean";
   const isJson = schema.type === "object" || (schema.type === "array" && !many);
   let input;
   if (choices) {
@@ -69,6 +91,8 @@ function field(name, schema, root, isRequired, secret) {
     const defaults = (many ? [schema.default].flat() : [schema.default]).map((each) => JSON.stringify(each));
     const option = (each) => element("option", { value: JSON.stringify(each) ?? "", selected: defaults.includes(JSON.stringify(each)) }, shortOf(each));
     input = element("select", { multiple: Boolean(many) }, ...shown.map(option));
+  } else if (isBoolean) {
+    input = element("input", { type: "checkbox", checked: schema.default === true });
   } else if (isJson || schema.maxLength > 200) {
     input = element("textarea", { rows: 3, placeholder: isJson ? "JSON" : "" });
   } else {
@@ -79,12 +103,13 @@ function field(name, schema, root, isRequired, secret) {
     if (isNumber) input.step = schema.type === "number" ? "any" : "1";
   }
   const isInstant = input.type === "datetime-local";
-  if (!choices && schema.default !== undefined && schema.default !== null) input.value = isJson ? JSON.stringify(schema.default) : isInstant ? local(schema.default) : schema.default;
+  if (!choices && !isBoolean && schema.default !== undefined && schema.default !== null) input.value = isJson ? JSON.stringify(schema.default) : isInstant ? local(schema.default) : schema.default;
   input.name = name;
-  input.required = isRequired && !choices;
-  input.dataset.kind = many ? "many" : choices || isJson ? "json" : isNumber ? "number" : isInstant ? "instant" : "text";
-  const hint = schema.description && schema.title ? [element("small", {}, schema.description)] : [];
-  return element("label", {}, schema.title ?? schema.description ?? name, ...hint, input);
+  input.required = isRequired && !choices && !isBoolean;
+  input.dataset.kind = many ? "many" : isBoolean ? "boolean" : choices || isJson ? "json" : isNumber ? "number" : isInstant ? "instant" : "text";
+  // Without a mark, an optional field is left out.
+  if (isBoolean && (isRequired || "default" in schema)) input.dataset.always = "";
+  return element("label", {}, ...caption(name, schema, isMarked), input);
 }
 
 /** Return a date-time of RFC 3339 as the value of an input, which is in local time and has no zone. */
@@ -101,19 +126,28 @@ function shortOf(choice) {
 
 function values(group) {
   const found = {};
-  for (const input of group.querySelectorAll("[name]")) {
-    const { kind } = input.dataset;
-    if (kind === "many") found[input.name] = [...input.selectedOptions].map((each) => JSON.parse(each.value));
-    else if (input.value === "" && !input.required) continue;
-    else if (kind === "instant") found[input.name] = new Date(input.value).toISOString();
-    else if (kind !== "json") found[input.name] = kind === "number" ? Number(input.value) : input.value;
-    else {
-      try {
-        found[input.name] = JSON.parse(input.value);
-      } catch (error) {
-        throw new SyntaxError(`${input.name} is not JSON: ${error.message}`);
-      }
+  for (const child of group.children) {
+    if (child.matches("fieldset")) {
+      if ("sent" in child.dataset) found[child.dataset.name] = values(child);
     }
+    const input = child.matches("label") && child.querySelector("[name]");
+    const value = input ? valueOf(input) : undefined;
+    if (value !== undefined) found[input.name] = value;
   }
   return found;
+}
+
+/** Return the value of an input; undefined for an optional one that is left empty. */
+function valueOf(input) {
+  const { kind } = input.dataset;
+  if (kind === "many") return [...input.selectedOptions].map((each) => JSON.parse(each.value));
+  if (kind === "boolean") return input.checked || "always" in input.dataset ? input.checked : undefined;
+  if (input.value === "" && !input.required) return undefined;
+  if (kind === "instant") return new Date(input.value).toISOString();
+  if (kind !== "json") return kind === "number" ? Number(input.value) : input.value;
+  try {
+    return JSON.parse(input.value);
+  } catch (error) {
+    throw new SyntaxError(`${input.name} is not JSON: ${error.message}`);
+  }
 }

@@ -9,9 +9,17 @@ export const hasEnded = (state) => ENDED.has(state);
 export const short = (state) => String(state).replace("TASK_STATE_", "").toLowerCase().replaceAll("_", " ");
 /** Metadata key of a message that answers a request for a credential. */
 export const CREDENTIAL = "console.credential";
-/** Return the parts of a message to show: a credential is hidden. */
-export const visible = ({ parts = [], metadata } = {}) => (metadata?.[CREDENTIAL] ? [{ text: "••••" }] : parts);
+/** Return the parts of a message to show. A credential is hidden, and so is the schema of a question: it becomes a form. */
+export const visible = ({ parts = [], metadata } = {}) => (metadata?.[CREDENTIAL] ? [{ text: "••••" }] : metadata?.interrupts ? parts.flatMap(withoutSchema) : parts);
 export const isInterrupted = (state) => INTERRUPTED.has(state);
+
+const SCHEMAS = new Set(["response_schema", "responseSchema", "schema"]);
+
+function withoutSchema(part) {
+  if (Object.prototype.toString.call(part.data) !== "[object Object]") return [part];
+  const left = Object.entries(part.data).filter(([key, value]) => !SCHEMAS.has(key) || typeof value !== "object");
+  return left.length ? [{ ...part, data: Object.fromEntries(left) }] : [];
+}
 
 /** Error response of the server, with its JSON-RPC code or HTTP status. */
 export class ServerError extends Error {

@@ -2,23 +2,25 @@
 
 import asyncio
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
 from aion_core.log import one_line
 from aion_tools.cli import options
-from aion_tools.cli.chat.content import Answer, choices_of, data_part, fields_of, file_part, name_interrupt
+from aion_tools.cli.chat.content import Answer, data_part, file_part, name_interrupt
 from aion_tools.cli.chat.output import PlainPrinter, described, markdown_of, saved_files
 from aion_tools.cli.chat.reception import answered
-from aion_tools.cli.chat.session import ChatSession, chat_session, refusal_text
+from aion_tools.cli.chat.session import ChatSession, chat_session, printable, refusal_text
 from aion_tools.cli.chat.target import EPILOG, endpoint_of, target
 
 if TYPE_CHECKING:
     from a2a.types import Part
     from rich.console import Console
+
+    from aion_core.protocol.interrupts import OpenQuestion
 
 
 HELP = """/file PATH   add a file to the next message
@@ -114,9 +116,9 @@ async def _converse(opened: ChatSession, *, is_earlier: bool) -> None:
             elif command.startswith("/"):
                 console.print(HELP)
             elif line or attached:
-                given.append(parts_of(line, attached, asked.interrupts[len(given) :]))
+                given.append(parts_of(line, attached, asked.questions[len(given) :]))
                 attached = []
-                if len(given) >= len(asked.interrupts):
+                if len(given) >= len(asked.questions):
                     said, given = [part for each in given for part in each], []
                     answer = await _shown(opened, opened.say(said), console)
         except (click.ClickException, A2AError) as error:
@@ -133,12 +135,17 @@ def prompt_of(answer: Answer, place: int) -> tuple[str, list[str]]:
     """Return the prompt, and the choices of the question at this place."""
     if not answer.question:
         return "you> ", []
-    number = f" {place + 1} of {len(answer.interrupts)}" if len(answer.interrupts) > 1 else ""
-    return f"answer{number}> ", choices_of(answer, place)
+    number = f" {place + 1} of {len(answer.questions)}" if len(answer.questions) > 1 else ""
+    return f"answer{number}> ", choices_of(answer.questions[place]) if place < len(answer.questions) else []
 
 
-def parts_of(line: str, attached: list["Part"], interrupts: Sequence[Mapping[str, Any]] = ()) -> list["Part"]:
-    """Return the parts of a message that answers the first of the interrupts, if there are any.
+def choices_of(question: "OpenQuestion") -> list[str]:
+    """Return the choices of a question that a line can name."""
+    return [printable(each) for each in question.choices if isinstance(each, str)]
+
+
+def parts_of(line: str, attached: list["Part"], questions: Sequence["OpenQuestion"] = ()) -> list["Part"]:
+    """Return the parts of a message that answers the first of the questions, if there are any.
 
     A line with a JSON object is data if the answer has fields.
     """
@@ -147,10 +154,18 @@ def parts_of(line: str, attached: list["Part"], interrupts: Sequence[Mapping[str
     from aion_core.protocol.text import utf8
 
     parts = [*([Part(text=utf8(line))] if line else []), *attached]
-    if interrupts and line.startswith("{") and fields_of(interrupts[0]):
+    if questions and line.startswith("{") and questions[0].fields():
         parts = [data_part(line), *attached]
-    name_interrupt(parts, interrupts[0]["id"] if interrupts else "")
+    name_interrupt(parts, questions[0].id if questions else "")
     return parts
+
+
+def hints_of(question: "OpenQuestion") -> list[str]:
+    """Return lines about the form of the answer: its choices, or its fields in the author's order."""
+    choices, required = choices_of(question), question.required()
+    lines = [f"Choices: {', '.join(choices)} (Tab completes them)"] if choices else []
+    fields = [f"{name} (required)" if name in required else name for name in question.fields()]
+    return lines + ([f"Answer with a JSON object of the fields: {', '.join(fields)}"] if fields else [])
 
 
 async def _resumed(opened: ChatSession, console: "Console") -> Answer:
@@ -174,12 +189,11 @@ async def _shown(opened: ChatSession, answers: AsyncIterator[Answer], console: "
         with Live(console=console, refresh_per_second=12, vertical_overflow="visible") as live:
             answer = await answered(opened, answers, lambda each: live.update(markdown_of(each.shown)))
     for part in answer.parts:
-        console.print(described(part), markup=False)
-    for place, interrupt in enumerate(answer.interrupts or [{}]):
-        if choices := choices_of(answer, place):
-            console.print(one_line(f"Choices: {', '.join(choices)} (Tab completes them)"), markup=False)
-        if fields := fields_of(interrupt):
-            console.print(one_line(f"Answer with a JSON object of the fields: {', '.join(fields)}"), markup=False)
+        if text := described(part, is_question=answer.question):
+            console.print(text, markup=False)
+    for question in answer.questions:
+        for line in hints_of(question):
+            console.print(one_line(line), markup=False)
     if answer.state != "completed":
         console.print(f"The task is {answer.state}.", style="yellow")
     return answer

@@ -1,6 +1,6 @@
 """Content of a conversation on the command line: the parts that a user sends, and the answer received so far."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -9,6 +9,8 @@ import click
 
 if TYPE_CHECKING:
     from a2a.types import Artifact, Part, StreamResponse
+
+    from aion_core.protocol.interrupts import OpenQuestion
 
 MAX_FILE_BYTES = 3 * 1024 * 1024
 """Maximum size of a sent file. Base64 adds a third to the size, and a request has at most 5 MB."""
@@ -58,8 +60,8 @@ class Answer:
     """Name of the task's state, such as `input-required`. For an answer without a task, `completed`."""
     question: bool = False
     """True if the task waits for an answer to its message."""
-    interrupts: list[dict[str, Any]] = field(default_factory=list)
-    """Interrupts that wait for an answer, each with its `id`, and perhaps with its `text` and `schema`."""
+    questions: list["OpenQuestion"] = field(default_factory=list)
+    """Questions that wait for an answer; empty if they have no ids."""
     streamed: str = ""
     """Text of the current stream delta."""
     text: str = ""
@@ -116,9 +118,10 @@ class Answer:
 
     def _status(self, status: Any) -> None:
         from aion_core.engine.task.states import INTERRUPTED, state_name
+        from aion_core.protocol.interrupts import questions_of
 
         self.state, self.question = state_name(status.state), status.state in INTERRUPTED
-        self.interrupts = _interrupts(status.message) if self.question else []
+        self.questions = questions_of(status.message) if self.question else []
         if status.HasField("message"):
             self._message(status.message)
         elif self.text and self.state == "working":
@@ -159,45 +162,9 @@ def _joined(parts: Iterable["Part"]) -> list["Part"]:
     return joined
 
 
-def _interrupts(question: Any) -> list[dict[str, Any]]:
-    from aion_core.engine.resume_input import INTERRUPTS
-    from aion_core.protocol.interrupts import INTERRUPT_ID
-    from aion_core.protocol.message_json import to_json
-
-    metadata = to_json(question.metadata)
-    listed = metadata.get(INTERRUPTS) or [{"id": metadata.get(INTERRUPT_ID)}]
-    return [each for each in listed if isinstance(each, dict) and each.get("id")] if isinstance(listed, list) else []
-
-
 def name_interrupt(parts: Iterable["Part"], interrupt_id: str) -> None:
     """Set the interrupt that these parts answer. An empty id changes nothing."""
     from aion_core.protocol.interrupts import INTERRUPT_ID
 
     for part in parts if interrupt_id else ():
         part.metadata.update({INTERRUPT_ID: interrupt_id})
-
-
-def fields_of(interrupt: Mapping[str, Any]) -> list[str]:
-    """Return the names of an answer's fields, the required ones first; empty if it need not be an object."""
-    match interrupt:
-        case {"schema": {"properties": dict(properties), **others}}:
-            required = others.get("required")
-            return sorted(properties, key=lambda name: not isinstance(required, list) or name not in required)
-    return []
-
-
-def choices_of(answer: Answer, place: int = 0) -> list[str]:
-    """Return the choices of the question at this place: the texts in `options` of its data, or in `enum` of its schema."""
-    from google.protobuf.json_format import MessageToDict
-
-    from aion_core.protocol.interrupts import INTERRUPT_ID
-
-    if not answer.question:
-        return []
-    parts = [MessageToDict(part) for part in answer.parts if part.WhichOneof("content") == "data"]
-    if len(answer.interrupts) > 1:
-        asked = answer.interrupts[place]["id"]
-        parts = [part for part in parts if part.get("metadata", {}).get(INTERRUPT_ID) == asked]
-    data = [part["data"] for part in parts]
-    found = [each.get("options") or (each.get("schema") or {}).get("enum") for each in data if isinstance(each, dict)]
-    return [choice for each in found if isinstance(each, list) for choice in each if isinstance(choice, str)]

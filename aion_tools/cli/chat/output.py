@@ -81,14 +81,20 @@ class PlainPrinter:
         click.echo(start + text.replace("\n", f"\n{self._indent}"), nl=False)
 
 
-def described(part: "Part", hint: str = "/save FOLDER") -> str:
-    """Return a line that describes a file part, or the JSON of a data part. `hint` is the command that saves a file."""
+def described(part: "Part", hint: str = "/save FOLDER", *, is_question: bool = False) -> str:
+    """Return a line that describes a file part, or the JSON of a data part. `hint` is the command that saves a file.
+
+    The JSON of a question is shown without the schema of its answer; "" if nothing else is in it.
+    """
+    from aion_core.protocol.interrupts import without_schema
     from aion_core.protocol.message_json import to_json
 
     name = ", ".join(filter(None, (part.filename or "file", part.media_type)))
     match part.WhichOneof("content"):
         case "data":
-            return printable(json.dumps(to_json(part)["data"], indent=2, ensure_ascii=False))
+            data = to_json(part)["data"]
+            shown = without_schema(data) if is_question else data
+            return printable(json.dumps(shown, indent=2, ensure_ascii=False)) if shown or shown == data else ""
         case "url":
             return printable(f"[{name}: {part.url}]")
         case _:

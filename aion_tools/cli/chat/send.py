@@ -76,12 +76,14 @@ def send(
         click.echo(CONTROLS.sub(_json_escape, json.dumps(document(answer), ensure_ascii=False)))
     else:
         for part in answer.parts:
-            if save is None or part.WhichOneof("content") not in ("raw", "text"):
-                click.echo(described(part, hint="--save FOLDER"), err=True)
+            is_saved = save is not None and part.WhichOneof("content") in ("raw", "text")
+            text = described(part, hint="--save FOLDER", is_question=answer.question)
+            if text and not is_saved:
+                click.echo(text, err=True)
         if answer.state != "completed":
             click.echo(one_line(f"The task {answer.task_id} is {answer.state}."), err=True)
-        for each in answer.interrupts if len(answer.interrupts) > 1 else ():
-            click.echo(one_line(f"Answer with --interrupt {each['id']}: {each.get('text', '')}"), err=True)
+        for each in answer.questions if len(answer.questions) > 1 else ():
+            click.echo(one_line(f"Answer with --interrupt {each.id}: {each.text}"), err=True)
     if save is not None:
         for path in saved_files(answer, save):
             click.echo(f"Saved {path}.", err=True)
@@ -97,7 +99,7 @@ def document(answer: Answer) -> dict[str, Any]:
         "text": answer.shown,
         "task": answer.task_id,
         "context": answer.context_id,
-        "interrupts": answer.interrupts,
+        "interrupts": [each.document() for each in answer.questions],
         "parts": [to_json(part) for part in answer.parts],
     }
 

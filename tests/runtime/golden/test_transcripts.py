@@ -76,7 +76,7 @@ class Tokens:
                 {**KINDS, "id": "task"}
                 if is_task
                 else {**KINDS, "id": "interrupt"}
-                if "id" in value and set(value) <= {"id", "text", "schema"}
+                if "id" in value and set(value) <= {"id", "text", "schema", "choices"}
                 else KINDS
             )
             return {key: self._token(key, item, kinds) for key, item in value.items()}

@@ -39,7 +39,15 @@ def books(state):
     return {"messages": [AIMessage("Booked for " + interrupt("Which day?") + ".")]}
 
 
-counter, broken, speaker, asker = one(counts), one(fails), one(streams), one(books)
+SCHEMA = {"type": "object", "properties": {"town": {"type": "string"}, "seats": {"type": "integer"}}}
+
+
+def plans(state):
+    ask = {"prompt": "Where?", "response_schema": SCHEMA}
+    return {"messages": [AIMessage(f"{interrupt(ask)}, {interrupt({'prompt': 'How?', 'options': ['bus']})}")]}
+
+
+counter, broken, speaker, asker, planner = one(counts), one(fails), one(streams), one(books), one(plans)
 """
 YAML = """
 aion:
@@ -48,6 +56,7 @@ aion:
     broken: {path: "agents.py:broken"}
     speaker: {path: "agents.py:speaker"}
     asker: {path: "agents.py:asker"}
+    planner: {path: "agents.py:planner"}
     brief: {path: "agents.py:counter", reply: message}
     both: {path: "agents.py:speaker", answer: both}
     unmade: {path: "unmade.py"}
@@ -178,3 +187,17 @@ async def test_serve_error_names_unusable_config(tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match=r"missing\.yaml"):
         async with serve(tmp_path / "missing.yaml"):
             raise AssertionError("served")
+
+
+async def test_reply_has_questions_with_form_of_answer(config: Path) -> None:
+    async with serve(config, agent="planner") as client:
+        asked = await client.ask("Plan it.")
+        assert asked.task is not None
+        (where,) = asked.questions
+        assert (where.text, where.fields(), where.required()) == ("Where?", ["town", "seats"], [])
+        again = await client.ask("Oslo", task_id=asked.task.id)
+        assert again.questions == asked.questions
+        then = await client.ask('{"town": "Oslo", "seats": 2}', task_id=asked.task.id)
+        assert [each.choices for each in then.questions] == [["bus"]]
+        done = await client.ask("bus", task_id=asked.task.id)
+    assert (done.text, done.questions) == ("{'town': 'Oslo', 'seats': 2}, bus", [])

@@ -203,6 +203,78 @@ def test_form_fields_follow_patterns_types_and_options_of_json_schema(console: P
     assert choices == ["Aisle", '{"id":2}']
 
 
+NESTED = {
+    "type": "object",
+    "$defs": {
+        "Window": {
+            "type": "object",
+            "propertyOrdering": ["start", "end"],
+            "properties": {"end": {"type": "string"}, "start": {"type": "string"}},
+            "required": ["start", "end"],
+        }
+    },
+    "propertyOrdering": ["window", "back", "sure", "lights", "deep"],
+    "properties": {
+        "sure": {"type": "boolean"},
+        "lights": {"type": "boolean"},
+        "back": {"$ref": "#/$defs/Window"},
+        "window": {"anyOf": [{"$ref": "#/$defs/Window"}, {"type": "null"}]},
+        "deep": {"$ref": "#"},
+    },
+    "required": ["back", "sure"],
+}
+
+
+def test_form_has_nested_fields_in_order_of_author(console: Page) -> None:
+    """A nested object is a group of fields, and a recursive one ends as JSON. An empty optional group is left out."""
+    names, legends, empty, filled = console.evaluate(
+        """async (schema) => {
+          const { answersOf, fieldsets } = await import("/console/form.js");
+          const form = document.querySelector("#question");
+          form.replaceChildren(...fieldsets([{ text: "", schema }], false));
+          const group = (name) => form.querySelector(`:scope > fieldset > [data-name=${name}]`);
+          const names = [...form.querySelector("fieldset").children].map((each) => each.dataset.name ?? each.querySelector("[name]").name);
+          const legends = [...form.querySelectorAll(":scope > fieldset > fieldset > legend")].map((each) => each.textContent);
+          const empty = answersOf(form, [{ schema }]);
+          group("back").querySelector("[name=start]").value = "1";
+          const end = group("window").querySelector("[name=end]");
+          end.value = "2";
+          end.dispatchEvent(new Event("input", { bubbles: true }));
+          for (const name of ["sure", "lights"]) form.querySelector(`:scope > fieldset > label > [name=${name}]`).checked = true;
+          return [names, legends, empty, answersOf(form, [{ schema }])];
+        }""",
+        NESTED,
+    )
+    assert names == ["window", "back", "sure", "lights", "deep"]
+    assert legends == ["window", "back *", "deep"]
+    assert empty == [{"data": {"back": {"start": "", "end": ""}, "sure": False}}]
+    data = {"back": {"start": "1", "end": ""}, "window": {"end": "2"}, "sure": True, "lights": True}
+    assert filled == [{"data": data}]
+
+
+def test_form_reads_questions_in_one_place(console: Page) -> None:
+    """The schema and the choices are in the metadata; the data of the question is not searched for them."""
+    listed = [
+        {"id": "1", "text": "A?", "choices": ["x", "y"]},
+        {"id": "2", "text": "B?", "schema": {"type": "boolean"}},
+    ]
+    found = console.evaluate(
+        """async (listed) => {
+          const { questionsOf } = await import("/console/form.js");
+          const parts = [{ data: { options: ["z"] } }];
+          return [questionsOf({ parts, metadata: { interrupts: listed } }), questionsOf({ parts, metadata: { interruptId: "1" } })];
+        }""",
+        listed,
+    )
+    assert found == [
+        [
+            {"id": "1", "text": "A?", "schema": {"enum": ["x", "y"]}},
+            {"id": "2", "text": "B?", "schema": {"type": "boolean"}},
+        ],
+        [{"id": "1", "text": "", "schema": {}}],
+    ]
+
+
 def test_form_sends_date_time_with_its_zone(console: Page) -> None:
     schema = {
         "type": "object",
@@ -251,7 +323,9 @@ def test_form_has_field_for_each_property_of_interrupt_schema(console: Page, scr
     form = console.locator("#question")
     expect(form.locator("[name]")).to_have_count(5)
     names = form.locator("[name]").evaluate_all("inputs => inputs.map((input) => input.name)")
-    assert names[:2] == ["seats", "meal"], "required fields come first"
+    assert names == ["seats", "meal", "outdoors", "guests", "note"], "the order of the author"
+    expect(form.locator("label").first).to_have_text("Seats *")
+    expect(console.locator("#log .agent pre")).to_have_count(0)
     seats = form.get_by_label("Seats")
     assert seats.evaluate("input => [input.type, input.min, input.max, input.required]") == ["number", "1", "8", True]
     form.get_by_label("Seats").fill("9")
@@ -259,7 +333,7 @@ def test_form_has_field_for_each_property_of_interrupt_schema(console: Page, scr
     assert not seats.evaluate("input => input.checkValidity()")
     seats.fill("4")
     form.locator("[name=meal]").select_option("dinner")
-    form.locator("[name=outdoors]").select_option("true")
+    form.get_by_label("Outdoors").check()
     form.get_by_label("Names of the guests").fill('["Ada"')
     form.locator("button").click()
     expect(console.locator("#log .error")).to_contain_text("guests is not JSON")

@@ -32,8 +32,8 @@ from google.protobuf.json_format import ParseDict
 from rich.console import Console
 
 from aion_core.protocol.stream_artifacts import STREAM_DELTA_ID
-from aion_tools.cli.chat.chat import chat, parts_of
-from aion_tools.cli.chat.content import Answer, choices_of, data_part, fields_of, file_part
+from aion_tools.cli.chat.chat import chat, hints_of, parts_of, prompt_of
+from aion_tools.cli.chat.content import Answer, data_part, file_part
 from aion_tools.cli.chat.output import PlainPrinter, described, markdown_of, saved_files
 from aion_tools.cli.chat.send import document, send
 from aion_tools.cli.chat.session import ChatSession, printable
@@ -203,34 +203,61 @@ def test_control_characters_and_html_of_agent_are_not_interpreted() -> None:
     assert "\x1b" not in described(Part(raw=b"1", filename="\x1b[2Ja.bin"))
 
 
+def question_of(listed: object, data: object = None) -> Answer:
+    """Return the answer to which a question belongs, with these entries in its metadata."""
+    parts = [{"text": "?"}, *([{"data": data}] if data is not None else [])]
+    message = ParseDict({"parts": parts, "metadata": {"interrupts": listed}}, Message())
+    status = TaskStatus(state=TaskState.TASK_STATE_INPUT_REQUIRED, message=message)
+    return answer_of(StreamResponse(status_update=TaskStatusUpdateEvent(status=status)))
+
+
 @pytest.mark.parametrize(
-    ("data", "choices"),
+    ("listed", "choices"),
     [
-        ({"options": ["Monday", "Tuesday"]}, ["Monday", "Tuesday"]),
-        ({"schema": {"enum": ["yes", "no"]}}, ["yes", "no"]),
-        ({"options": "none"}, []),
+        ({"choices": ["Monday", "Tuesday"]}, ["Monday", "Tuesday"]),
+        ({"choices": ["a\x1b[2J", 1, {"label": "b"}]}, ["a\N{REPLACEMENT CHARACTER}[2J"]),
+        ({"choices": "none"}, []),
         ({}, []),
     ],
 )
-def test_chat_reads_answer_choices_from_data_of_agents_question(data: dict[str, object], choices: list[str]) -> None:
-    part = ParseDict({"data": data}, Part())
-    assert choices_of(Answer(question=True, contents={"1": [part]})) == choices
-    assert choices_of(Answer(contents={"1": [part]})) == []
+def test_chat_offers_choices_of_question(listed: dict[str, object], choices: list[str]) -> None:
+    assert prompt_of(question_of([{"id": "1", **listed}]), 0) == ("answer> ", choices)
+
+
+SCHEMA = {"properties": {"note": {}, "seats": {}}, "required": ["seats"]}
 
 
 def test_answer_to_question_with_object_schema_is_sent_as_data() -> None:
-    schema = {"properties": {"note": {}, "seats": {}}, "required": ["seats"]}
-    message = ParseDict(
-        {"parts": [{"text": "?"}], "metadata": {"interrupts": [{"id": "1", "schema": schema}]}}, Message()
-    )
-    asked = TaskStatus(state=TaskState.TASK_STATE_INPUT_REQUIRED, message=message)
-    answer = answer_of(StreamResponse(status_update=TaskStatusUpdateEvent(status=asked)))
-    assert fields_of(answer.interrupts[0]) == ["seats", "note"]
+    (question,) = question_of([{"id": "1", "schema": SCHEMA}]).questions
     named = {"interruptId": "1"}
-    sent = parts_of('{"seats": 2}', [], answer.interrupts)
+    sent = parts_of('{"seats": 2}', [], [question])
     assert sent == [ParseDict({"data": {"seats": 2}, "metadata": named}, Part())]
-    assert parts_of("two", [], answer.interrupts) == [ParseDict({"text": "two", "metadata": named}, Part())]
+    assert parts_of("two", [], [question]) == [ParseDict({"text": "two", "metadata": named}, Part())]
     assert parts_of('{"seats": 2}', [], []) == [Part(text='{"seats": 2}')]
+
+
+@pytest.mark.parametrize(
+    ("order", "fields"),
+    [
+        ({}, "seats (required), note"),
+        ({"propertyOrdering": ["note", "seats"]}, "note, seats (required)"),
+        ({"propertyOrdering": ["unknown", "note"]}, "note, seats (required)"),
+        ({"propertyOrdering": "note"}, "seats (required), note"),
+    ],
+)
+def test_chat_names_fields_in_order_of_author(order: dict[str, object], fields: str) -> None:
+    (question,) = question_of([{"id": "1", "schema": {**SCHEMA, **order}}]).questions
+    assert hints_of(question) == [f"Answer with a JSON object of the fields: {fields}"]
+
+
+def test_schema_of_question_is_not_printed() -> None:
+    """The chat shows the fields instead: the JSON of a schema would push the question off the screen."""
+    shown = [
+        described(part, is_question=True)
+        for data in ({"response_schema": SCHEMA}, {"schema": SCHEMA, "seats": 1}, {"schema": "a"})
+        for part in question_of([{"id": "1"}], data).parts
+    ]
+    assert shown == ["", '{\n  "seats": 1\n}', '{\n  "schema": "a"\n}']
 
 
 @pytest.mark.parametrize(
@@ -254,10 +281,8 @@ def test_data_that_a2a_cannot_carry_is_refused(line: str, reason: str) -> None:
     "interrupts", [None, "x", [1], [{"schema": 1}], [{"id": "i", "schema": {"properties": []}}], [{}, {}]]
 )
 def test_malformed_schema_of_question_has_no_fields(interrupts: object) -> None:
-    message = ParseDict({"parts": [{"text": "?"}], "metadata": {"interrupts": interrupts}}, Message())
-    asked = TaskStatus(state=TaskState.TASK_STATE_INPUT_REQUIRED, message=message)
-    answer = answer_of(StreamResponse(status_update=TaskStatusUpdateEvent(status=asked)))
-    assert [field for interrupt in answer.interrupts for field in fields_of(interrupt)] == []
+    questions = question_of(interrupts).questions
+    assert [field for question in questions for field in (*question.fields(), *question.required())] == []
 
 
 def test_parts_of_question_are_separate_paragraphs() -> None:

@@ -18,7 +18,7 @@ from google.adk.workflow.utils import _rehydration_utils as rehydration
 from google.adk.workflow.utils._workflow_hitl_utils import confirmation_interrupt_id
 from google.genai import types as genai
 
-from aion_core.agents.adk import canceled_calls, interrupts, resumption
+from aion_core.agents.adk import canceled_calls, pending_calls, resumption
 from aion_core.agents.adk.turn import TURN
 from tests.support.adk import CrashingSessions, ask, scripted_model, served
 from tests.support.service import http, parts
@@ -51,14 +51,14 @@ async def test_adk_events_carry_turn_id_in_metadata() -> None:
 
 def test_our_names_of_interrupt_calls_match_adk() -> None:
     """The adapter recognizes requests to the client by these names, and pending calls by `long_running_tool_ids`."""
-    assert names.REQUEST_EUC_FUNCTION_CALL_NAME == interrupts.CREDENTIAL
+    assert names.REQUEST_EUC_FUNCTION_CALL_NAME == pending_calls.CREDENTIAL
     assert names.REQUEST_CONFIRMATION_FUNCTION_CALL_NAME == "adk_request_confirmation"
     assert names.REQUEST_INPUT_FUNCTION_CALL_NAME == "adk_request_input"
-    assert to_adk_event.MOCK_FUNCTION_CALL_FOR_REQUIRED_USER_AUTH == interrupts.REMOTE_CREDENTIAL
-    assert confirmation_interrupt_id("root@1") == f"{interrupts.NODE_CONFIRMATION}root@1"
+    assert to_adk_event.MOCK_FUNCTION_CALL_FOR_REQUIRED_USER_AUTH == pending_calls.REMOTE_CREDENTIAL
+    assert confirmation_interrupt_id("root@1") == f"{pending_calls.NODE_CONFIRMATION}root@1"
     call = genai.Part(function_call=genai.FunctionCall(id="c", name="wait"))
     event = Event(author="a", content=genai.Content(parts=[call]), long_running_tool_ids={"c"})
-    assert extract_event_interrupt_ids(event) == {each.id for each in interrupts.pending_calls([event])} == {"c"}
+    assert extract_event_interrupt_ids(event) == {each.id for each in pending_calls.pending_calls([event])} == {"c"}
     assert _confirmation._parse_tool_confirmation({"confirmed": True, "payload": 1}).confirmed
 
 
@@ -76,7 +76,7 @@ def test_adk_method_cleanup_root_task_has_expected_parameters() -> None:
 
 def test_adk_recognizes_our_canceled_response_as_abort() -> None:
     """ADK recognizes our "canceled" response as an abort, so it does not send that agent the next message."""
-    assert abort_events._INVOCATION_ABORTED == interrupts.ABORTED
+    assert abort_events._INVOCATION_ABORTED == pending_calls.ABORTED
     call = genai.Part(function_call=genai.FunctionCall(id="c", name="wait"))
     (response,) = canceled_calls.canceled_responses(
         [Event(author="a", invocation_id="i", content=genai.Content(parts=[call]))]

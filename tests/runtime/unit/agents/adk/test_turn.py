@@ -13,12 +13,15 @@ from google.adk.agents import BaseAgent, LlmAgent, LoopAgent, ParallelAgent, Seq
 from google.adk.events import Event
 from google.adk.sessions import InMemorySessionService
 from google.adk.tools.agent_tool import AgentTool
+from google.adk.tools.long_running_tool import LongRunningFunctionTool
 from google.adk.tools.tool_context import ToolContext
 from google.genai import types as genai
 
 from aion.adk import get_aion_context
 from aion_core.errors import CANCELED_ITSELF
 from tests.support.adk import (
+    DIALECTS,
+    CrashingSessions,
     answer_text,
     ask,
     ask_parts,
@@ -28,6 +31,7 @@ from tests.support.adk import (
     scripted_model,
     served,
     stream,
+    task_of,
     text_event,
     texts,
     yielding_agent,
@@ -348,3 +352,31 @@ async def test_partial_text_of_canceled_parallel_agent_is_dropped() -> None:
     async with http(parts(served(root)).app()) as client:
         task = await ask(client, DIALECT)
     assert (task["status"]["state"], history(task)) == ("TASK_STATE_FAILED", ["hi"])
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+async def test_agent_finds_request_metadata_where_adk_puts_it(dialect: str) -> None:
+    """As behind ADK's own A2A server. The server's reserved keys are not in it, and only the user's event stores it."""
+    seen: list[Any] = []
+
+    def before(callback_context: Any) -> None:
+        seen.append((callback_context.run_config.custom_metadata or {}).get("a2a_metadata"))
+
+    def wait() -> None:
+        """Wait for the user."""
+
+    model = scripted_model([call("wait", "call-1")], ["Hello Bob."], ["Hello."])
+    tools: list[Any] = [LongRunningFunctionTool(func=wait)]
+    root = LlmAgent(name="root", model=model, tools=tools, before_agent_callback=before)
+    sessions = CrashingSessions()
+    async with http(parts(served(root, sessions)).app()) as client:
+        request = send(method=dialect)
+        request["params"]["metadata"] = {"user_name": "Alice", "age": 7, "aion:tenant": "x"}
+        asked = task_of((await client.post("/", json=request)).json())
+        request = send("yes", method=dialect, message_id="m-2", taskId=asked["id"])
+        request["params"]["metadata"] = {"user_name": "Bob"}
+        assert answer_text(task_of((await client.post("/", json=request)).json())) == "Hello Bob."
+        await ask(client, dialect, "and?", message_id="m-3", contextId=asked["contextId"])
+    assert seen == [{"user_name": "Alice", "age": 7}, {"user_name": "Bob"}, None]
+    stored = [event.author for event in sessions.stored() if "a2a_metadata" in (event.custom_metadata or {})]
+    assert stored == ["user", "user"]

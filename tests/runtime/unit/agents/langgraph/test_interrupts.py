@@ -181,7 +181,7 @@ async def test_edit_to_unknown_tool_repeats_tool_call_review(mode: str) -> None:
 def test_error_states_how_many_decisions_are_required(calls: int, said: str) -> None:
     review = Review([{"name": "mail", "args": {}}] * calls, [["approve"]] * calls, one_by_one=False)
     with pytest.raises(InvalidResumeInput, match=f"^{said}"):
-        review.decisions_of({"decisions": []})
+        review.value_of({"decisions": []})
 
 
 async def test_disallowed_decision_repeats_tool_call_review() -> None:
@@ -192,6 +192,23 @@ async def test_disallowed_decision_repeats_tool_call_review() -> None:
         again = await post(client, data=EDIT, message_id="m-2", taskId=asked["id"])
     assert again["status"]["state"] == "TASK_STATE_INPUT_REQUIRED"
     assert "approve or reject" in texts(again)[0]
+
+
+def test_tool_call_review_has_description_of_author() -> None:
+    """The middleware's own description only repeats the call."""
+    config = [{"action_name": "mail", "allowed_decisions": ["approve", "reject"]}]
+    call = {"name": "mail", "args": {"to": "ada"}}
+    asked = 'May the agent call mail(to="ada")? Answer approve or reject.'
+    own = "Tool execution requires approval\n\nTool: mail\nArgs: {'to': 'ada'}"
+    for description, text in (
+        ("To the whole company!", f"To the whole company!\n{asked}"),
+        (own, asked),
+        (None, asked),
+    ):
+        request = {"action_requests": [{**call, "description": description}], "review_configs": config}
+        review = review_of(Interrupt(value=request))
+        assert review is not None
+        assert review.text() == text
 
 
 async def test_several_tool_calls_accept_one_or_all_decisions() -> None:
@@ -248,7 +265,7 @@ def test_word_respond_is_removed_from_text_answer() -> None:
     review = review_of(Interrupt(value=request))
     assert review is not None
     for answer, message in (("At noon.", "At noon."), ("respond: At noon.", "At noon."), ("respond", "respond")):
-        assert review.decisions_of(answer) == {"decisions": [{"type": "respond", "message": message}]}
+        assert review.value_of(answer) == {"decisions": [{"type": "respond", "message": message}]}
 
 
 async def test_text_after_respond_answers_call_instead_of_running_tool() -> None:

@@ -13,6 +13,7 @@ from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.types import interrupt
 from pydantic import BaseModel
 
+from aion_core.agents.expected_answers import ordered
 from aion_core.agents.langgraph.agent import LangGraphAgent
 from aion_core.agents.langgraph.redeployment import REDEPLOYED, REFUSES_EARLIER_ANSWER
 from aion_core.clock import SystemClock
@@ -229,7 +230,7 @@ async def test_refused_answer_shows_schema_of_redeployed_graph(nested: bool) -> 
         for number in range(2):
             again = await post(client, {"number": 2}, message_id=f"m-2-{number}", taskId=asked["id"])
             assert "in row: Field required" in again["status"]["message"]["parts"][0]["text"]
-            assert questions(again) == [("Question 0?", SeatsInRow.model_json_schema())]
+            assert questions(again) == [("Question 0?", ordered(SeatsInRow.model_json_schema()))]
         done = await post(client, {"number": 2, "row": "b"}, message_id="m-3", taskId=asked["id"])
     assert done["status"]["message"]["parts"] == [{"text": "SeatsInRow(number=2, row='b')"}]
 
@@ -243,7 +244,7 @@ async def test_refused_answer_of_parallel_nodes_shows_schema_of_redeployed_graph
         given = {"message_id": "m-2", "taskId": asked["id"], "metadata": {"interruptId": second}}
         again = await post(client, {"number": 2}, **given)
         schemas = {each["id"]: each["schema"] for each in again["status"]["message"]["metadata"]["interrupts"]}
-    assert schemas[second] == SeatsInRow.model_json_schema()
+    assert schemas[second] == ordered(SeatsInRow.model_json_schema())
 
 
 async def test_turn_fails_if_redeployed_graph_refuses_earlier_answer() -> None:
