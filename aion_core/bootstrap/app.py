@@ -19,7 +19,7 @@ from aion_core.engine.limits.limits import limits_in_force
 from aion_core.engine.listing.conversations import Conversations
 from aion_core.engine.listing.list_tasks import TaskLister
 from aion_core.engine.service import TaskService
-from aion_core.loading.agent_cards import extended_card, public_card
+from aion_core.loading.agent_cards import extended_card, public_card, reads_aion_extensions
 from aion_core.loading.aion_yaml.agent import default_agent
 from aion_core.loading.init_phase import load_in_init
 from aion_core.loading.lazy_agent import AgentReplies
@@ -28,6 +28,7 @@ from aion_core.settings import DEFAULT_BASE_URL, Settings
 from aion_core.web.additions import AppAdditions
 from aion_core.web.app import build_app as build_web_app
 from aion_core.web.app_parts import Access, CallerLimits, Instruments, ServedAgent, SharedServices
+from aion_core.web.cards.agent_cards import AgentCards
 from aion_core.web.cards.publication import CardPublisher
 from aion_core.web.lifespan import Lifecycle
 
@@ -61,9 +62,14 @@ def build_app(settings: Settings, telemetry: Telemetry, additions: MakeAdditions
     for agent_id, config in turns.configs.items():
         policy, at_root = policies.get(agent_id), agent_id == default
         delivers = turns.stores.push is not None and turns.stores.push.opens
-        card = public_card(agent_id, config, base_url, at_root=at_root, delivers=delivers, policy=policy)
         agent = turns.agents[agent_id]
-        served[agent_id] = ServedAgent(agent, card, extended_card(card, config, policy), agent.input_modes)
+        cards = AgentCards(
+            partial(public_card, agent_id, config, base_url, at_root=at_root, delivers=delivers, policy=policy),
+            partial(extended_card, config=config, policy=policy),
+            profile=agent.profile,
+            known=agent.wait_until_known,
+        )
+        served[agent_id] = ServedAgent(agent, cards, reads_aion_extensions(config))
     tasks = turns.stores.tasks, turns.stores.task_list
     lister, conversations = TaskLister(*tasks), Conversations(*tasks)
     app = build_web_app(

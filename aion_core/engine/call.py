@@ -5,6 +5,7 @@ from msgspec import Struct, field
 from aion_core.engine.process.background import BackgroundTurns
 from aion_core.engine.process.deadline import Deadline
 from aion_core.engine.push_config import PushConfig
+from aion_core.errors import ClientError
 
 
 class CallContext(Struct, frozen=True):
@@ -28,3 +29,5 @@ class CallContext(Struct, frozen=True):
     """Base URL of the HTTP entry point that received the call; "" if it is unknown."""
     push: PushConfig | None = None
     """The push notification config of the message, if it has one."""
+    unfit: ClientError | None = None
+    """Reason why the message cannot start a turn of the agent, or None. It does not apply to the answer to a question."""

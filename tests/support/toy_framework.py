@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from aion_core.engine.agent import Agent, Emission, Reply, TurnRequest
+from aion_core.engine.agent_profile import UNKNOWN, AgentProfile
 from aion_core.loading.aion_yaml.agent import AgentConfig
 from aion_core.loading.frameworks import FRAMEWORKS, AgentDependencies, Framework
 from aion_core.loading.objects.loaded import LoadedObject
@@ -35,9 +36,9 @@ class ToyAgent:
     def load(self) -> None:
         """See `Agent.load`."""
 
-    def input_modes(self) -> tuple[str, ...]:
-        """See `Agent.input_modes`."""
-        return ()
+    def profile(self) -> AgentProfile:
+        """See `Agent.profile`."""
+        return UNKNOWN
 
     async def run(self, request: TurnRequest) -> AsyncGenerator[Emission, None]:
         """See `Agent.run`."""

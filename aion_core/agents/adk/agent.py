@@ -18,6 +18,7 @@ from google.adk.sessions import Session
 from aion_core.agents.adk.agent_config import agent_from_file
 from aion_core.agents.adk.agent_tree import planning_agents
 from aion_core.agents.adk.canceled_calls import canceled_responses
+from aion_core.agents.adk.card import agent_card
 from aion_core.agents.adk.interrupts import input_required, pending_calls, resume_contents
 from aion_core.agents.adk.parts import content_of
 from aion_core.agents.adk.progress_markers import missing_markers
@@ -36,6 +37,7 @@ from aion_core.agents.adk.turn import AdkTurn, Drained, RunnerInput
 from aion_core.agents.client_answers import QUESTION_EXPIRED, InvalidResumeInput, answered_question
 from aion_core.engine.agent import Agent, Emission, Paused, TurnRequest
 from aion_core.engine.agent_options import AfterCrash
+from aion_core.engine.agent_profile import AgentProfile
 from aion_core.errors import AgentFailed, ConfigurationError, LeaseLost, StoreError
 from aion_core.loading.aion_yaml.agent import AgentConfig
 from aion_core.loading.frameworks import AgentDependencies
@@ -100,9 +102,9 @@ class AdkAgent:
     def load(self) -> None:
         """Do nothing, because the agent's code is already imported. See `Agent.load`."""
 
-    def input_modes(self) -> tuple[str, ...]:
-        """Return no media types, because an agent receives the whole message. See `Agent.input_modes`."""
-        return ()
+    def profile(self) -> AgentProfile:
+        """Return the agent's description and its skills. See `Agent.profile`."""
+        return AgentProfile(card=agent_card(self._setup.app))
 
     def run(self, request: TurnRequest) -> AsyncGenerator[Emission, None]:
         """Run one turn of the ADK agent and yield its emissions. See `Agent.run`."""

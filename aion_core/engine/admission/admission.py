@@ -21,7 +21,7 @@ from aion_core.engine.queues import WakeUp, WorkQueue
 from aion_core.engine.records import Cursor, Log, Numbered
 from aion_core.engine.runner.worker import Worker
 from aion_core.engine.stream.broadcast import EventBroadcast, StreamStart
-from aion_core.engine.task import projection
+from aion_core.engine.task import projection, states
 from aion_core.engine.wake_ups import wake
 from aion_core.errors import ClientError, ContextBusy, InputNotRequired, InvalidMessage, LeaseLost, TaskNotCancelable
 from aion_core.protocol.message_json import to_json
@@ -88,6 +88,7 @@ class MessageAdmission:
             request=to_json(request.metadata),
             push=call.push,
             idempotency_key="" if message.context_id else call.idempotency_key,
+            unfit=call.unfit,
         )
         if self._open_tasks is None:
             return await self._create(call, request, new, start, at_once=at_once)
@@ -164,6 +165,8 @@ class MessageAdmission:
         if repeats.holds_message(task, message):
             return self._existing(call, context, task.id, at_once=at_once, continues=True)
         resume_input.check_resume_input(task, message)
+        if call.unfit is not None and task.status.state not in states.INTERRUPTED:
+            raise call.unfit
         follow_up = messages.follow_up(
             message,
             log.head,

@@ -12,6 +12,7 @@ from aion_core.engine.push_config import PushConfig
 from aion_core.engine.records import Head, Turn
 from aion_core.engine.task import timestamps
 from aion_core.engine.task.updates import working_event
+from aion_core.errors import ClientError
 from aion_core.protocol.types import Event, Message, Task, TaskState, TaskStatusUpdateEvent
 from aion_core.table.keys import ContextKey, TaskKey
 
@@ -34,6 +35,8 @@ class NewTask(Struct, frozen=True):
     """The client's Idempotency-Key, to recognise a repeat of a message without contextId."""
     push: PushConfig | None = None
     """The client's push config, stored in the task's transaction. Its webhook receives all events."""
+    unfit: ClientError | None = None
+    """Error to raise unless the message answers a question: the message cannot start a turn."""
 
 
 class FollowUp(Struct, frozen=True):
@@ -65,6 +68,7 @@ def new_task(
     request: Mapping[str, Any] | None = None,
     idempotency_key: str = "",
     push: PushConfig | None = None,
+    unfit: ClientError | None = None,
 ) -> NewTask:
     """Return a new task for a message. Its first two events set the task to submitted and to working.
 
@@ -94,6 +98,7 @@ def new_task(
         request=request or {},
         idempotency_key=idempotency_key,
         push=_with_config_id(push, task_id),
+        unfit=unfit,
     )
 
 

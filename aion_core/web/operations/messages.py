@@ -13,7 +13,7 @@ from aion_core.engine.call import CallContext
 from aion_core.engine.stream.broadcast import StreamItem
 from aion_core.engine.task import states
 from aion_core.errors import NotSupported
-from aion_core.protocol.aion.extensions import TRACEABILITY, older, reads_aion_extensions
+from aion_core.protocol.aion.extensions import TRACEABILITY, older
 from aion_core.protocol.aion.inbound import read as read_extensions
 from aion_core.protocol.aion.trace_context import from_headers
 from aion_core.protocol.media_types import negotiate
@@ -30,7 +30,7 @@ from aion_core.web.request.versions import V03
 
 async def _send(services: AgentServices, request: SendMessageRequest, context: ServerCallContext) -> Task | Message:
     prepared = _prepared(services, request, context)
-    call = await _with_push_config(services, prepared, context)
+    call = await _call(services, prepared, context)
     waits = services.tasks.waits(call, prepared)
     async with _limited(services, call, request.message.task_id) if waits else nullcontext():
         answer = await services.tasks.send(call, prepared)
@@ -42,7 +42,7 @@ async def _stream(
 ) -> AsyncGenerator[list[StreamItem], None]:
     _require_streaming(services, "Send the message without streaming")
     prepared = _prepared(services, request, context)
-    call = await _with_push_config(services, prepared, context)
+    call = await _call(services, prepared, context)
     limit = request.configuration if request.configuration.HasField("history_length") else None
     async with (
         _limited(services, call, request.message.task_id),
@@ -93,7 +93,7 @@ def _prepared(services: AgentServices, request: SendMessageRequest, context: Ser
     """
     check_request(request, call_of(context).idempotency_key)
     prepared = without_reserved_metadata(request)
-    if reads_aion_extensions(services.card):
+    if services.reads_aion_extensions:
         trace = from_headers(context.state.get("headers", {}))
         if trace and not {TRACEABILITY, older(TRACEABILITY)} & prepared.metadata.fields.keys():
             prepared.metadata.update({TRACEABILITY: trace})
@@ -104,17 +104,17 @@ def _prepared(services: AgentServices, request: SendMessageRequest, context: Ser
         prepared.metadata.update({ALLOWED_SKILLS: allowed})
     if context.tenant:
         prepared.metadata.update({TENANT: context.tenant})
-    negotiate(prepared, services.modes(services.input_modes()), context.requested_extensions)
+    negotiate(prepared, services.cards.modes, context.requested_extensions)
     return prepared
 
 
-async def _with_push_config(
-    services: AgentServices, request: SendMessageRequest, context: ServerCallContext
-) -> CallContext:
-    """Return the context of the call. If the message has a push notification config, the context contains it."""
-    if not request.configuration.HasField("task_push_notification_config"):
-        return call_of(context)
-    return await services.push.with_message(call_of(context), request, push_version_of(context))
+async def _call(services: AgentServices, request: SendMessageRequest, context: ServerCallContext) -> CallContext:
+    """Return the context of the call, with the message's push notification config, and why it may start no turn."""
+    call = call_of(context)
+    if request.configuration.HasField("task_push_notification_config"):
+        call = await services.push.with_message(call, request, push_version_of(context))
+    unfit = services.cards.unfit(request.message)
+    return replace(call, unfit=unfit) if unfit is not None else call
 
 
 def _write(answer: Task | Message, request: SendMessageRequest) -> Any:

@@ -1,19 +1,15 @@
 """Services of one agent that its operations use."""
 
-from collections.abc import Callable
-from dataclasses import dataclass, field
-from functools import lru_cache
+from dataclasses import dataclass
 
 from aion_core.engine.listing.conversations import Conversations
 from aion_core.engine.listing.list_tasks import TaskLister
 from aion_core.engine.service import TaskService
 from aion_core.errors import PushNotSupported
-from aion_core.protocol.card import with_input_modes
-from aion_core.protocol.media_types import Modes, modes_of
 from aion_core.protocol.types import AgentCard
 from aion_core.push.configs import PushRegistry
+from aion_core.web.cards.agent_cards import AgentCards
 from aion_core.web.cards.extended import ExtendedCardPublisher
-from aion_core.web.cards.publication import InputModes
 from aion_core.web.stream_limits import StreamLimits
 
 
@@ -24,16 +20,16 @@ class AgentServices:
     tasks: TaskService
     lister: TaskLister
     conversations: Conversations
-    card: AgentCard
+    cards: AgentCards
     extended_card: ExtendedCardPublisher | None = None
     registry: PushRegistry | None = None
     stream_limits: StreamLimits | None = None
-    input_modes: InputModes = tuple
-    modes: Callable[[tuple[str, ...]], Modes] = field(init=False)
-    """Function from the value of `input_modes` to the media types in the agent's card."""
+    reads_aion_extensions: bool = True
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "modes", lru_cache(lambda known: modes_of(with_input_modes(self.card, known))))
+    @property
+    def card(self) -> AgentCard:
+        """Public card of the agent, with what its code says so far."""
+        return self.cards.public
 
     @property
     def push(self) -> PushRegistry:
