@@ -29,5 +29,7 @@ class CallContext(Struct, frozen=True):
     """Base URL of the HTTP entry point that received the call; "" if it is unknown."""
     push: PushConfig | None = None
     """The push notification config of the message, if it has one."""
-    unfit: ClientError | None = None
-    """Reason why the message cannot start a turn of the agent, or None. It does not apply to the answer to a question."""
+    start_refusal: ClientError | None = None
+    """Why the message cannot start a turn, although it may answer a question; None if it can start one."""
+    first_refusal: ClientError | None = None
+    """Why the message cannot start the first turn of a context, whose state cannot supply what the message lacks."""

@@ -78,7 +78,7 @@ class InputFields(Struct, frozen=True):
                 unused.append("a text")
             else:
                 values[self.text] = text
-        return values, unused
+        return {name: values[name] for name in self.names if name in values}, unused
 
     def is_filled_by(self, part: Part) -> bool:
         """Return True if a data part of a message to an input with messages fills only fields beside the messages."""

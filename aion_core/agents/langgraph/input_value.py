@@ -12,6 +12,9 @@ from aion_core.agents.langgraph.input_types import InputCheck, problem_of
 from aion_core.protocol.aion.inbound import is_payload
 from aion_core.protocol.types import Part
 
+_VALUE = "value"
+"""Key of an object around a value that is no object: data of A2A 0.3 is always an object."""
+
 
 class InputValue(Struct, frozen=True):
     """One value as the whole input of a graph: a client's text, or the value of a data part."""
@@ -39,6 +42,8 @@ class InputValue(Struct, frozen=True):
         unused = [value for kind, value in read if kind == "file"] + ["a second value" for _ in data[1:]]
         if not data:
             return text, unused
+        if isinstance(data[0], Mapping) and data[0].keys() == {_VALUE} and self.problem(data[0], None):
+            return data[0][_VALUE], unused
         return data[0], [*unused, *(["a text beside the data"] if text else [])]
 
     def problem(self, value: Any, before: Mapping[str, Any] | None) -> str:

@@ -88,7 +88,8 @@ class MessageAdmission:
             request=to_json(request.metadata),
             push=call.push,
             idempotency_key="" if message.context_id else call.idempotency_key,
-            unfit=call.unfit,
+            start_refusal=call.start_refusal,
+            first_refusal=call.first_refusal,
         )
         if self._open_tasks is None:
             return await self._create(call, request, new, start, at_once=at_once)
@@ -165,8 +166,8 @@ class MessageAdmission:
         if repeats.holds_message(task, message):
             return self._existing(call, context, task.id, at_once=at_once, continues=True)
         resume_input.check_resume_input(task, message)
-        if call.unfit is not None and task.status.state not in states.INTERRUPTED:
-            raise call.unfit
+        if call.start_refusal is not None and task.status.state not in states.INTERRUPTED:
+            raise call.start_refusal
         follow_up = messages.follow_up(
             message,
             log.head,

@@ -35,8 +35,10 @@ class NewTask(Struct, frozen=True):
     """The client's Idempotency-Key, to recognise a repeat of a message without contextId."""
     push: PushConfig | None = None
     """The client's push config, stored in the task's transaction. Its webhook receives all events."""
-    unfit: ClientError | None = None
-    """Error to raise unless the message answers a question: the message cannot start a turn."""
+    start_refusal: ClientError | None = None
+    """Why the message cannot start a turn, although it may answer a question; None if it can start one."""
+    first_refusal: ClientError | None = None
+    """Why the message cannot start the first turn of a context, whose state cannot supply what the message lacks."""
 
 
 class FollowUp(Struct, frozen=True):
@@ -68,7 +70,8 @@ def new_task(
     request: Mapping[str, Any] | None = None,
     idempotency_key: str = "",
     push: PushConfig | None = None,
-    unfit: ClientError | None = None,
+    start_refusal: ClientError | None = None,
+    first_refusal: ClientError | None = None,
 ) -> NewTask:
     """Return a new task for a message. Its first two events set the task to submitted and to working.
 
@@ -98,7 +101,8 @@ def new_task(
         request=request or {},
         idempotency_key=idempotency_key,
         push=_with_config_id(push, task_id),
-        unfit=unfit,
+        start_refusal=start_refusal,
+        first_refusal=first_refusal,
     )
 
 

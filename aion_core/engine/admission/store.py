@@ -40,8 +40,8 @@ class MessageStore(StoredTasks):
         queued (TurnQueued). A known messageId or idempotency key returns the first task (Duplicate), or raises
         MessageIdReused for other content. Nothing is stored if a task of the context requires input (Interrupted), or
         if the context is busy and `when_busy` is not ENQUEUE (ContextInUse). Raises ContextBusy if the queue is full,
-        and InputNotRequired for an answer to an interrupt if no task of the context requires input. Raises `new.unfit`, if
-        it is set, for a message that is neither a repeat nor an answer.
+        InputNotRequired for an answer to an interrupt if no task of the context requires input, and the message's
+        `start_refusal` or, in a context without a turn, its `first_refusal` if the message would start a turn.
         """
         message_keys = message_keys_of(new.context, new.message_id, new.idempotency_key)
 
@@ -54,7 +54,9 @@ class MessageStore(StoredTasks):
             record = ContextRecord() if is_new else await self._context(new.context, times)
             refusal = new_tasks.refused(record, when_busy)
             answers_nothing = new_tasks.answers_nothing(new, record)
-            if attempt or refusal is not None or new.unfit or answers_nothing or new_tasks.is_full(record):
+            start_refusal = new_tasks.start_refusal(new, record)
+            may_repeat = attempt or start_refusal is not None
+            if may_repeat or refusal is not None or answers_nothing or new_tasks.is_full(record):
                 known = await self._known(message_keys)
                 if known is not None and known.task_id == new.key.task_id:
                     return TransactionPlan(await self._created_before(new, holder))
@@ -64,8 +66,8 @@ class MessageStore(StoredTasks):
                 return await self._without_ended_interrupt(new.context, record, times) or TransactionPlan(refusal)
             if answers_nothing:
                 raise input_not_required()
-            if new.unfit is not None:
-                raise new.unfit
+            if start_refusal is not None:
+                raise start_refusal
             if refusal is not None:
                 return TransactionPlan(refusal)
             if new_tasks.is_full(record):

@@ -27,8 +27,10 @@ def full_profile(
     `said` is what the adapter of the agent's framework knows. `is_only` is True for the only agent of a project, which
     the project's own description then describes.
     """
-    framework = without_generic_name(said.card)
-    layers = [found.card or card_of_module(found.module), *_agent_json(found), framework, _docstring(found)]
+    # What can start the agent follows from its code, whatever the author's card promises.
+    input_modes = AgentCard(default_input_modes=said.card.default_input_modes)
+    declared = found.card or card_of_module(found.module)
+    layers = [input_modes, declared, *_agent_json(found), without_generic_name(said.card), _docstring(found)]
     if is_only:
         layers.append(AgentCard(description=project_description(folder)))
     return replace(

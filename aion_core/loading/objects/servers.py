@@ -18,7 +18,7 @@ def is_server(value: object) -> bool:
     return _is_handler(value) or _is_app(value)
 
 
-def executor_in(server: object) -> tuple[Any, AgentCard] | None:
+def executor_in(server: Any) -> tuple[Any, AgentCard] | None:
     """Return the executor and the card of a request handler or app.
 
     None for an app without a handler, or with the handlers of several executors.
@@ -31,7 +31,7 @@ def executor_in(server: object) -> tuple[Any, AgentCard] | None:
     return handler.agent_executor, as_card(next(filter(is_card, vars(handler).values()), None))
 
 
-def _is_handler(value: object) -> bool:
+def _is_handler(value: Any) -> bool:
     return framework_of(getattr(value, "agent_executor", None)) == "executor" and any(
         base.__name__ == "RequestHandler" and base.__module__.startswith("a2a.") for base in type(value).__mro__
     )

@@ -70,20 +70,25 @@ class AgentCards:
     def modes(self) -> Modes:
         """Media types to check every message against: input types only of aion.yaml, output types of the card.
 
-        Input types that follow from the code hold for a message that starts a turn: see `unfit`.
+        Input types that follow from the code hold for a message that starts a turn: see `start_refusals`.
         """
         profile = self._profile()
         takes = self._modes(UNKNOWN).takes if not profile.reads else ()
         return Modes(takes, self._modes(profile).gives)
 
-    def unfit(self, message: Message) -> ClientError | None:
-        """Return the error for a message with which the agent's code cannot start a turn; None if it can."""
+    def start_refusals(self, message: Message) -> tuple[ClientError | None, ClientError | None]:
+        """Return why the agent's code cannot start a turn with a message: in any context, and in a new context."""
         profile = self._profile()
         try:
             if profile.reads:
                 skills = [mode for skill in self._public(profile).skills for mode in skill.input_modes]
                 check_parts(message.parts, [*profile.reads, *skills])
         except ContentTypeNotSupported as error:
-            return error
-        reason = profile.refusal(message, bool(message.context_id or message.task_id)) if profile.refusal else ""
-        return InvalidMessage(reason, field="message.parts") if reason else None
+            return error, error
+        if profile.refusal is None:
+            return None, None
+        return _error(profile.refusal(message, True)), _error(profile.refusal(message, False))
+
+
+def _error(reason: str) -> ClientError | None:
+    return InvalidMessage(reason, field="message.parts") if reason else None

@@ -109,12 +109,12 @@ def _prepared(services: AgentServices, request: SendMessageRequest, context: Ser
 
 
 async def _call(services: AgentServices, request: SendMessageRequest, context: ServerCallContext) -> CallContext:
-    """Return the context of the call, with the message's push notification config, and why it may start no turn."""
-    call = call_of(context)
-    if request.configuration.HasField("task_push_notification_config"):
-        call = await services.push.with_message(call, request, push_version_of(context))
-    unfit = services.cards.unfit(request.message)
-    return replace(call, unfit=unfit) if unfit is not None else call
+    """Return the context of the call, with the message's push config, and why the message cannot start a turn."""
+    start, first = services.cards.start_refusals(request.message)
+    call = replace(call_of(context), start_refusal=start, first_refusal=first)
+    if not request.configuration.HasField("task_push_notification_config"):
+        return call
+    return await services.push.with_message(call, request, push_version_of(context))
 
 
 def _write(answer: Task | Message, request: SendMessageRequest) -> Any:
