@@ -72,6 +72,27 @@ def described(agent_id: str, config: AgentConfig, said: AgentCard) -> AgentDescr
     )
 
 
+def is_described(agent_id: str, config: AgentConfig, profile: AgentProfile) -> bool:
+    """Return True if the card has a description by its author, not one of a project template's or none."""
+    text = described(agent_id, config, profile.card).text
+    return bool(text) and text not in TEMPLATES
+
+
+TEMPLATES = frozenset(
+    {
+        "Add your description here",
+        "A helpful assistant for user questions.",
+        "LangGraph single-node graph template.",
+        "New LangGraph Agent.",
+        "Starter template for making a new agent LangGraph.",
+    }
+)
+"""Descriptions in the templates of `uv init`, `adk create` and `langgraph new`, which describe no agent."""
+
+UNDESCRIBED = "has no description in its card: other agents choose by it."
+DESCRIBE_IT = "Set `description` in aion.yaml, or write a docstring."
+
+
 def _stated(config: AgentConfig, key: str) -> Any:
     """Return the value of a key with a default value; None if aion.yaml does not have the key."""
     return getattr(config, key) if key in config.model_fields_set else None

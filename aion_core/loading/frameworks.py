@@ -64,6 +64,8 @@ class Framework(Struct, frozen=True, kw_only=True):
     """True if a function that is called for each turn can make agents of this framework."""
     limits_steps: bool = False
     """True if the key `recursion_limit` of aion.yaml applies to the framework's agents."""
+    card_file: str = ""
+    """Name of the file beside an agent in which the framework looks for the agent's card."""
     config_file: str = ""
     """Name of the framework's declarative agent file."""
     example: str = ""
@@ -127,6 +129,7 @@ FRAMEWORKS: dict[str, Framework] = {
         distribution="google-adk",
         missing=("google.adk", "google.genai"),
         library=True,
+        card_file="agent.json",
         config_file="root_agent.yaml",
         example="root_agent",
     ),

@@ -120,7 +120,11 @@ class LazyAgent:
         # Import late, because most processes serve no cards.
         from aion_core.loading.card_sources.sources import full_profile
 
-        said = full_profile(found, agent.profile(), self._folder, self._roots, is_only=self._is_only)
+        try:
+            said = full_profile(found, agent.profile(), self._folder, self._roots, is_only=self._is_only)
+        except Exception:  # the author's classes may raise any exception when they are inspected
+            logger.exception("The card has only what aion.yaml says, because the agent's code cannot be inspected.")
+            return UNKNOWN
         # Media types in aion.yaml are the author's word: the server neither refuses what they accept, nor adds others.
         return replace(said, reads=()) if "input_modes" in self._config.model_fields_set else said
 

@@ -241,6 +241,7 @@ def _greeter(
             loaded.header,
             failed=loaded.failures,
             per_turn=loaded.per_turn,
+            undescribed=loaded.undescribed,
         )
 
     return greet

@@ -18,7 +18,6 @@ from google.adk.sessions import Session
 from aion_core.agents.adk.agent_config import agent_from_file
 from aion_core.agents.adk.agent_tree import planning_agents
 from aion_core.agents.adk.canceled_calls import canceled_responses
-from aion_core.agents.adk.card import agent_card
 from aion_core.agents.adk.interrupts import input_required, pending_calls, resume_contents
 from aion_core.agents.adk.parts import content_of
 from aion_core.agents.adk.progress_markers import missing_markers
@@ -104,6 +103,9 @@ class AdkAgent:
 
     def profile(self) -> AgentProfile:
         """Return the agent's description and its skills. See `Agent.profile`."""
+        # Import late, because most processes serve no cards.
+        from aion_core.agents.adk.card import agent_card
+
         return AgentProfile(card=agent_card(self._setup.app))
 
     def run(self, request: TurnRequest) -> AsyncGenerator[Emission, None]:

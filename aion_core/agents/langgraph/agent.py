@@ -17,7 +17,6 @@ from aion_core.agents.langgraph.context_schema import own_context
 from aion_core.agents.langgraph.graph import Graph
 from aion_core.agents.langgraph.input_contract import input_advice
 from aion_core.agents.langgraph.interrupts import answer_refusal, breakpoint_before, input_required, paused_nodes
-from aion_core.agents.langgraph.profile import graph_profile
 from aion_core.agents.langgraph.redeployment import REFUSES_EARLIER_ANSWER, node_names
 from aion_core.agents.langgraph.resumption import TOO_MANY_STEPS, check_durable, check_thread
 from aion_core.agents.langgraph.setup import (
@@ -87,6 +86,9 @@ class LangGraphAgent:
 
     def profile(self) -> AgentProfile:
         """Return what the graph says about the agent; nothing if a factory makes it. See `Agent.profile`."""
+        # Import late, because most processes serve no cards.
+        from aion_core.agents.langgraph.profile import graph_profile
+
         return graph_profile(self._prepared[0]) if self._prepared is not None else UNKNOWN
 
     def input_advice(self, modes: Collection[str] | None) -> str:

@@ -2,7 +2,7 @@
 
 sources.py          all sources of an agent, in order of precedence
 declared_cards.py   an `AgentCard` in the agent's module, or in its request handler
-agent_json.py       the `agent.json` of an ADK agent's folder
+card_file.py        a card in a file, such as the `agent.json` of an ADK agent's folder
 texts.py            docstrings, and the description in pyproject.toml
 aion_use.py         whether the agent's modules use what the Aion extensions carry
 """

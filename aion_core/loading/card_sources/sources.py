@@ -1,19 +1,20 @@
 """All sources of an agent's card beside aion.yaml, in order of precedence."""
 
 import inspect
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from msgspec.structs import replace
 
 from aion_core.engine.agent_profile import AgentProfile
-from aion_core.loading.card_sources.agent_json import read_agent_json
 from aion_core.loading.card_sources.aion_use import uses_aion
+from aion_core.loading.card_sources.card_file import read_card_file
 from aion_core.loading.card_sources.declared_cards import card_of_module
 from aion_core.loading.card_sources.texts import first_paragraph, project_description
 from aion_core.loading.discovery.agent_ids import GENERIC_NAMES
-from aion_core.loading.objects.loaded import LoadedObject
+from aion_core.loading.frameworks import FRAMEWORKS
+from aion_core.loading.objects.loaded import LoadedObject, framework_of_loaded
 from aion_core.loading.objects.per_turn import PerTurnFactory
 from aion_core.protocol.card import first_of
 from aion_core.protocol.types import AgentCard
@@ -30,7 +31,7 @@ def full_profile(
     # What can start the agent follows from its code, whatever the author's card promises.
     input_modes = AgentCard(default_input_modes=said.card.default_input_modes)
     declared = found.card or card_of_module(found.module)
-    layers = [input_modes, declared, *_agent_json(found), without_generic_name(said.card), _docstring(found)]
+    layers = [input_modes, declared, _card_file(found), without_generic_name(said.card), _docstring(found)]
     if is_only:
         layers.append(AgentCard(description=project_description(folder)))
     return replace(
@@ -50,9 +51,10 @@ def without_generic_name(card: AgentCard) -> AgentCard:
     return named
 
 
-def _agent_json(found: LoadedObject) -> Collection[AgentCard]:
+def _card_file(found: LoadedObject) -> AgentCard:
+    name = FRAMEWORKS[framework].card_file if (framework := framework_of_loaded(found.agent)) else ""
     file = found.agent if isinstance(found.agent, Path) else getattr(found.module, "__file__", None)
-    return [read_agent_json(Path(file).parent)] if file else []
+    return read_card_file(Path(file).parent / name) if name and file else AgentCard()
 
 
 def _docstring(found: LoadedObject) -> AgentCard:

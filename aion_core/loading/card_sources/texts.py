@@ -6,21 +6,12 @@ import re
 import tomllib
 from pathlib import Path
 
+from aion_core.loading.agent_cards import TEMPLATES
+
 logger = logging.getLogger(__name__)
 
 MAX_TEXT = 500
 """Maximum number of characters of a description from a docstring."""
-
-TEMPLATES = frozenset(
-    {
-        "Add your description here",
-        "A helpful assistant for user questions.",
-        "LangGraph single-node graph template.",
-        "New LangGraph Agent.",
-        "Starter template for making a new agent LangGraph.",
-    }
-)
-"""Descriptions in the templates of `uv init`, `adk create` and `langgraph new`, which describe no agent."""
 
 
 def first_paragraph(docstring: str | None) -> str:

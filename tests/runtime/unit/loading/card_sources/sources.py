@@ -108,6 +108,9 @@ _AGENT_JSON = {
 }
 
 
+OF_GRAPHS = ("graph", "input", "output")
+
+
 def project(folder: Path, field: str, sources: Sequence[str]) -> Path:
     """Write a project whose agent `helper` has these sources for a field of its card. Return its folder."""
     place = folder / "helper"
@@ -126,8 +129,9 @@ def project(folder: Path, field: str, sources: Sequence[str]) -> Path:
 
 def _source(sources: Sequence[str]) -> str:
     card = f"{CARD}\nagent_card = card()\n" if "AgentCard" in sources else ""
-    if "ADK" in sources:
-        return ADK.replace("DESCRIPTION", 'description="adk"') + card
+    # Sources of one framework only: a graph that comes first is one of LangGraph, and agent.json belongs to ADK.
+    if sources and sources[0] not in OF_GRAPHS and {"ADK", "agent.json"} & set(sources):
+        return ADK.replace("DESCRIPTION", 'description="adk"' if "ADK" in sources else "") + card
     source = LANGGRAPH
     if "graph" in sources:
         source = source.replace(".compile()", '.compile(name="compiled")')

@@ -1,4 +1,4 @@
-"""The `agent.json` of an ADK agent's folder: its card for `adk api_server --a2a`."""
+"""A card in a file, such as the `agent.json` of an ADK agent's folder, its card for `adk api_server --a2a`."""
 
 import json
 import logging
@@ -10,18 +10,15 @@ from aion_core.protocol.types import AgentCard
 
 logger = logging.getLogger(__name__)
 
-AGENT_JSON = "agent.json"
-
 _OF_THE_SERVER = ("security", "securitySchemes", "securityRequirements", "supportedInterfaces", "signatures")
 """Keys that only the server can set. Some of them have another form in A2A 0.3."""
 
 
-def read_agent_json(folder: Path) -> AgentCard:
-    """Return the card in the folder's agent.json, of A2A 1.0 or 0.3; an empty card if there is none.
+def read_card_file(file: Path) -> AgentCard:
+    """Return the card in a file, of A2A 1.0 or 0.3; an empty card if the file does not exist.
 
     A file that is no card is named in the log, because the author expects it to be used.
     """
-    file = folder / AGENT_JSON
     if not file.is_file():
         return AgentCard()
     try:
