@@ -171,6 +171,23 @@ _DESCRIPTIVE = frozenset(
 """Fields of a card that describe the agent itself, wherever it is served."""
 
 
+def is_card(value: object) -> bool:
+    """Return True for an AgentCard of the SDK, of A2A 1.0 or 0.3."""
+    return isinstance(value, AgentCard) or (
+        type(value).__name__ == "AgentCard" and type(value).__module__.startswith("a2a.compat.")
+    )
+
+
+def as_card(value: Any) -> AgentCard:
+    """Return an AgentCard of either version as one of 1.0; an empty card for None."""
+    if value is None or isinstance(value, AgentCard):
+        return value or AgentCard()
+    # Import late: the models of 0.3 take long to import.
+    from a2a.compat.v0_3.conversions import to_core_agent_card
+
+    return to_core_agent_card(value)
+
+
 def document_v1(card: AgentCard) -> dict[str, Any]:
     """Return the card as JSON for v1.0. Only required fields and set fields are included (A2A 5.7)."""
     return settled(MessageToDict(card))

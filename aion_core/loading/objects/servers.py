@@ -5,8 +5,8 @@ from functools import partial
 from types import CellType, FunctionType, MethodType
 from typing import Any
 
-from aion_core.loading.card_sources.declared_cards import as_card, is_card
 from aion_core.loading.frameworks import framework_of
+from aion_core.protocol.card import as_card, is_card
 from aion_core.protocol.types import AgentCard
 
 _DEPTH = 5
