@@ -57,6 +57,6 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     (tmp_path / "toyframe").mkdir()
     (tmp_path / "toyframe" / "__init__.py").write_text("class Toy:\n    text = 'Hello from a toy.'\n")
     (tmp_path / "agent.py").write_text("from toyframe import Toy\n\nmine = Toy()\n")
-    (tmp_path / "aion.yaml").write_text("aion: {agents: {toy: {path: agent.py}}}\n")
+    (tmp_path / "aion.yaml").write_text("aion: {agents: {toy: {path: agent.py, description: Answers with a text.}}}\n")
     with isolated_imports(tmp_path):
         yield tmp_path
