@@ -5,6 +5,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from fastapi import FastAPI
+
 from aion_core.bootstrap import build_app
 from aion_core.settings import Settings
 from tests.support.service import http
@@ -143,10 +145,14 @@ def _source(sources: Sequence[str]) -> str:
     return source + card
 
 
+def deployed_app(folder: Path) -> FastAPI:
+    """Return the app of the project, whose agents are not loaded yet."""
+    return build_app(Settings.from_environ({"AION_CONFIG": str(_config(folder)), "AION_STORE": "memory"}))
+
+
 async def card_of(folder: Path) -> Any:
     """Return the card of the project's agent at the root, from a new process."""
-    app = build_app(Settings.from_environ({"AION_CONFIG": str(_config(folder)), "AION_STORE": "memory"}))
-    async with http(app) as client:
+    async with http(deployed_app(folder)) as client:
         return (await client.get("/.well-known/agent-card.json")).json()
 
 

@@ -10,8 +10,17 @@ from typing import Any
 
 import pytest
 
-from tests.runtime.unit.loading.card_sources.sources import CARD, FIELDS, LANGGRAPH, SOURCES, card_of, project
+from tests.runtime.unit.loading.card_sources.sources import (
+    CARD,
+    FIELDS,
+    LANGGRAPH,
+    SOURCES,
+    card_of,
+    deployed_app,
+    project,
+)
 from tests.support.isolated import isolated_imports
+from tests.support.service import http
 
 
 @pytest.fixture(autouse=True)
@@ -26,6 +35,20 @@ async def test_field_has_first_source_that_states_it(tmp_path: Path, field: str,
     sources = FIELDS[field][number:]
     card = await card_of(project(tmp_path, field, sources))
     assert SOURCES[sources[0]].value(card, field), card
+
+
+async def test_card_has_same_etag_in_each_process(tmp_path: Path) -> None:
+    """One process has loaded the agent in its init phase; in the other, the card is the first request."""
+    folder = project(tmp_path, "defaultInputModes", ["input"])
+    apps = [deployed_app(folder) for _ in range(2)]
+    apps[0].state.agents["helper"].load()
+    tags = []
+    for app in apps:
+        async with http(app) as client:
+            answers = [await client.get("/.well-known/agent-card.json") for _ in range(2)]
+            tags += [answer.headers["etag"] for answer in answers]
+            assert answers[0].json()["defaultInputModes"] == ["application/json"]
+    assert len(set(tags)) == 1
 
 
 async def test_graph_without_any_source_says_so(tmp_path: Path) -> None:
