@@ -35,7 +35,8 @@ def answers_nothing(new: NewTask, record: ContextRecord) -> bool:
 
 def start_refusal(new: NewTask, record: ContextRecord) -> ClientError | None:
     """Return the reason why the message cannot start a turn in this context; None if it can."""
-    return new.start_refusal or (None if record.exists else new.first_refusal)
+    has_state = record.exists and not record.expired
+    return new.start_refusal or (None if has_state else new.first_refusal)
 
 
 def is_full(record: ContextRecord) -> bool:

@@ -432,6 +432,13 @@ async def test_refusal_shows_example_and_stores_nothing(client: httpx.AsyncClien
     assert listed.json()["tasks"] == []
 
 
+@pytest.mark.parametrize("method", ["SendMessage", "message/send"])
+async def test_repeat_of_refused_message_is_refused_again(client: httpx.AsyncClient, method: str) -> None:
+    for _ in range(2):
+        refused = await answered(client, "takes_model", [ROME], method, contextId=f"again-{'/' in method}")
+        assert refused["code"] == WRONG
+
+
 async def test_state_may_supply_what_message_lacks(client: httpx.AsyncClient) -> None:
     """In a context with a state, a message need not repeat the required fields."""
     first = [{"data": {"topic": "Oslo", "schema_": {"a": 1}}}]
