@@ -111,6 +111,8 @@ def _input_of(graph: Graph) -> tuple[AgentExtension | None, tuple[str, ...]]:
     extension = AgentExtension(uri=INPUT, description="States the JSON Schema of a data part that starts a turn.")
     json_format.ParseDict(params, extension.params)
     example = contract.example()
-    if example is None or (isinstance(contract, InputFields) and contract.has_messages):
+    # Any text is an example of a text, and a text beside the data is missing in an example of data alone.
+    says_nothing = schema == {"type": "string"} or (isinstance(contract, InputFields) and contract.has_messages)
+    if example is None or says_nothing:
         return extension, ()
     return extension, (example if isinstance(example, str) else json.dumps(example, ensure_ascii=False),)

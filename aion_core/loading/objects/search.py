@@ -46,8 +46,8 @@ def _has_executor(value: object) -> bool:
 
 
 def _likeliest(names: Mapping[str, Any]) -> str:
-    """Return the name that most likely means the whole: a usual name, else the last one, which may use the others."""
-    return next((name for name in USUAL_NAMES if name in names), list(names)[-1])
+    """Return the name that most likely means the agent with the others as its parts: a usual name, else the first."""
+    return next((name for name in USUAL_NAMES if name in names), next(iter(names)))
 
 
 USUAL_NAMES = ("app", "graph", "root_agent", "agent", "executor", "supervisor", "workflow")

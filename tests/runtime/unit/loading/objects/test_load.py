@@ -87,12 +87,12 @@ class Mine(StateGraph):
     [
         ("graph = built('a').compile()\nother = built('b').compile()", "graph, other", "graph"),
         ("sub = built('a').compile()\ngraph = built('b').compile()", "sub, graph", "graph"),
-        ("sub = built('a').compile()\nmain = built('b')", "sub, main", "main"),
+        ("sub = built('a').compile()\nmain = built('b')", "sub, main", "sub"),
         ("agent = built('a').compile()\napp = built('b').compile()", "agent, app", "app"),
     ],
 )
 def test_file_with_several_agents_requires_object_name(folder: Path, source: str, names: str, hint: str) -> None:
-    """The hint names the object that most likely contains the others: by its name, or as the last one."""
+    """The hint names the object that most likely contains the others."""
     with pytest.raises(ConfigurationError) as failed:
         found(folder, source)
     assert str(failed.value) == (
