@@ -128,3 +128,11 @@ def test_discovery_finds_server_beside_its_executor(tmp_path: Path, server: str,
     found = discover(folder)
     assert {agent_id: agent.path for agent_id, agent in found.agents.items()} == {"shouting": f"{name}.py"}
     assert load_object(f"{name}.py", folder).agent.ending == "!"
+
+
+@pytest.mark.parametrize("name", ["agent_executor", "executor", "server", "main"])
+def test_project_with_usual_file_name_is_named_by_its_folder(tmp_path: Path, name: str) -> None:
+    folder = tmp_path / "shouting"
+    folder.mkdir()
+    (folder / f"{name}.py").write_text(EXECUTOR.replace("ending: str", 'ending: str = "!"'))
+    assert list(discover(folder).agents) == ["shouting"]
