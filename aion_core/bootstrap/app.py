@@ -20,7 +20,7 @@ from aion_core.engine.limits.limits import limits_in_force
 from aion_core.engine.listing.conversations import Conversations
 from aion_core.engine.listing.list_tasks import TaskLister
 from aion_core.engine.service import TaskService
-from aion_core.loading.agent_cards import extended_card, public_card
+from aion_core.loading.agent_cards import extended_card, public_card, reads_aion_extensions
 from aion_core.loading.aion_yaml.agent import default_agent
 from aion_core.loading.init_phase import load_in_init
 from aion_core.loading.lazy_agent import AgentReplies
@@ -29,6 +29,7 @@ from aion_core.settings import DEFAULT_BASE_URL, Settings
 from aion_core.web.additions import AppAdditions
 from aion_core.web.app import build_app as build_web_app
 from aion_core.web.app_parts import Access, CallerLimits, Instruments, ServedAgent, SharedServices
+from aion_core.web.cards.agent_cards import AgentCards
 from aion_core.web.cards.publication import CardPublisher
 from aion_core.web.lifespan import Lifecycle
 
@@ -81,13 +82,17 @@ def build_app(settings: Settings, telemetry: Telemetry, additions: MakeAdditions
     served = {}
     for agent_id, config in turns.configs.items():
         policy, at_root = policies.get(agent_id), agent_id == default
-        card = public_card(agent_id, config, base_url, at_root=at_root, delivers=push is not None, policy=policy)
         agent = turns.agents[agent_id]
+        cards = AgentCards(
+            partial(public_card, agent_id, config, base_url, at_root=at_root, delivers=push is not None, policy=policy),
+            partial(extended_card, config=config, policy=policy),
+            profile=agent.profile,
+            known=agent.wait_until_known,
+        )
         served[agent_id] = ServedAgent(
             agent,
-            card,
-            extended_card(card, config, policy),
-            agent.input_modes,
+            cards,
+            reads_aion_extensions(config),
             no_push=NO_LOCAL_PUSH if settings.only_in_invocations and config.capabilities.push_notifications else "",
         )
     tasks = turns.stores.tasks, turns.stores.task_list

@@ -83,4 +83,8 @@ def build_agents(
     roots: Sequence[Path] = (),
 ) -> dict[str, LazyAgent]:
     """Return the agents by id. Each agent's code is imported on first use."""
-    return {agent_id: LazyAgent(agent_id, config, folder, dependencies, roots) for agent_id, config in configs.items()}
+    is_only = len(configs) == 1
+    return {
+        agent_id: LazyAgent(agent_id, config, folder, dependencies, roots, is_only=is_only)
+        for agent_id, config in configs.items()
+    }

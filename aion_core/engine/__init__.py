@@ -17,6 +17,7 @@ Rules are pure functions and stand beside the store that applies them. Read it i
     runner/             turns run in this process, under leases that heartbeats renew
     process/            the process around turns: deadline, background turns, guards around agents' code
     agent.py            the port of agents: a turn's input, emissions and endings
+    agent_profile.py    what an agent's code says about the agent, for its card and its callers
     agent_options.py    options of an agent in aion.yaml
     answer.py           the answer of a turn: a status message, an artifact, or a Message in place of the task
     stream/             a task's events and text, live in this process and read from the log in others

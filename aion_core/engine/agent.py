@@ -6,6 +6,7 @@ from typing import Any, Protocol
 
 from msgspec import Struct, field
 
+from aion_core.engine.agent_profile import AgentProfile
 from aion_core.engine.records import Numbered, Turn
 from aion_core.protocol.types import Artifact, Message, Task, TaskState
 from aion_core.table.keys import ContextKey
@@ -133,6 +134,6 @@ class Agent(Protocol):
         """
         ...
 
-    def input_modes(self) -> tuple[str, ...]:
-        """Return the media types that reach the agent's code; empty if it receives every type, or is not loaded yet."""
+    def profile(self) -> AgentProfile:
+        """Return what the agent's code says about the agent. Before the code is loaded this is `UNKNOWN`."""
         ...

@@ -33,3 +33,5 @@ class CallContext(Struct, frozen=True):
     """The push notification config of the message, if it has one."""
     start_refusal: ClientError | None = None
     """Why the message cannot start a turn, although it may answer a question; None if it can start one."""
+    first_refusal: ClientError | None = None
+    """Why the message cannot start the first turn of a context, whose state cannot supply what the message lacks."""

@@ -3,7 +3,8 @@
 deployment.py      reads an aion.yaml, or finds the agents of a project without one
 aion_yaml/         the models of aion.yaml
 discovery/         finds agents without importing their code
-agent_cards.py     cards, from the agents' configuration
+agent_cards.py     cards, from the agents' configuration and code
+card_sources/      what an author has written about an agent beside aion.yaml
 auth_policies.py   auth policies, from the agents' configuration
 init_phase.py      loads all agents at the start of a Lambda environment
 lazy_agent.py      an agent whose code is imported when it is needed

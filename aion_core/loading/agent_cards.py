@@ -1,12 +1,15 @@
-"""Agent cards made of the configuration in aion.yaml."""
+"""Agent cards: the configuration in aion.yaml, and below it what the agent's code states."""
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from a2a.types import a2a_pb2 as pb
 
 from aion_core.auth.policy import AuthPolicy, Requirement
+from aion_core.engine.agent_profile import UNKNOWN, AgentProfile
 from aion_core.loading.aion_yaml.agent import AgentConfig
-from aion_core.loading.aion_yaml.card import Skill
+from aion_core.loading.aion_yaml.card import Capabilities, Skill
+from aion_core.protocol.aion.extensions import INPUT, is_aion
 from aion_core.protocol.card import AgentDescription, CardCapabilities, CardSecurity, build_card, extend_card
 from aion_core.protocol.media_types import Modes
 from aion_core.protocol.types import (
@@ -23,6 +26,7 @@ def public_card(
     agent_id: str,
     config: AgentConfig,
     base_url: str,
+    profile: AgentProfile = UNKNOWN,
     *,
     at_root: bool,
     delivers: bool = True,
@@ -30,31 +34,86 @@ def public_card(
 ) -> AgentCard:
     """Return the public card of an agent served below `base_url`, including its auth policy.
 
-    `delivers` is True if the deployment sends push notifications.
+    `delivers` is True if the deployment sends push notifications. `profile` fills what aion.yaml leaves open.
     """
-    required = policy.skills if policy else {}
-    capabilities = config.capabilities
+    capabilities, said = config.capabilities, profile.card
     return build_card(
-        AgentDescription(
-            config.name or agent_id,
-            config.description,
-            config.version,
-            documentation_url=config.documentation_url or "",
-            icon_url=config.icon_url or "",
-            provider=AgentProvider(**config.provider.model_dump()) if config.provider else None,
-        ),
+        described(agent_id, config, said),
         f"{base_url}/" if at_root else f"{base_url}/agents/{agent_id}/",
-        modes=Modes(tuple(config.input_modes), tuple(config.output_modes)),
-        skills=_skills(config.skills, required),
+        modes=Modes(
+            tuple(_stated(config, "input_modes") or said.default_input_modes or config.input_modes),
+            tuple(_stated(config, "output_modes") or said.default_output_modes or config.output_modes),
+        ),
+        skills=_skills(config.skills, policy.skills if policy else {}) or said.skills,
+        examples=profile.examples,
         capabilities=CardCapabilities(
             streaming=capabilities.streaming,
             push_notifications=delivers and capabilities.push_notifications,
             extended=capabilities.extended_agent_card,
-            extensions=[AgentExtension(**extension.as_declared()) for extension in capabilities.extensions],
-            aion_extensions=capabilities.aion_extensions,
+            extensions=_extensions(capabilities, said),
+            aion_extensions=profile.uses_aion_extensions
+            if capabilities.aion_extensions is None
+            else capabilities.aion_extensions,
         ),
         security=CardSecurity(card_schemes(policy), card_requirements(policy.require)) if policy else None,
     )
+
+
+def described(agent_id: str, config: AgentConfig, said: AgentCard) -> AgentDescription:
+    """Return the texts of an agent's card: those of aion.yaml, else those that its code states."""
+    provider = AgentProvider(**config.provider.model_dump()) if config.provider else None
+    return AgentDescription(
+        config.name or said.name or agent_id,
+        config.description or said.description,
+        _stated(config, "version") or said.version or config.version,
+        documentation_url=config.documentation_url or said.documentation_url,
+        icon_url=config.icon_url or said.icon_url,
+        provider=provider or (said.provider if said.HasField("provider") else None),
+    )
+
+
+def is_described(agent_id: str, config: AgentConfig, profile: AgentProfile) -> bool:
+    """Return True if the card has a description by its author, not one of a project template's or none."""
+    text = described(agent_id, config, profile.card).text
+    return bool(text) and text not in TEMPLATES
+
+
+TEMPLATES = frozenset(
+    {
+        "Add your description here",
+        "A helpful assistant for user questions.",
+        "LangGraph single-node graph template.",
+        "New LangGraph Agent.",
+        "Starter template for making a new agent LangGraph.",
+    }
+)
+"""Descriptions in the templates of `uv init`, `adk create` and `langgraph new`, which describe no agent."""
+
+UNDESCRIBED = "has no description in its card: other agents choose by it."
+DESCRIBE_IT = "Set `description` in aion.yaml, or write a docstring."
+
+
+def _stated(config: AgentConfig, key: str) -> Any:
+    """Return the value of a key with a default value; None if aion.yaml does not have the key."""
+    return getattr(config, key) if key in config.model_fields_set else None
+
+
+def _extensions(capabilities: Capabilities, said: AgentCard) -> list[AgentExtension]:
+    """Return the extensions in aion.yaml, then those that the code states."""
+    own = [AgentExtension(**extension.as_declared()) for extension in capabilities.extensions]
+    uris = {extension.uri for extension in own}
+    if capabilities.aion_extensions is False:
+        uris.add(INPUT)
+    return [*own, *(extension for extension in said.capabilities.extensions if extension.uri not in uris)]
+
+
+def reads_aion_extensions(config: AgentConfig) -> bool:
+    """Return True if the server reads the payloads of Aion's extensions in requests to the agent.
+
+    It does so also for an agent whose card lists none of them: a network's text reaches every agent.
+    """
+    capabilities = config.capabilities
+    return capabilities.aion_extensions is not False or any(is_aion(each.uri) for each in capabilities.extensions)
 
 
 def extended_card(card: AgentCard, config: AgentConfig, policy: AuthPolicy | None = None) -> AgentCard | None:

@@ -1,6 +1,6 @@
 """Registry of the supported agent frameworks, with one entry per adapter package."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Container, Iterator
 from datetime import timedelta
 from importlib import import_module
 
@@ -47,7 +47,9 @@ class Framework(Struct, frozen=True, kw_only=True):
     scanned: tuple[str, ...]
     """Module name prefixes. A file is searched for agents if it imports a module with such a prefix."""
     constructors: frozenset[str] = frozenset()
-    """Names of the functions and classes that construct an agent."""
+    """Names of the functions and classes that construct an agent, or a server that contains it."""
+    apps: frozenset[str] = frozenset()
+    """Names of the classes of web apps that contain an agent if their file imports one of the `constructors`."""
     bases: frozenset[str] = frozenset()
     """Names of the abstract classes from which authors derive their agents."""
     distribution: str = ""
@@ -62,6 +64,8 @@ class Framework(Struct, frozen=True, kw_only=True):
     """True if a function that is called for each turn can make agents of this framework."""
     limits_steps: bool = False
     """True if the key `recursion_limit` of aion.yaml applies to the framework's agents."""
+    card_file: str = ""
+    """Name of the file beside an agent in which the framework looks for the agent's card."""
     config_file: str = ""
     """Name of the framework's declarative agent file."""
     example: str = ""
@@ -125,6 +129,7 @@ FRAMEWORKS: dict[str, Framework] = {
         distribution="google-adk",
         missing=("google.adk", "google.genai"),
         library=True,
+        card_file="agent.json",
         config_file="root_agent.yaml",
         example="root_agent",
     ),
@@ -136,6 +141,8 @@ FRAMEWORKS: dict[str, Framework] = {
         remedy="Fix the executor's class.",
         imports=("a2a.server",),
         scanned=("a2a",),
+        constructors=frozenset({"DefaultRequestHandler", "DefaultRequestHandlerV2", "LegacyRequestHandler"}),
+        apps=frozenset({"Starlette", "FastAPI"}),
         bases=frozenset({"AgentExecutor"}),
         sends_messages=True,
         example="executor",
@@ -180,6 +187,12 @@ def supported_objects() -> Iterator[str]:
 def constructors() -> frozenset[str]:
     """Return the names of the functions and classes that construct an agent of any framework."""
     return frozenset().union(*(framework.constructors for framework in FRAMEWORKS.values()))
+
+
+def apps_of(imported: Container[str]) -> frozenset[str]:
+    """Return the names of the classes of web apps that contain an agent in a file that imports these names."""
+    using = (each for each in FRAMEWORKS.values() if any(name in imported for name in each.constructors))
+    return frozenset().union(*(framework.apps for framework in using))
 
 
 def agent_classes() -> frozenset[str]:

@@ -4,14 +4,18 @@ import asyncio
 import contextvars
 import logging
 import threading
+import time
 from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import aclosing
 from pathlib import Path
 
+from msgspec.structs import replace
+
 from aion_core import log
 from aion_core.engine.agent import Agent, Emission, InputRequired, TaskUsed, TurnRequest
 from aion_core.engine.agent_options import ReplyAs
+from aion_core.engine.agent_profile import UNKNOWN, AgentProfile
 from aion_core.engine.task import states
 from aion_core.errors import AgentLoadError, ConfigurationError
 from aion_core.garbage import no_garbage_collection
@@ -19,6 +23,7 @@ from aion_core.loading.aion_yaml.agent import AgentConfig
 from aion_core.loading.build_agent import build_agent
 from aion_core.loading.frameworks import FRAMEWORKS, AgentDependencies
 from aion_core.loading.objects.load import load_object
+from aion_core.loading.objects.loaded import LoadedObject
 from aion_core.loading.objects.per_turn import PerTurnFactory
 from aion_core.protocol.types import Message, Part, Task
 
@@ -29,6 +34,8 @@ _LOADING = threading.Lock()
 NOT_LOADED = (
     "The agent cannot be loaded at present, so your answer was not used. Send it again later, in a new message."
 )
+KNOWN_SECONDS = 20.0
+"""Longest wait of a card for the agent's code. API Gateway waits 29 s for a response."""
 OTHER_SECONDS = 30.0
 """Longest wait for the loading of another agent, because its import may never end."""
 
@@ -43,19 +50,28 @@ class LazyAgent:
         folder: Path,
         dependencies: AgentDependencies,
         roots: Sequence[Path] = (),
+        *,
+        is_only: bool = True,
     ) -> None:
         """Store the agent's configuration without importing its code.
 
-        `roots` has folders for imports in addition to `folder` and its `src`.
+        `roots` has folders for imports in addition to `folder` and its `src`. `is_only` is True for the only agent of a
+        deployment.
         """
         self._id, self._config, self._folder, self._dependencies = agent_id, config, folder, dependencies
-        self._roots = roots
+        self._roots, self._is_only = roots, is_only
         self._lock = threading.Lock()
         self._shared = threading.Lock()
         """Lock for `_loading`, because turns may run on several event loops."""
         self._loading: Future[None] | None = None
         """Last load in a thread of its own. The turns that wait for it share the thread."""
+        self._has_been_loaded = threading.Event()
+        """Set after the first attempt to load the code."""
+        self._known_by = 0.0
+        """Time of the monotonic clock until which a card waits for the code; 0 before the first card."""
         self._agent: Agent | None = None
+        self._found: LoadedObject | None = None
+        self._profile: AgentProfile | None = None
         self.framework = ""
         """Name of the agent's framework in the registry. It is set when the agent is loaded."""
         self.is_per_turn = False
@@ -75,6 +91,7 @@ class LazyAgent:
                 try:
                     self._load()
                 finally:
+                    self._has_been_loaded.set()
                     if is_alone:
                         _LOADING.release()
 
@@ -86,17 +103,46 @@ class LazyAgent:
                 agent.load()
         except AgentLoadError as error:
             raise error.of_agent(self._id, self._config.path) from error.__cause__
-        self._agent, self.is_per_turn = agent, isinstance(found.agent, PerTurnFactory)
+        self._found, self.is_per_turn = found, isinstance(found.agent, PerTurnFactory)
+        self._agent = agent
 
     def run(self, request: TurnRequest) -> AsyncGenerator[Emission, None]:
         """Run one turn of the agent. See `Agent.run`."""
         return self._load_and_run(request) if self._agent is None else self._agent.run(request)
 
-    def input_modes(self) -> tuple[str, ...]:
-        """Return the media types that reach the loaded agent, if aion.yaml names none. See `Agent.input_modes`."""
-        if self._agent is None or "input_modes" in self._config.model_fields_set:
-            return ()
-        return self._agent.input_modes()
+    def profile(self) -> AgentProfile:
+        """Return what the agent's code and the files beside it say about the agent. See `Agent.profile`."""
+        if self._profile is None and self._agent is not None and self._found is not None:
+            self._profile = self._full_profile(self._agent, self._found)
+        return self._profile or UNKNOWN
+
+    def _full_profile(self, agent: Agent, found: LoadedObject) -> AgentProfile:
+        # Import late, because most processes serve no cards.
+        from aion_core.loading.card_sources.sources import full_profile
+
+        try:
+            said = full_profile(found, agent.profile(), self._folder, self._roots, is_only=self._is_only)
+        except Exception:  # the author's classes may raise any exception when they are inspected
+            logger.exception("The card has only what aion.yaml says, because the agent's code cannot be inspected.")
+            return UNKNOWN
+        # Media types in aion.yaml are the author's word: the server neither refuses what they accept, nor adds others.
+        return replace(said, reads=()) if "input_modes" in self._config.model_fields_set else said
+
+    async def wait_until_known(self) -> None:
+        """Wait until the agent's code was loaded or has failed, or for `KNOWN_SECONDS` from the first call.
+
+        If nobody has loaded the code yet, load it.
+        """
+        if self._has_been_loaded.is_set():
+            return
+        self._known_by = self._known_by or time.monotonic() + KNOWN_SECONDS
+        try:
+            async with asyncio.timeout(max(0.0, self._known_by - time.monotonic())):
+                await self._load_in_thread()
+        except TimeoutError:
+            logger.warning("The agent is still being loaded: its card has only what aion.yaml says.")
+        except Exception:
+            logger.warning("The agent cannot be loaded: its card has only what aion.yaml says.", exc_info=True)
 
     async def loaded(self) -> Agent:
         """Return the adapter of the agent's framework, and load the agent first. Raises AgentLoadError."""

@@ -5,7 +5,7 @@ v0.3 added (`card_v03`).
 """
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from a2a.utils._jcs import canonicalize
@@ -39,7 +39,7 @@ class AgentDescription(Struct, frozen=True):
 
     name: str
     text: str
-    """Description; "" for a sentence with the agent's name."""
+    """Description; "" for a sentence that says that there is none."""
     version: str
     documentation_url: str = ""
     icon_url: str = ""
@@ -54,7 +54,7 @@ class CardCapabilities(Struct, frozen=True):
     extended: bool = False
     """True if callers get an extended card."""
     extensions: Sequence[AgentExtension] = ()
-    aion_extensions: bool = True
+    aion_extensions: bool = False
     """True to declare Aion's extensions before the agent's own extensions."""
 
 
@@ -71,16 +71,17 @@ def build_card(
     *,
     modes: Modes,
     skills: Sequence[AgentSkill] = (),
+    examples: Sequence[str] = (),
     capabilities: CardCapabilities | None = None,
     security: CardSecurity | None = None,
 ) -> AgentCard:
     """Build the card of an agent at `url`, with both versions and both bindings of the protocol.
 
-    A card needs a skill, and a skill needs a tag. The default skill has the agent's name and description. The default
-    tag is the skill's id.
+    A card needs a skill, and a skill needs a tag. The default skill has the agent's name and description, and the
+    `examples`. The default tag is the skill's id.
     """
     capabilities, security = capabilities or CardCapabilities(), security or CardSecurity()
-    name, text, extensions = described.name, described.text or f"{described.name}, an agent.", capabilities.extensions
+    name, text, extensions = described.name, described.text or no_description(described.name), capabilities.extensions
     return AgentCard(
         name=name,
         description=text,
@@ -104,8 +105,14 @@ def build_card(
         security_requirements=security.requirements,
         default_input_modes=modes.takes,
         default_output_modes=modes.gives,
-        skills=_tagged(skills) or [AgentSkill(id="chat", name=name, description=text, tags=["chat"])],
+        skills=_tagged(skills)
+        or [AgentSkill(id="chat", name=name, description=text, tags=["chat"], examples=examples)],
     )
+
+
+def no_description(name: str) -> str:
+    """Return the description of an agent that nobody has described. A2A requires one."""
+    return f"{name} has no description."
 
 
 def extend_card(
@@ -130,14 +137,55 @@ def with_base_url(card: AgentCard, base_url: str, to: str) -> AgentCard:
     return copy
 
 
-def with_input_modes(card: AgentCard, modes: Sequence[str]) -> AgentCard:
-    """Return a copy of the card with these default input modes. Without modes return the card itself."""
-    if not modes:
-        return card
-    copy = AgentCard()
-    copy.CopyFrom(card)
-    copy.default_input_modes[:] = modes
-    return copy
+def first_of(cards: Iterable[AgentCard]) -> AgentCard:
+    """Return a card with each descriptive field of the first of these cards that has it, and with all extensions.
+
+    URLs, security and signatures are left out, because only the server knows its own.
+    """
+    found, extensions = AgentCard(), dict[str, AgentExtension]()
+    for card in cards:
+        known = {field.name for field, _ in found.ListFields()}
+        for field, value in card.ListFields():
+            if field.name in _DESCRIPTIVE - known:
+                found.MergeFrom(AgentCard(**{field.name: value}))
+        extensions = {**{each.uri: each for each in card.capabilities.extensions}, **extensions}
+    found.capabilities.extensions.extend(extensions.values())
+    for skill in found.skills:
+        skill.ClearField("security_requirements")
+    return found
+
+
+_DESCRIPTIVE = frozenset(
+    {
+        "name",
+        "description",
+        "version",
+        "provider",
+        "documentation_url",
+        "icon_url",
+        "default_input_modes",
+        "default_output_modes",
+        "skills",
+    }
+)
+"""Fields of a card that describe the agent itself, wherever it is served."""
+
+
+def is_card(value: object) -> bool:
+    """Return True for an AgentCard of the SDK, of A2A 1.0 or 0.3."""
+    return isinstance(value, AgentCard) or (
+        type(value).__name__ == "AgentCard" and type(value).__module__.startswith("a2a.compat.")
+    )
+
+
+def as_card(value: Any) -> AgentCard:
+    """Return an AgentCard of either version as one of 1.0; an empty card for None."""
+    if value is None or isinstance(value, AgentCard):
+        return value or AgentCard()
+    # Import late: the models of 0.3 take long to import.
+    from a2a.compat.v0_3.conversions import to_core_agent_card
+
+    return to_core_agent_card(value)
 
 
 def document_v1(card: AgentCard) -> dict[str, Any]:

@@ -98,15 +98,6 @@ def check_parts(parts: Iterable[Part], takes: Collection[str]) -> None:
             raise ContentTypeNotSupported(f"{field} is {given}; this agent accepts {', '.join(takes)}.")
 
 
-def start_refusal(parts: Iterable[Part], takes: Collection[str]) -> ContentTypeNotSupported | None:
-    """Return the error for message parts that cannot start a turn of an agent with these input types, else None."""
-    try:
-        check_parts(parts, takes)
-    except ContentTypeNotSupported as error:
-        return error
-    return None
-
-
 def check_accepted(accepted: Collection[str], gives: Collection[str]) -> None:
     """Raise ContentTypeNotSupported if a client accepts none of the agent's output types. An empty list accepts all."""
     if (

@@ -9,6 +9,7 @@ from starlette.exceptions import HTTPException
 from starlette.responses import Response
 from starlette.routing import Route
 
+from aion_core.engine.agent_profile import UNKNOWN
 from aion_core.web.additions import AppAdditions
 from aion_core.web.app_parts import Access, CallerLimits, Instruments, ServedAgent, SharedServices
 from aion_core.web.cards.extended import ExtendedCardPublisher
@@ -66,7 +67,7 @@ def build_app(
     for agent_id, prefix in [*((agent_id, f"/agents/{agent_id}") for agent_id in agents), (at_root, "")]:
         served = agents[agent_id]
         if prefix:
-            build_context = CallContextBuilder(agent_id, served.card).build
+            build_context = CallContextBuilder(agent_id, served.cards.public).build
             app.router.routes.extend(additions.agent_routes(prefix, served.agent, build_context))
         _add_routes(app, _services_of(served, services), agent_id, prefix, operations)
     # Add the outermost middleware last, because the middleware added last runs first.
@@ -105,16 +106,16 @@ def _new_app(lifecycle: Lifecycle) -> FastAPI:
 
 def _services_of(served: ServedAgent, shared: SharedServices) -> AgentServices:
     """Return the services of one agent: those that all agents share, with the agent's cards."""
-    card, modes, limits = served.extended_card, served.input_modes, shared.limits
+    cards, limits = served.cards, shared.limits
     return AgentServices(
         shared.tasks,
         shared.lister,
         shared.conversations,
-        served.card,
-        ExtendedCardPublisher(card, shared.cards, modes) if card else None,
+        cards,
+        ExtendedCardPublisher(cards, shared.cards) if cards.extended_of(UNKNOWN) else None,
         shared.push,
         StreamLimits(limits.counters, limits.limits, limits.clock) if limits and limits.limits.of_streams else None,
-        modes,
+        served.reads_aion_extensions,
         served.no_push,
     )
 
@@ -137,10 +138,10 @@ def _add_routes(
 def _public_routes(agents: Mapping[str, ServedAgent], at_root: str, publisher: CardPublisher) -> list[Route]:
     """Return the routes without authentication: public cards, manifest, signing keys and health check."""
     since = datetime.now(UTC)
-    routes = server_routes(agents, name=agents[at_root].card.name, keys=publisher.keys, since=since)
+    routes = server_routes(agents, agents[at_root].cards, keys=publisher.keys, since=since)
     for agent_id, served in agents.items():
         prefixes = [f"/agents/{agent_id}", *([""] if agent_id == at_root else [])]
-        routes += card_routes(prefixes, served.card, publisher, since=since, input_modes=served.input_modes)
+        routes += card_routes(prefixes, served.cards, publisher, since=since)
     return routes
 
 

@@ -12,20 +12,20 @@ from aion_core.engine.limits.rate_limits import RateLimits
 from aion_core.engine.listing.conversations import Conversations
 from aion_core.engine.listing.list_tasks import TaskLister
 from aion_core.engine.service import TaskService
-from aion_core.protocol.types import AgentCard
 from aion_core.push.configs import PushRegistry
 from aion_core.telemetry import Metrics, NoopTraces, NullMetrics, Traces
-from aion_core.web.cards.publication import CardPublisher, InputModes
+from aion_core.web.cards.agent_cards import AgentCards
+from aion_core.web.cards.publication import CardPublisher
 from aion_core.web.middleware.cors import CorsPolicy
 
 
 class ServedAgent(Struct, frozen=True):
-    """Agent served by the app, with its public card and its extended card."""
+    """Agent served by the app, with its cards."""
 
     agent: Agent
-    card: AgentCard
-    extended_card: AgentCard | None = None
-    input_modes: InputModes = tuple
+    cards: AgentCards
+    reads_aion_extensions: bool = True
+    """False to read extension data of requests as ordinary metadata and data parts."""
     no_push: str = ""
     """Error message for requests about push notifications if this process sends none, instead of the usual message."""
 

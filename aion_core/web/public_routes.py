@@ -8,11 +8,13 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from aion_core.protocol.card import KEYS_PATH, with_input_modes
+from aion_core.engine.agent_profile import UNKNOWN, AgentProfile
+from aion_core.protocol.card import KEYS_PATH
 from aion_core.protocol.types import AgentCard
 from aion_core.web.cacheable_document import CacheableDocument
+from aion_core.web.cards.agent_cards import AgentCards
 from aion_core.web.cards.documents import card_document, reads_v1_only
-from aion_core.web.cards.publication import CardPublisher, InputModes
+from aion_core.web.cards.publication import CardPublisher
 from aion_core.web.health import health
 from aion_core.web.request.entrypoint import entrypoint_url_of
 from aion_core.web.request.versions import VERSION
@@ -28,39 +30,44 @@ MANIFEST_VERSION = "1.0"
 
 
 def card_routes(
-    prefixes: Iterable[str],
-    card: AgentCard,
-    publisher: CardPublisher,
-    *,
-    since: datetime,
-    input_modes: InputModes = tuple,
+    prefixes: Iterable[str], cards: AgentCards, publisher: CardPublisher, *, since: datetime
 ) -> list[Route]:
     """Return the routes of an agent's public card below each path prefix. `since` is the start time of this process."""
 
     @lru_cache(CACHED_BASE_URLS)
-    def published(base_url: str, modes: tuple[str, ...]) -> AgentCard:
-        return publisher.publish(with_input_modes(card, modes), base_url)
+    def published(base_url: str, profile: AgentProfile) -> AgentCard:
+        return publisher.publish(cards.public_of(profile), base_url)
 
     @lru_cache(2 * CACHED_BASE_URLS)
-    def document(base_url: str, modes: tuple[str, ...], *, v1_only: bool) -> "CacheableDocument":
-        return CacheableDocument(card_document(published(base_url, modes), v1_only=v1_only), since, vary=VERSION)
+    def document(base_url: str, profile: AgentProfile, *, v1_only: bool) -> "CacheableDocument":
+        return CacheableDocument(card_document(published(base_url, profile), v1_only=v1_only), since, vary=VERSION)
 
     async def answer(request: Request) -> Response:
         base_url = publisher.base_url_for(entrypoint_url_of(request.scope))
-        return document(base_url, input_modes(), v1_only=reads_v1_only(request)).answer(request)
+        return document(base_url, await cards.when_known(), v1_only=reads_v1_only(request)).answer(request)
 
     # Publish a card now, so that an error in the card or its signature is raised at the start.
-    document(publisher.base_url, (), v1_only=True)
+    document(publisher.base_url, UNKNOWN, v1_only=True)
     return [Route(f"{prefix}{path}", answer) for prefix in prefixes for path in CARD_PATHS]
 
 
 def server_routes(
-    agent_ids: Iterable[str], *, name: str, keys: Sequence[Mapping[str, str]] = (), since: datetime
+    agent_ids: Iterable[str], at_root: AgentCards, *, keys: Sequence[Mapping[str, str]] = (), since: datetime
 ) -> list[Route]:
-    """Return the routes of the manifest, the health check and the public keys of the card signatures."""
+    """Return the routes of the manifest, the health check and the public keys of the card signatures.
+
+    The manifest has the name of the agent at the root.
+    """
     endpoints = {agent_id: f"/agents/{agent_id}" for agent_id in agent_ids}
-    manifest = CacheableDocument({"apiVersion": MANIFEST_VERSION, "name": name, "endpoints": endpoints}, since)
-    routes = [Route(MANIFEST_PATH, manifest.read), Route("/health", health), Route("/health/", health)]
+
+    @lru_cache(2)
+    def manifest(name: str) -> CacheableDocument:
+        return CacheableDocument({"apiVersion": MANIFEST_VERSION, "name": name, "endpoints": endpoints}, since)
+
+    async def answer(request: Request) -> Response:
+        return manifest(at_root.public_of(await at_root.when_known()).name).answer(request)
+
+    routes = [Route(MANIFEST_PATH, answer), Route("/health", health), Route("/health/", health)]
     if keys:
         routes.append(Route(KEYS_PATH, CacheableDocument({"keys": list(keys)}, since).read))
     return routes

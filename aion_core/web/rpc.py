@@ -29,7 +29,7 @@ class JsonRpcBinding:
     """JSON-RPC binding for one agent. Responds to its requests."""
 
     def __init__(self, services: AgentServices, agent_id: str, operations: Iterable[Operation]) -> None:
-        self._services, self._card = services, services.card
+        self._services = services
         self._builder = CallContextBuilder(agent_id, services.card)
         self._builder_v03 = CallContextBuilder(agent_id, services.card, V03)
         self._v1: dict[str, Operation] = {}
@@ -64,10 +64,10 @@ class JsonRpcBinding:
             if operation.stream and version == V03 and not stated_version(strict):
                 refuse = refused_stream
             check_version(strict, version, operation.method)
-            negotiated = negotiate(strict, self._card)
+            negotiated = negotiate(strict, self._services.card)
             headers = negotiated.headers(version)
             if not operation.before_extensions:
-                check_required(negotiated, self._card, version)
+                check_required(negotiated, self._services.card, version)
             answer = self._answer if version == V1 else self._answer_v03
             response = await answer(request_id, method, body, strict)
         except BodyRefused as refused:

@@ -1,4 +1,4 @@
-"""`aion card` prints, signs and verifies agent cards and generates signing keys. It does not load agents."""
+"""`aion card` prints, signs and verifies agent cards and generates signing keys."""
 
 import json
 import os
@@ -38,10 +38,14 @@ Examples:
 @options.base_url
 @click.option("--extended", is_flag=True, help="Print the extended card, for authenticated callers.")
 def show(agent: str | None, config: Path, base_url: str, *, extended: bool) -> None:
-    """Print the card of AGENT in aion.yaml, by default of the agent at the root."""
+    """Print the card of AGENT in aion.yaml, by default of the agent at the root.
+
+    The command loads the agent's code, which may state what aion.yaml leaves open.
+    """
     from aion_core.loading.agent_cards import extended_card, public_card
     from aion_core.loading.aion_yaml.agent import default_agent
     from aion_core.loading.auth_policies import read_auth_policies
+    from aion_tools.cli.code_profile import code_profile
 
     agents = options.declared_agents(config, [agent] if agent else [])
     at_root = default_agent(agents)
@@ -49,7 +53,13 @@ def show(agent: str | None, config: Path, base_url: str, *, extended: bool) -> N
     policy = read_auth_policies(agents).get(agent)
     # Show the card of a deployment: it supports push notifications, because the template creates a push queue.
     found = public_card(
-        agent, agents[agent], base_url.rstrip("/"), at_root=agent == at_root, delivers=True, policy=policy
+        agent,
+        agents[agent],
+        base_url.rstrip("/"),
+        code_profile(options.found_config(config), agent),
+        at_root=agent == at_root,
+        delivers=True,
+        policy=policy,
     )
     if extended:
         more = extended_card(found, agents[agent], policy)

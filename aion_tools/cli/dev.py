@@ -230,6 +230,7 @@ def _greeter(
             loaded.header,
             failed=loaded.failures,
             per_turn=loaded.per_turn,
+            undescribed=loaded.undescribed,
         )
 
     return greet

@@ -6,7 +6,6 @@ import logging
 import os
 import sys
 from collections.abc import AsyncIterator, Iterator, Mapping
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
@@ -17,6 +16,7 @@ from aion_tools.cli import deployment_options, options
 from aion_tools.cli.chat.timed_reply import TEXT
 from aion_tools.cli.checks import CheckResult, Status, failed
 from aion_tools.cli.deployment_options import Deployment
+from aion_tools.cli.environment_set import environment_set
 from aion_tools.cli.error_text import error_text
 from aion_tools.cli.steps import waiting
 from aion_tools.shipped import shipped
@@ -154,7 +154,7 @@ def of_project(config: Path) -> Iterator[CheckResult]:
     yield from results
     variables, results = local.check_environment(config)
     yield from results
-    with _set(variables):
+    with environment_set(variables):
         yield from local.check_agents(declared) if declared is not None else ()
     place = Path(str(config).partition(":")[0])
     yield from local.check_package(place) if place.exists() else ()
@@ -200,17 +200,6 @@ async def _deployed(
 
 async def _collected(checks: AsyncIterator[CheckResult]) -> list[CheckResult]:
     return [check async for check in checks]
-
-
-@contextmanager
-def _set(variables: Mapping[str, str]) -> Iterator[None]:
-    """Set these environment variables, which must not be set yet, and remove them after the block."""
-    os.environ.update(variables)
-    try:
-        yield
-    finally:
-        for name in variables:
-            os.environ.pop(name, None)
 
 
 def _project() -> Path | None:

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Collection, Mapping
 
+from aion_core.loading.agent_cards import DESCRIBE_IT, UNDESCRIBED
 from aion_core.loading.aion_yaml.agent import AgentConfig, default_agent
 
 STOPS = "Press Ctrl-C to stop."
@@ -22,11 +23,13 @@ def greeting(
     *,
     failed: Mapping[str, str] | None = None,
     per_turn: Collection[str] = (),
+    undescribed: Collection[str] = (),
 ) -> str:
     """Return the start message with the URLs of each agent, and a curl command for the default agent.
 
     `where` is a sentence about the store. `failed` has the reason for each agent not loaded, by agent id. `per_turn`
-    has the ids of agents created by a factory in each turn.
+    has the ids of agents created by a factory in each turn, and `undescribed` those of agents whose cards have no
+    description.
     """
     failed, lines = failed or {}, []
     at_root, called = default_agent(agents), example_agent(agents, failed)
@@ -41,6 +44,8 @@ def greeting(
         lines.append(f"{name} is available at {' and '.join(places)}")
         if agent_id in per_turn:
             lines.append(f"{name} is created by its factory in each turn; the factory has not been called yet")
+        if agent_id in undescribed:
+            lines.append(f"{name} {UNDESCRIBED} {DESCRIBE_IT}")
     if called in failed:
         waits = f"The server at {base_url}/ is waiting for an edit. Until then, tasks fail."
         key = [f"Send this header when an agent is loaded: {credentials}"] if credentials else []

@@ -80,6 +80,8 @@ class AgentsLoaded:
     """Ids of agents created by a factory in each turn."""
     header: str = ""
     """HTTP header with the developer's API key."""
+    undescribed: tuple[str, ...] = ()
+    """Ids of agents whose cards have no description."""
     environment: Mapping[str, str] = field(default_factory=dict)
     """Environment variables of the template's functions or, without a template, for the SQLite store."""
 

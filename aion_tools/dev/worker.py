@@ -9,7 +9,7 @@ import socket
 import sys
 import threading
 import time
-from collections.abc import Awaitable, Callable, Collection, Iterator
+from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -194,7 +194,8 @@ class _Worker:
         if self._stack is not None:
             names = self._stack.environment("ApiFunction")
             self._pollers = self._stack.pollers({"TaskFunction": self._task_function}, environ=task.environment)
-        self._connection.send(AgentsLoaded(tuple(agents), failures, per_turn, header, names))
+        undescribed = _undescribed(task.config, agents, failures)
+        self._connection.send(AgentsLoaded(tuple(agents), failures, per_turn, header, undescribed, names))
         return app
 
     def _task_function(self, event: Any, context: Any) -> Any:
@@ -346,6 +347,16 @@ def _developer_header(config: Path, failed: Collection[str]) -> str:
     made = make_key("developer", now=now, scopes=scopes, expires=now + timedelta(days=KEY_DAYS))
     asyncio.run(build_keys(Settings.from_environ()).add(made.record))
     return f"{header}: {made.text}"
+
+
+def _undescribed(config: Path, agents: Mapping[str, Any], failed: Collection[str]) -> tuple[str, ...]:
+    """Return the ids of the loaded agents whose cards have no description."""
+    from aion_core.loading.agent_cards import is_described
+    from aion_core.loading.deployment import read_deployment_config
+
+    configs = read_deployment_config(config).agents
+    loaded = {agent_id: agent.profile() for agent_id, agent in agents.items() if agent_id not in failed}
+    return tuple(agent_id for agent_id, said in loaded.items() if not is_described(agent_id, configs[agent_id], said))
 
 
 def _load_agent(agent_id: str, agent: Any, slow_seconds: float = SLOW_SECONDS) -> str | None:

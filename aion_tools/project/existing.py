@@ -5,6 +5,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
+from msgspec.structs import replace
+
 from aion_core.loading.aion_yaml.reading import AION_YAML
 from aion_core.loading.discovery.discover import discover
 from aion_core.loading.discovery.discovered import Discovered
@@ -12,6 +14,7 @@ from aion_core.loading.discovery.langgraph_json import LANGGRAPH_JSON
 from aion_core.loading.frameworks import extras
 from aion_core.loading.importing.places import YAML_AGENT, agent_files, import_roots
 from aion_tools.agent_code.aion_yaml import as_yaml
+from aion_tools.agent_code.card_keys import with_card_keys
 from aion_tools.agent_code.imports import frameworks_of
 from aion_tools.project import ProjectError
 from aion_tools.project.files import SCHEMA
@@ -51,7 +54,8 @@ def agents_in(folder: Path) -> ExistingAgents | None:
         raise ProjectError(
             f"{folder.name} is a Python package, so its project is the parent folder: cd .. && aion init"
         )
-    return ExistingAgents(_frameworks(found), found.found, _HEAD + as_yaml(found), tuple(_notes(found)))
+    described = replace(found, agents=with_card_keys(found))
+    return ExistingAgents(_frameworks(found), found.found, _HEAD + as_yaml(described), tuple(_notes(found)))
 
 
 def _code(folder: Path) -> Iterable[Path]:

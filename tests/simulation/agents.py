@@ -17,6 +17,7 @@ from aion_core.engine.agent import (
     StepCompleted,
     TurnRequest,
 )
+from aion_core.engine.agent_profile import UNKNOWN, AgentProfile
 from aion_core.engine.fenced_writes import Fence, FencedWrites
 from aion_core.protocol.types import Artifact, Message, Part, TaskState
 from aion_core.table import keys
@@ -124,9 +125,9 @@ class ScriptedAgent:
     def load(self) -> None:
         """Do nothing: the agent has no code to import."""
 
-    def input_modes(self) -> tuple[str, ...]:
-        """See `Agent.input_modes`."""
-        return ()
+    def profile(self) -> AgentProfile:
+        """See `Agent.profile`."""
+        return UNKNOWN
 
     async def run(self, asked: TurnRequest) -> AsyncGenerator[Emission, None]:
         """See `Agent.run`."""

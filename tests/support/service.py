@@ -39,6 +39,7 @@ from aion_core.state.long_term_memory import LongTermMemory
 from aion_core.telemetry import Metrics, NullMetrics
 from aion_core.web.app import build_app
 from aion_core.web.app_parts import Instruments, ServedAgent, SharedServices
+from aion_core.web.cards.agent_cards import AgentCards
 from tests.support.stores import MemoryPushConfigs, MemoryTaskList, MemoryTaskStore
 
 
@@ -62,7 +63,12 @@ class ServiceParts:
     @property
     def card(self) -> AgentCard:
         """Return the agent's card."""
-        said = {"streaming": self.streaming, "push_notifications": self.push is not None, **self.described}
+        said = {
+            "streaming": self.streaming,
+            "push_notifications": self.push is not None,
+            "aion_extensions": True,
+            **self.described,
+        }
         takes = said.pop("input_modes", ["text/plain", "application/json", "application/octet-stream"])
         gives = said.pop("output_modes", ["text/plain"])
         return build_card(
@@ -75,7 +81,8 @@ class ServiceParts:
 
     def app(self, metrics: Metrics | None = None) -> FastAPI:
         """Return the ASGI app, with the agent under the id `test`."""
-        served = ServedAgent(self.agent, self.card, self.extended_card)
+        cards = AgentCards.of(self.card, self.extended_card)
+        served = ServedAgent(self.agent, cards, self.described.get("aion_extensions", True))
         registry = self.push.registry if self.push else None
         services = SharedServices(self.service, self.lister, self.conversations, push=registry)
         return build_app(services, {"test": served}, instruments=Instruments(metrics or NullMetrics()))

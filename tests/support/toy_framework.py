@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from aion_core.engine.agent import Agent, Emission, Reply, TurnRequest
+from aion_core.engine.agent_profile import UNKNOWN, AgentProfile
 from aion_core.loading.aion_yaml.agent import AgentConfig
 from aion_core.loading.frameworks import FRAMEWORKS, AgentDependencies, Framework
 from aion_core.loading.objects.loaded import LoadedObject
@@ -35,9 +36,9 @@ class ToyAgent:
     def load(self) -> None:
         """See `Agent.load`."""
 
-    def input_modes(self) -> tuple[str, ...]:
-        """See `Agent.input_modes`."""
-        return ()
+    def profile(self) -> AgentProfile:
+        """See `Agent.profile`."""
+        return UNKNOWN
 
     async def run(self, request: TurnRequest) -> AsyncGenerator[Emission, None]:
         """See `Agent.run`."""
@@ -56,6 +57,6 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     (tmp_path / "toyframe").mkdir()
     (tmp_path / "toyframe" / "__init__.py").write_text("class Toy:\n    text = 'Hello from a toy.'\n")
     (tmp_path / "agent.py").write_text("from toyframe import Toy\n\nmine = Toy()\n")
-    (tmp_path / "aion.yaml").write_text("aion: {agents: {toy: {path: agent.py}}}\n")
+    (tmp_path / "aion.yaml").write_text("aion: {agents: {toy: {path: agent.py, description: Answers with a text.}}}\n")
     with isolated_imports(tmp_path):
         yield tmp_path

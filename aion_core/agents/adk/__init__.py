@@ -4,6 +4,7 @@ agent.py              the adapter, which starts ADK's Runner or resumes it
 setup.py              the App of an agent, prepared for all turns
 agent_config.py       agent that a `root_agent.yaml` declares
 agent_tree.py         tree of the agents of an App
+card.py               what an agent says about itself
 turn.py               one turn
 runner.py             its ADK Runner
 turn_sessions.py      its ADK session service

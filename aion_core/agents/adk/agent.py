@@ -37,6 +37,7 @@ from aion_core.agents.adk.turn import AdkTurn, Drained, RunnerInput
 from aion_core.agents.client_answers import QUESTION_EXPIRED, InvalidResumeInput, answered_question
 from aion_core.engine.agent import Agent, Emission, Paused, TurnRequest
 from aion_core.engine.agent_options import AfterCrash
+from aion_core.engine.agent_profile import AgentProfile
 from aion_core.errors import AgentFailed, ConfigurationError, LeaseLost, StoreError
 from aion_core.loading.aion_yaml.agent import AgentConfig
 from aion_core.loading.frameworks import AgentDependencies
@@ -101,9 +102,12 @@ class AdkAgent:
     def load(self) -> None:
         """Do nothing, because the agent's code is already imported. See `Agent.load`."""
 
-    def input_modes(self) -> tuple[str, ...]:
-        """Return no media types, because an agent receives the whole message. See `Agent.input_modes`."""
-        return ()
+    def profile(self) -> AgentProfile:
+        """Return the agent's description and its skills. See `Agent.profile`."""
+        # Import late, because most processes serve no cards.
+        from aion_core.agents.adk.card import agent_card
+
+        return AgentProfile(card=agent_card(self._setup.app))
 
     def run(self, request: TurnRequest) -> AsyncGenerator[Emission, None]:
         """Run one turn of the ADK agent and yield its emissions. See `Agent.run`."""

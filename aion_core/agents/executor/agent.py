@@ -24,6 +24,7 @@ from aion_core.agents.turn_context import context_of
 from aion_core.authoring.context import aion_context_set
 from aion_core.engine.agent import Agent, Emission, TurnRequest
 from aion_core.engine.agent_options import AfterCrash
+from aion_core.engine.agent_profile import UNKNOWN, AgentProfile
 from aion_core.engine.stored_tasks import StoredTasks
 from aion_core.engine.task import projection
 from aion_core.errors import CANCELED_ITSELF, AgentFailed, StoreError
@@ -67,9 +68,9 @@ class ExecutorAgent:
     def load(self) -> None:
         """Do nothing, because the executor's code is already imported. See `Agent.load`."""
 
-    def input_modes(self) -> tuple[str, ...]:
-        """Return no media types, because an executor receives the whole message. See `Agent.input_modes`."""
-        return ()
+    def profile(self) -> AgentProfile:
+        """Return nothing: its card is in the module. See `Agent.profile`."""
+        return UNKNOWN
 
     def run(self, request: TurnRequest) -> AsyncGenerator[Emission, None]:
         """Run `execute()` for one turn and yield the emissions. See `Agent.run`."""

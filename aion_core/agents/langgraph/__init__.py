@@ -8,7 +8,12 @@ stored_classes.py      author's classes that checkpoints may contain
 turn.py                one turn: persistence, input and stream
 thread.py              the LangGraph thread of a turn
 turn_input.py          input of a turn
-input_fields.py        input of a graph without messages
+input_contract.py      what a message has to have to start the graph
+input_fields.py        input with named fields
+input_value.py         input that is one value
+input_types.py         types of the input as checks
+input_example.py       JSON Schema and example of the input
+profile.py             what the graph says about its agent
 parts.py               A2A parts from and to LangChain content
 media.py               files in LangChain messages as A2A parts
 resumption.py          rules for the resumption of an interrupted turn

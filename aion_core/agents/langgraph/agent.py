@@ -15,7 +15,7 @@ from langgraph.pregel import Pregel
 from aion_core.agents.client_answers import InvalidResumeInput, answered_question
 from aion_core.agents.langgraph.context_schema import own_context
 from aion_core.agents.langgraph.graph import Graph
-from aion_core.agents.langgraph.input_fields import input_advice, input_modes
+from aion_core.agents.langgraph.input_contract import input_advice
 from aion_core.agents.langgraph.interrupts import answer_refusal, breakpoint_before, input_required, paused_nodes
 from aion_core.agents.langgraph.redeployment import REFUSES_EARLIER_ANSWER, node_names
 from aion_core.agents.langgraph.resumption import TOO_MANY_STEPS, check_durable, check_thread
@@ -33,6 +33,7 @@ from aion_core.agents.langgraph.thread import config_of
 from aion_core.agents.langgraph.translation import LangGraphTranslator
 from aion_core.agents.langgraph.turn import GraphTurn
 from aion_core.engine.agent import Agent, Emission, Paused, Reply, TurnRequest
+from aion_core.engine.agent_profile import UNKNOWN, AgentProfile
 from aion_core.errors import AgentFailed, ConfigurationError
 from aion_core.loading.aion_yaml.agent import AgentConfig
 from aion_core.loading.frameworks import AgentDependencies
@@ -83,9 +84,12 @@ class LangGraphAgent:
             return self._run(request)
         return _turn(request, *self._prepared)
 
-    def input_modes(self) -> tuple[str, ...]:
-        """Return the media types that the graph reads; empty if it reads all, or if a factory makes it."""
-        return input_modes(self._prepared[0]) if self._prepared is not None else ()
+    def profile(self) -> AgentProfile:
+        """Return what the graph says about the agent; nothing if a factory makes it. See `Agent.profile`."""
+        # Import late, because most processes serve no cards.
+        from aion_core.agents.langgraph.profile import graph_profile
+
+        return graph_profile(self._prepared[0]) if self._prepared is not None else UNKNOWN
 
     def input_advice(self, modes: Collection[str] | None) -> str:
         """Return a warning if the graph cannot read content of these types, else "". A factory gets no warning."""

@@ -1,8 +1,9 @@
-"""Compiled graph of a LangGraph agent: keys of its state and tools of its nodes."""
+"""Compiled graph of a LangGraph agent: keys of its state, tools of its nodes, the function of an `@entrypoint`."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
+from langgraph.graph import START
 from langgraph.graph.state import CompiledStateGraph
 from langgraph.pregel import Pregel
 
@@ -21,6 +22,16 @@ STRUCTURED = "structured_response"
 def has_single_value(graph: Graph) -> bool:
     """Return True if the graph's state is one value without keys, as that of `StateGraph(dict)`."""
     return isinstance(graph, CompiledStateGraph) and ROOT in graph.builder.schemas[graph.builder.input_schema]
+
+
+def entrypoint_function(graph: Graph) -> Callable[..., Any] | None:
+    """Return the author's function of an `@entrypoint`; None for another graph."""
+    if isinstance(graph, CompiledStateGraph) or graph.input_channels != START or len(graph.nodes) != 1:
+        return None
+    [node] = graph.nodes.values()
+    # LangGraph runs a plain function in a thread, by a wrapper in `afunc`.
+    found = getattr(node.bound, "func", None) or getattr(node.bound, "afunc", None)
+    return found if callable(found) else None
 
 
 def tools_of(graph: Graph) -> Iterator[tuple[str, Any]]:

@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from aion_core.agents.client_answers import interrupt_ids
 from aion_core.agents.langgraph.callbacks import LangChainCallbacks
 from aion_core.agents.langgraph.graph import MESSAGES, Graph, tools_of
-from aion_core.agents.langgraph.input_fields import check_input, state_values
+from aion_core.agents.langgraph.input_contract import check_input, state_values
 from aion_core.agents.langgraph.interrupts import resume_command
 from aion_core.agents.langgraph.pending_emissions import PendingEmissions
 from aion_core.agents.langgraph.redeployment import NODES

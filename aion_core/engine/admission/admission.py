@@ -89,6 +89,7 @@ class MessageAdmission:
             push=call.push,
             idempotency_key="" if message.context_id else call.idempotency_key,
             start_refusal=call.start_refusal,
+            first_refusal=call.first_refusal,
         )
         if self._open_tasks is None:
             return await self._create(call, request, new, start, at_once=at_once)

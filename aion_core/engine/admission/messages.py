@@ -37,6 +37,8 @@ class NewTask(Struct, frozen=True):
     """The client's push config, stored in the task's transaction. Its webhook receives all events."""
     start_refusal: ClientError | None = None
     """Why the message cannot start a turn, although it may answer a question; None if it can start one."""
+    first_refusal: ClientError | None = None
+    """Why the message cannot start the first turn of a context, whose state cannot supply what the message lacks."""
 
 
 class FollowUp(Struct, frozen=True):
@@ -69,6 +71,7 @@ def new_task(
     idempotency_key: str = "",
     push: PushConfig | None = None,
     start_refusal: ClientError | None = None,
+    first_refusal: ClientError | None = None,
 ) -> NewTask:
     """Return a new task for a message. Its first two events set the task to submitted and to working.
 
@@ -99,6 +102,7 @@ def new_task(
         idempotency_key=idempotency_key,
         push=_with_config_id(push, task_id),
         start_refusal=start_refusal,
+        first_refusal=first_refusal,
     )
 
 

@@ -11,7 +11,7 @@ from aion_core.engine.outcomes import ContextInUse, Interrupted, TurnQueued, Tur
 from aion_core.engine.records import Head, Lease, Numbered
 from aion_core.engine.task import subscribers, timestamps
 from aion_core.engine.task.transition import NewEvent, Transition, new_event
-from aion_core.errors import ContextBusy
+from aion_core.errors import ClientError, ContextBusy
 from aion_core.protocol.interrupts import names_interrupt
 from aion_core.protocol.types import Task
 from aion_core.table.times import Times
@@ -31,6 +31,12 @@ def answers_nothing(new: NewTask, record: ContextRecord) -> bool:
     """Return True if the new task's message answers a question, but no task of the context requires input."""
     task = new.events[0]
     return record.interrupted is None and isinstance(task, Task) and names_interrupt(task.history[0])
+
+
+def start_refusal(new: NewTask, record: ContextRecord) -> ClientError | None:
+    """Return the reason why the message cannot start a turn in this context; None if it can."""
+    has_state = record.exists and not record.expired
+    return new.start_refusal or (None if has_state else new.first_refusal)
 
 
 def is_full(record: ContextRecord) -> bool:

@@ -41,7 +41,7 @@ class MessageStore(StoredTasks):
         MessageIdReused for other content. Nothing is stored if a task of the context requires input (Interrupted), or
         if the context is busy and `when_busy` is not ENQUEUE (ContextInUse). Raises ContextBusy if the queue is full,
         InputNotRequired for an answer to an interrupt if no task of the context requires input, and the message's
-        `start_refusal` if the message would start a turn.
+        `start_refusal` or, in a context without a turn, its `first_refusal` if the message would start a turn.
         """
         message_keys = message_keys_of(new.context, new.message_id, new.idempotency_key)
 
@@ -54,7 +54,8 @@ class MessageStore(StoredTasks):
             record = ContextRecord() if is_new else await self._context(new.context, times)
             refusal = new_tasks.refused(record, when_busy)
             answers_nothing = new_tasks.answers_nothing(new, record)
-            may_repeat = attempt or new.start_refusal is not None
+            start_refusal = new_tasks.start_refusal(new, record)
+            may_repeat = attempt or start_refusal is not None
             if may_repeat or refusal is not None or answers_nothing or new_tasks.is_full(record):
                 known = await self._known(message_keys)
                 if known is not None and known.task_id == new.key.task_id:
@@ -65,8 +66,8 @@ class MessageStore(StoredTasks):
                 return await self._without_ended_interrupt(new.context, record, times) or TransactionPlan(refusal)
             if answers_nothing:
                 raise input_not_required()
-            if new.start_refusal is not None:
-                raise new.start_refusal
+            if start_refusal is not None:
+                raise start_refusal
             if refusal is not None:
                 return TransactionPlan(refusal)
             if new_tasks.is_full(record):

@@ -118,8 +118,9 @@ class Capabilities(StrictModel):
     """True to serve a second card, with `extended_card`'s fields, to authenticated callers."""
     extensions: Extensions = []
     """A2A extensions of your own that the agent's code understands."""
-    aion_extensions: bool = True
-    """False to leave Aion's own extensions out of the card, and to read none of them in requests."""
+    aion_extensions: bool | None = None
+    """True to list Aion's own extensions in the card, false to read none of them in requests. By default, the card
+    lists them if the agent's code uses the context of a turn."""
 
 
 class ExtendedCardConfig(StrictModel):

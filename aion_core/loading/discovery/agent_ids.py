@@ -6,6 +6,26 @@ from pathlib import Path
 
 _LONGEST_ID = 64
 
+GENERIC_NAMES = frozenset(
+    {
+        "",
+        "__init__",
+        "__main__",
+        "agent",
+        "agent_executor",
+        "app",
+        "executor",
+        "graph",
+        "handler",
+        "main",
+        "request_handler",
+        "root_agent",
+        "server",
+        "src",
+    }
+)
+"""Names of files and objects in many projects, which tell nothing about the agent."""
+
 
 def id_of_file(file: Path, name: str = "") -> str:
     """Return an id for a file's agent: the first distinctive one of the names of the agent, the file and the folder."""
@@ -14,8 +34,8 @@ def id_of_file(file: Path, name: str = "") -> str:
 
 def distinctive(*names: str) -> str:
     """Return the first name that is not generic, such as "agent" or "main"; if all are, the last non-empty name."""
-    usual = ("", "graph", "agent", "root_agent", "app", "main", "__init__", "src")
-    return next((name for name in names if name not in usual), next(name for name in reversed(names) if name))
+    found = next((name for name in names if name and name not in GENERIC_NAMES), "")
+    return found or next(name for name in reversed(names) if name)
 
 
 def agent_ids(names: Sequence[str] | Mapping[str, object]) -> list[str]:

@@ -7,7 +7,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from aion_core.loading.discovery.statements import assigned_values, has_decorator, imports_of, last_name, top_level
-from aion_core.loading.frameworks import agent_classes, constructors, scanned_imports
+from aion_core.loading.frameworks import agent_classes, apps_of, constructors, scanned_imports
 
 _NAMES = frozenset({"graph", "agent", "root_agent"})
 """Usual names of the agent object in projects of the frameworks."""
@@ -104,7 +104,7 @@ def _is_agent(name: str, value: ast.expr, imported: Mapping[str, str], classes: 
     if not isinstance(value, ast.Call):
         return False
     made_by = value.func
-    if last_name(made_by, imported) in constructors() | classes:
+    if last_name(made_by, imported) in constructors() | classes | apps_of(imported.values()):
         return True
     if isinstance(made_by, ast.Attribute):
         of_module = isinstance(made_by.value, ast.Name) and made_by.value.id in modules

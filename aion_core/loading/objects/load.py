@@ -15,6 +15,7 @@ from aion_core.loading.load_errors.source_lines import display_path, source_loca
 from aion_core.loading.objects.instances import instantiate
 from aion_core.loading.objects.loaded import LoadedObject
 from aion_core.loading.objects.search import only_agent
+from aion_core.loading.objects.servers import executor_in, is_server
 from aion_core.loading.suggestions import did_you_mean
 
 
@@ -22,7 +23,7 @@ def load_object(path: str, folder: Path, roots: Sequence[Path] = ()) -> LoadedOb
     """Return the agent object at `path`. If `path` has no name, return the only agent of the module or folder.
 
     A class, or a function without arguments, is called. A function becomes a `PerTurnFactory` if it takes the run's
-    config or opens a context manager. An ADK root_agent.yaml file is returned as a Path. Raises AgentLoadError.
+    config or opens a context manager. A request handler or an app of the a2a-sdk stands for its executor. An ADK root_agent.yaml file is returned as a Path. Raises AgentLoadError.
     """
     place, _, name = path.partition(":")
     starts = import_roots(folder, roots)
@@ -50,7 +51,11 @@ def load_object(path: str, folder: Path, roots: Sequence[Path] = ()) -> LoadedOb
 def _as_loaded(found: Any, module: ModuleType, name: str, path: str, folder: Path) -> LoadedObject:
     if inspect.isfunction(found) or inspect.isclass(found):
         found = instantiate(found, path, folder)
-    return LoadedObject(found, module, name or _name_of(module, found))
+    name = name or _name_of(module, found)
+    if is_server(found) and (inside := executor_in(found)) is not None:
+        executor, card = inside
+        return LoadedObject(executor, module, name, card)
+    return LoadedObject(found, module, name)
 
 
 def _name_of(module: ModuleType, found: Any) -> str:

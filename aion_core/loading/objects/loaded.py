@@ -9,6 +9,7 @@ from msgspec import Struct
 from aion_core.loading.frameworks import framework_of, framework_of_factories, framework_of_file
 from aion_core.loading.load_errors.source_lines import assignment_line, source_location
 from aion_core.loading.objects.per_turn import PerTurnFactory
+from aion_core.protocol.types import AgentCard
 
 
 class LoadedObject(Struct, frozen=True):
@@ -19,6 +20,8 @@ class LoadedObject(Struct, frozen=True):
     """Module with the agent; None for an agent in a root_agent.yaml file of ADK."""
     name: str = ""
     """Name of the agent object in its module, or "" if it has no name there."""
+    card: AgentCard | None = None
+    """Card of the request handler or app in which the agent was found."""
 
 
 def framework_of_loaded(agent: object) -> str | None:

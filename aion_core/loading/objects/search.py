@@ -10,6 +10,7 @@ from typing import Any
 from aion_core.errors import AgentLoadError
 from aion_core.loading.frameworks import framework_of
 from aion_core.loading.load_errors.source_lines import assignment_line, source_location
+from aion_core.loading.objects.servers import executor_in, is_server
 
 
 def only_agent(module: ModuleType, path: str, folder: Path, *, of_folder: bool = False) -> Any:
@@ -25,6 +26,8 @@ def only_agent(module: ModuleType, path: str, folder: Path, *, of_folder: bool =
     imported = _imported_names(module)
     agents = {name: value for name, value in vars(module).items() if framework_of(value)}
     instances = {name: value for name, value in agents.items() if not isinstance(value, type)}
+    # A server counts by its executor, which often has no name of its own.
+    instances |= {name: value for name, value in vars(module).items() if _has_executor(value)}
     classes = {name: value for name, value in agents.items() if getattr(value, "__module__", "") == module.__name__}
     own = {name: value for name, value in instances.items() if name not in imported}
     concrete = {name: value for name, value in classes.items() if not inspect.isabstract(value)}
@@ -32,26 +35,45 @@ def only_agent(module: ModuleType, path: str, folder: Path, *, of_folder: bool =
     if len(found) > 1:
         raise AgentLoadError(
             f"{path} holds several agents: {', '.join(found)}",
-            do=f"Name one, as in {path}:{next(iter(found))}.",
+            do=f"Name one, as in {path}:{_likeliest(found)}.",
             **source_location(module.__file__, [assignment_line(module, name) for name in found], folder),
         )
     return next(iter(found.values()), None)
 
 
+def _has_executor(value: object) -> bool:
+    return is_server(value) and executor_in(value) is not None
+
+
+def _likeliest(names: Mapping[str, Any]) -> str:
+    """Return the name that most likely means the agent with the others as its parts: a usual name, else the first."""
+    return next((name for name in USUAL_NAMES if name in names), next(iter(names)))
+
+
+USUAL_NAMES = ("app", "graph", "root_agent", "agent", "executor", "supervisor", "workflow")
+"""Names of the whole agent in a module with several agents, in order of precedence."""
+
+
 def _without_parts(agents: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the agents by name. Omit an agent that is part of another agent, and further names of the same agent."""
+    """Return the agents by name. Omit an agent that is part of another agent, and further names of the same agent.
+
+    A server is the same agent as its executor. Servers come first, because they have the executor's card.
+    """
     seen = {id(part) for agent in agents.values() for part in _parts(agent)}
     once: dict[str, Any] = {}
-    for name, agent in agents.items():
-        if id(agent) not in seen:
-            seen.add(id(agent))
+    for name, agent in sorted(agents.items(), key=lambda entry: not is_server(entry[1])):
+        inside = executor_in(agent) if is_server(agent) else None
+        own = id(inside[0] if inside is not None else agent)
+        if own not in seen:
+            seen.add(own)
             once[name] = agent
     return once
 
 
 def _parts(agent: Any) -> Iterator[Any]:
-    """Yield the agents contained in an agent: a graph's builder, an App's root agent, sub-agents, agents of tools."""
+    """Yield the agents contained in an agent: builder and subgraphs of a graph, root agent, sub-agents, agents of tools."""
     yield getattr(agent, "builder", None)
+    yield from _subgraphs(agent)
     # Skip the `root_agent` of a sub-agent, because it is the sub-agent's top ancestor. The `root_agent` of an App is a
     # part of the App.
     root = getattr(agent, "root_agent", None) if not hasattr(agent, "sub_agents") else None
@@ -61,6 +83,16 @@ def _parts(agent: Any) -> Iterator[Any]:
     for each in inner:
         yield each
         yield from _parts(each)
+
+
+def _subgraphs(graph: Any) -> Iterator[Any]:
+    """Yield the graphs in a compiled graph's nodes, and those that the nodes' functions refer to."""
+    if not callable(getattr(graph, "get_subgraphs", None)):
+        return
+    for _, nested in graph.get_subgraphs():
+        yield nested
+        yield getattr(nested, "builder", None)
+        yield from _subgraphs(nested)
 
 
 def _imported_names(module: ModuleType) -> set[str]:

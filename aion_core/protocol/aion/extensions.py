@@ -3,7 +3,7 @@
 from functools import cache
 from typing import Literal
 
-from aion_core.protocol.types import AgentCard, AgentExtension
+from aion_core.protocol.types import AgentExtension
 
 EventKind = Literal["message", "reaction", "command", "card_action"]
 """Kind of an event of a source network. Such an event starts a turn."""
@@ -14,6 +14,8 @@ MESSAGING = f"{_AION}/distribution/messaging/1.0.0"
 CARDS = f"{_AION}/distribution/cards/1.0.0"
 EVENT = f"{_AION}/event/1.0.0"
 TRACEABILITY = f"{_AION}/traceability/1.0.0"
+INPUT = f"{_AION}/input/1.0.0"
+"""Extension whose params state the JSON Schema of the data that starts a turn. Requests carry nothing of it."""
 
 EVENT_KINDS: dict[str, EventKind] = {
     "to.aion.distribution.message.1.0.0": "message",
@@ -48,10 +50,9 @@ AION_EXTENSIONS = (
 """Aion's extensions in the card of an agent. All of them are optional for clients."""
 
 
-def reads_aion_extensions(card: AgentCard) -> bool:
-    """Return True if the agent's card declares one of Aion's extensions."""
-    known = {extension.uri for extension in AION_EXTENSIONS}
-    return any(extension.uri in known for extension in card.capabilities.extensions)
+def is_aion(uri: str) -> bool:
+    """Return True for the URI of one of Aion's extensions whose payloads the server reads."""
+    return any(uri == extension.uri for extension in AION_EXTENSIONS)
 
 
 @cache

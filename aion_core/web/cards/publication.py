@@ -8,9 +8,6 @@ from aion_core.protocol.types import AgentCard
 
 logger = logging.getLogger(__name__)
 
-InputModes = Callable[[], tuple[str, ...]]
-"""Function that returns the media types that reach an agent's loaded code, or () to publish the card's own types."""
-
 Sign = Callable[[AgentCard, str], AgentCard]
 """Function from a card and its base URL to the signed card. The URL of the public key may depend on the base URL."""
 

@@ -22,7 +22,7 @@ async def extended_card(
         raise NotSupported("This agent does not offer an extended card; see its public card.")
     if services.extended_card is None:
         raise NoExtendedCard("This agent's extended card is not configured; see its public card.")
-    return services.extended_card.for_caller(context.state.get(ALLOWED_SKILLS), call_of(context).entrypoint_url)
+    return await services.extended_card.for_caller(context.state.get(ALLOWED_SKILLS), call_of(context).entrypoint_url)
 
 
 GET_EXTENDED_AGENT_CARD = Operation(

@@ -13,10 +13,10 @@ from aion_core.engine.call import CallContext
 from aion_core.engine.stream.broadcast import StreamItem
 from aion_core.engine.task import states
 from aion_core.errors import NotSupported
-from aion_core.protocol.aion.extensions import TRACEABILITY, older, reads_aion_extensions
+from aion_core.protocol.aion.extensions import TRACEABILITY, older
 from aion_core.protocol.aion.inbound import read as read_extensions
 from aion_core.protocol.aion.trace_context import from_headers
-from aion_core.protocol.media_types import negotiate, start_refusal
+from aion_core.protocol.media_types import negotiate
 from aion_core.protocol.message_json import to_json
 from aion_core.protocol.message_rules import check_request
 from aion_core.protocol.reserved_keys import ALLOWED_SKILLS, NO_AION_EXTENSIONS, TENANT, without_reserved_metadata
@@ -94,7 +94,7 @@ def _prepared(services: AgentServices, request: SendMessageRequest, context: Ser
     """
     check_request(request, call_of(context).idempotency_key)
     prepared = without_reserved_metadata(request)
-    if reads_aion_extensions(services.card):
+    if services.reads_aion_extensions:
         trace = from_headers(context.state.get("headers", {}))
         if trace and not {TRACEABILITY, older(TRACEABILITY)} & prepared.metadata.fields.keys():
             prepared.metadata.update({TRACEABILITY: trace})
@@ -105,15 +105,14 @@ def _prepared(services: AgentServices, request: SendMessageRequest, context: Ser
         prepared.metadata.update({ALLOWED_SKILLS: allowed})
     if context.tenant:
         prepared.metadata.update({TENANT: context.tenant})
-    negotiate(prepared, services.modes_of_messages(), context.requested_extensions)
+    negotiate(prepared, services.cards.modes, context.requested_extensions)
     return prepared
 
 
 async def _call(services: AgentServices, request: SendMessageRequest, context: ServerCallContext) -> CallContext:
     """Return the context of the call, with the message's push config, and why the message cannot start a turn."""
-    call = call_of(context)
-    if (refusal := start_refusal(request.message.parts, services.modes_of_first_messages().takes)) is not None:
-        call = replace(call, start_refusal=refusal)
+    start, first = services.cards.start_refusals(request.message)
+    call = replace(call_of(context), start_refusal=start, first_refusal=first)
     if not request.configuration.HasField("task_push_notification_config"):
         return call
     return await services.push.with_message(call, request, push_version_of(context))

@@ -33,7 +33,7 @@ class HttpBinding(ABC):
     version: ClassVar[str]
 
     def __init__(self, services: AgentServices, agent_id: str, operations: Iterable[Operation]) -> None:
-        self._services, self._card = services, services.card
+        self._services = services
         self._endpoints = self.endpoints(operations)
         self._builder = CallContextBuilder(agent_id, services.card, self.version)
 
@@ -58,10 +58,10 @@ class HttpBinding(ABC):
                 raise path_not_found() if ":" in path.get("id", "") else method_not_allowed(by_method)
             operation, route = by_method[request.method]
             check_version(request, self.version, operation.first_path)
-            negotiated = negotiate(request, self._card)
+            negotiated = negotiate(request, self._services.card)
             headers = negotiated.headers(self.version)
             if not operation.before_extensions:
-                check_required(negotiated, self._card, self.version)
+                check_required(negotiated, self._services.card, self.version)
             response = await self.operate(operation, route, request)
         except MethodNotAllowedError as error:
             response = self.refuse(error)

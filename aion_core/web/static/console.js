@@ -309,6 +309,18 @@ function ask(status) {
   form.querySelector("[name]")?.focus();
 }
 
+/** Return what the user has typed as a part: JSON as data for an agent that takes no text, and if it is an example. */
+function asPart(text) {
+  const isExample = (card.skills ?? []).some(({ examples = [] }) => examples.includes(text.trim()));
+  if (card.defaultInputModes?.includes("text/plain") && !isExample) return { text };
+  try {
+    const data = JSON.parse(text);
+    return isExample || typeof data === "object" ? { data } : { text };
+  } catch {
+    return { text };
+  }
+}
+
 function compose(parts, metadata = {}) {
   // Without a context id of its own, a repeated message would begin another context.
   contextId ??= crypto.randomUUID();
@@ -414,7 +426,7 @@ $("text").addEventListener("keydown", (event) => {
 });
 $("compose").addEventListener("submit", async (event) => {
   event.preventDefault();
-  const parts = $("text").value.trim() ? [{ text: $("text").value }] : [];
+  const parts = $("text").value.trim() ? [asPart($("text").value)] : [];
   parts.push(...(await Promise.all([...$("files").files].map(filePart))));
   if (!parts.length) return;
   event.target.reset();

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from aion_core.bootstrap.agent_environment import given_variables
 from aion_core.errors import AgentLoadError, ConfigurationError
+from aion_core.loading.agent_cards import DESCRIBE_IT, UNDESCRIBED, is_described
 from aion_core.loading.aion_yaml.agent import default_agent
 from aion_core.loading.aion_yaml.environment import variable_name
 from aion_core.loading.aion_yaml.reading import DeploymentConfig
@@ -23,6 +24,7 @@ from aion_core.loading.discovery.langgraph_json import LANGGRAPH_JSON
 from aion_core.loading.frameworks import FRAMEWORKS
 from aion_core.loading.load_errors.import_remedies import hides_installed_module
 from aion_tools.cli.checks import CheckResult, failed, ok, warning
+from aion_tools.cli.code_profile import in_memory_agents
 from aion_tools.cli.dev import agents_variables
 from aion_tools.dev.environment import read_dotenv
 from aion_tools.programs import interpreter
@@ -199,14 +201,8 @@ _SECRET_NAME = re.compile(
 
 def check_agents(declared: DeploymentConfig) -> Iterator[CheckResult]:
     """Import the code of each agent as the agent's first turn does, and yield the result for each."""
-    from aion_core.bootstrap.stores import build_stores
-    from aion_core.bootstrap.turns import build_agents
-    from aion_core.clock import SystemClock
-    from aion_core.settings import Settings
-
-    dependencies = build_stores(Settings.from_environ({"AION_STORE": "memory"}), SystemClock()).agents
     agents = declared.agents
-    for agent_id, agent in build_agents(agents, declared.folder, dependencies, declared.roots).items():
+    for agent_id, agent in in_memory_agents(declared).items():
         name, started = f"agent {agent_id}", time.monotonic()
         try:
             # Print the output of the author's modules to stderr, because stdout is for this command's results.
@@ -224,6 +220,8 @@ def check_agents(declared: DeploymentConfig) -> Iterator[CheckResult]:
             yield warning(name, message, next_step)
         else:
             yield ok(name, message)
+        if not is_described(agent_id, agents[agent_id], agent.profile()):
+            yield warning(f"card {agent_id}", f"{agent_id} {UNDESCRIBED}", DESCRIBE_IT)
 
 
 PER_TURN = "a factory, called for each turn and not called by this check"

@@ -13,6 +13,7 @@ from a2a.utils.signing import SignatureVerificationError
 
 from aion_core.bootstrap import build_app
 from aion_core.settings import Settings
+from tests.runtime.unit.loading.card_sources.sources import FIELDS, SOURCES
 
 GUIDE = (Path(__file__).parents[3] / "docs" / "cards.md").read_text(encoding="utf-8")
 
@@ -62,3 +63,15 @@ async def test_agent_of_cards_guide_is_served_with_verified_card(folder: Path) -
     async with httpx.AsyncClient(transport=httpx.MockTransport(tampered)) as client:
         with pytest.raises(SignatureVerificationError):
             await names["trusted_card"](client, "http://test")
+
+
+def rows(header: str) -> dict[str, str]:
+    """Return the rows of the page's table with this header, by their first column."""
+    table = GUIDE.partition(f"| {header} |")[2].partition("\n\n")[0]
+    return dict(re.findall(r"^\| `?([\w. ]+?)`? \| (.+) \|$", table, re.MULTILINE))
+
+
+def test_tables_of_card_sources_are_those_of_server() -> None:
+    """The fields and their sources in this table are tested one by one in test_sources.py."""
+    assert {field: places.split(", ") for field, places in rows("field | places, in order").items()} == FIELDS
+    assert list(rows("place | what it states")) == list(SOURCES)

@@ -9,6 +9,7 @@ import pytest
 
 from aion_core import log
 from aion_core.engine.agent import Chunk, Emission, Reply, TurnRequest
+from aion_core.engine.agent_profile import UNKNOWN, AgentProfile
 from aion_core.engine.records import Lease, Turn
 from aion_core.engine.runner import renewal
 from aion_core.engine.runner.heartbeat import Heartbeat
@@ -19,6 +20,7 @@ from aion_core.table.keys import ContextKey
 from aion_core.telemetry import Metric
 from aion_core.web.app import build_app
 from aion_core.web.app_parts import Instruments, ServedAgent, SharedServices
+from aion_core.web.cards.agent_cards import AgentCards
 from tests.support.clock import ManualClock
 from tests.support.metrics import MemoryMetrics
 from tests.support.service import http, parts, send
@@ -51,8 +53,8 @@ class Hangs:
     def load(self) -> None:
         pass
 
-    def input_modes(self) -> tuple[str, ...]:
-        return ()
+    def profile(self) -> AgentProfile:
+        return UNKNOWN
 
     async def run(self, asked: TurnRequest) -> AsyncGenerator[Emission, None]:
         yield Chunk("a", "m-1")
@@ -105,7 +107,7 @@ async def test_canceled_request_flushes_metrics() -> None:
     """Cancel the app's call, as the runtime loop does shortly before the deadline: the metrics are still written."""
     metrics, agent = MemoryMetrics(), Hangs()
     made = parts(agent, metrics=metrics)
-    served = {"test": ServedAgent(agent, made.card)}
+    served = {"test": ServedAgent(agent, AgentCards.of(made.card))}
     app = build_app(
         SharedServices(made.service, made.lister, made.conversations), served, instruments=Instruments(metrics)
     )

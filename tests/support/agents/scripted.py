@@ -5,6 +5,7 @@ from collections import Counter
 from collections.abc import AsyncGenerator
 
 from aion_core.engine.agent import AgentMessage, Chunk, Emission, InputRequired, Paused, Reply, TurnRequest
+from aion_core.engine.agent_profile import UNKNOWN, AgentProfile
 from aion_core.protocol.types import Message, Part
 
 
@@ -57,9 +58,9 @@ class AskingAgent:
     def load(self) -> None:
         """Do nothing: the agent has no code to import."""
 
-    def input_modes(self) -> tuple[str, ...]:
-        """See `Agent.input_modes`."""
-        return ()
+    def profile(self) -> AgentProfile:
+        """See `Agent.profile`."""
+        return UNKNOWN
 
     async def run(self, asked: TurnRequest) -> AsyncGenerator[Emission, None]:
         if asked.turn.message_generation == 1:

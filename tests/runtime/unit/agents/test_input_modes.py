@@ -133,11 +133,9 @@ async def test_card_lists_declared_input_modes(tmp_path: Path) -> None:
     assert await modes_of(await app_of(tmp_path, "order", "      input_modes: [text/plain]\n")) == ["text/plain"]
 
 
-async def test_card_lists_default_modes_before_agent_is_loaded(tmp_path: Path) -> None:
-    app = await app_of(tmp_path, "order", load=False)
-    assert await modes_of(app) == ALL
-    app.state.agents["a"].load()
-    assert await modes_of(app) == ["application/json"]
+async def test_card_waits_for_load_of_agent(tmp_path: Path) -> None:
+    """So the first card of a process is the card that all processes serve."""
+    assert await modes_of(await app_of(tmp_path, "order", load=False)) == ["application/json"]
 
 
 async def test_extended_card_lists_same_modes_as_public_card(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from collections.abc import AsyncGenerator
 import pytest
 
 from aion_core.engine.agent import Emission, TurnRequest
+from aion_core.engine.agent_profile import UNKNOWN, AgentProfile
 from aion_core.errors import AgentLoadError
 from aion_core.loading.init_phase import load_in_init
 
@@ -22,8 +23,8 @@ class Loaded:
             raise self._error
         self.is_loaded.set()
 
-    def input_modes(self) -> tuple[str, ...]:
-        return ()
+    def profile(self) -> AgentProfile:
+        return UNKNOWN
 
     def run(self, request: TurnRequest) -> AsyncGenerator[Emission, None]:
         raise NotImplementedError

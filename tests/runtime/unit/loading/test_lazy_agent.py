@@ -1,4 +1,5 @@
 import asyncio
+import os
 import sys
 import threading
 import time
@@ -11,6 +12,7 @@ import pytest
 
 from aion_core.bootstrap.stores import build_stores
 from aion_core.clock import SystemClock
+from aion_core.engine.agent_profile import UNKNOWN
 from aion_core.errors import AgentLoadError
 from aion_core.loading import lazy_agent
 from aion_core.loading.aion_yaml.agent import AgentConfig
@@ -155,6 +157,53 @@ def test_agent_waits_for_slow_import_of_file_that_it_imports(
         loading.result(60)
         waiting.result(60)
     assert endless.framework == other.framework == "executor"
+
+
+async def test_card_waits_for_load_in_another_thread(
+    tmp_path: Path, endless_import: tuple[threading.Event, threading.Event]
+) -> None:
+    """The init phase has begun a slow import: the card waits for its end, and does not import a second time."""
+    begun, continued = endless_import
+    (tmp_path / "endless_agent.py").write_text(f'"""Helps."""\n{ENDLESS}{EXECUTOR}')
+    [agent] = lazy_agents(tmp_path, "endless_agent.py")
+    with isolated_imports(tmp_path), ThreadPoolExecutor() as threads:
+        loading = threads.submit(agent.load)
+        assert await asyncio.to_thread(begun.wait, 60)
+        card = asyncio.create_task(agent.wait_until_known())
+        await settle()
+        assert (card.done(), agent.profile()) == (False, UNKNOWN)
+        continued.set()
+        await card
+        loading.result(60)
+        assert agent.profile().card.description == "Helps."
+        assert agent.profile() is agent.profile(), "the card of a process does not change"
+
+
+async def test_cards_wait_for_endless_import_only_once(
+    tmp_path: Path, endless_import: tuple[threading.Event, threading.Event], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _, continued = endless_import
+    monkeypatch.setattr(lazy_agent, "KNOWN_SECONDS", 0.05)
+    (tmp_path / "endless_agent.py").write_text(ENDLESS + EXECUTOR)
+    [agent] = lazy_agents(tmp_path, "endless_agent.py")
+    with isolated_imports(tmp_path):
+        await agent.wait_until_known()
+        monkeypatch.setattr(lazy_agent, "KNOWN_SECONDS", 3600.0)
+        await asyncio.gather(*(agent.wait_until_known() for _ in range(3)))
+        assert agent.profile() is UNKNOWN
+        continued.set()
+        await agent.loaded()
+
+
+async def test_cards_load_broken_agent_only_once(tmp_path: Path) -> None:
+    (tmp_path / "broken_agent.py").write_text("import os\nos.environ['BROKEN'] += 'x'\nraise RuntimeError\n")
+    [agent] = lazy_agents(tmp_path, "broken_agent.py")
+    with isolated_imports(tmp_path), pytest.MonkeyPatch.context() as patch:
+        patch.setenv("BROKEN", "")
+        for _ in range(3):
+            await agent.wait_until_known()
+            assert agent.profile() is UNKNOWN
+        assert os.environ["BROKEN"] == "x"
 
 
 def lazy_agents(folder: Path, *paths: str) -> list[lazy_agent.LazyAgent]:

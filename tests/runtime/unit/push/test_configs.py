@@ -15,6 +15,7 @@ from aion_core.push.registration import stored_config
 from aion_core.push.ssrf import WebhookPolicy
 from aion_core.web.app import build_app
 from aion_core.web.app_parts import ServedAgent, SharedServices
+from aion_core.web.cards.agent_cards import AgentCards
 from tests.runtime.unit.push.pushing import Pushing, ids
 from tests.runtime.unit.push.test_ssrf import BAD
 from tests.support import entrypoints
@@ -181,7 +182,7 @@ async def test_push_configs_are_unknown_to_other_agents() -> None:
     """Use the task id of another agent of the same caller: the task is unknown, although one store has both."""
     made = Pushing().parts
     assert made.push is not None
-    served = {name: ServedAgent(made.agent, made.card) for name in ("test", "other")}
+    served = {name: ServedAgent(made.agent, AgentCards.of(made.card)) for name in ("test", "other")}
     app = build_app(SharedServices(made.service, made.lister, made.conversations, push=made.push.registry), served)
     async with http(app) as client:
 

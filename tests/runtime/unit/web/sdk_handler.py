@@ -13,6 +13,7 @@ from aion_core.engine.stream.broadcast import Resumed
 from aion_core.errors import AionError
 from aion_core.protocol.errors import to_wire
 from aion_core.protocol.types import Event, Task
+from aion_core.web.cards.agent_cards import AgentCards
 from aion_core.web.operations import OPERATIONS
 from aion_core.web.operations.services import AgentServices
 from aion_core.web.request.call_context import CallContextBuilder
@@ -24,7 +25,7 @@ BY_NAME = {operation.name: operation for operation in OPERATIONS}
 
 def services_of(made: ServiceParts) -> AgentServices:
     """Return the operations' services for this agent."""
-    return AgentServices(made.service, made.lister, made.conversations, made.card)
+    return AgentServices(made.service, made.lister, made.conversations, AgentCards.of(made.card))
 
 
 class SdkContextBuilder(CallContextBuilder, ServerCallContextBuilder):

@@ -74,8 +74,9 @@ async def test_agent_card_has_fields_declared_in_aion_yaml(app: FastAPI, prefix:
     capabilities = card["capabilities"]
     assert (capabilities["streaming"], capabilities["pushNotifications"]) == (True, True)
     assert capabilities["extendedAgentCard"] is card["supportsAuthenticatedExtendedCard"] is True
-    # The author's extension comes after Aion's own.
-    assert capabilities["extensions"][-1] == {
+    # Aion's own extensions are missing, because the agent cannot be loaded and so uses none of them.
+    [extension] = capabilities["extensions"]
+    assert extension == {
         "uri": EXTENSION,
         "description": "More.",
         "required": True,
@@ -116,7 +117,7 @@ async def test_card_omits_disabled_capabilities(app: FastAPI) -> None:
     card = (await read(app, f"/agents/quiet{PATHS[0]}")).json()
     switches = {name: value for name, value in card["capabilities"].items() if name != "extensions"}
     assert switches == {"streaming": False, "pushNotifications": False, "extendedAgentCard": False}
-    assert EXTENSION not in {its["uri"] for its in card["capabilities"]["extensions"]}
+    assert "extensions" not in card["capabilities"]
     assert "supportsAuthenticatedExtendedCard" not in card
     assert card["name"] == "quiet"
     assert card["skills"]

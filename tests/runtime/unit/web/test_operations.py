@@ -15,6 +15,7 @@ from openapi_spec_validator import OpenAPIV31SpecValidator, validate
 from aion_core.web.additions import AppAdditions
 from aion_core.web.app import build_app
 from aion_core.web.app_parts import ServedAgent, SharedServices
+from aion_core.web.cards.agent_cards import AgentCards
 from aion_core.web.operations import OPERATIONS
 from aion_core.web.operations.operation import Doc, HttpRoute, Operation, V03Form
 from aion_core.web.rest.v03 import RestV03
@@ -75,7 +76,7 @@ async def test_operation_added_to_registry_is_served_by_each_binding(
 ) -> None:
     monkeypatch.setitem(CONVERSIONS, "Echo", ECHO_V03)
     made = parts(talking(1))
-    served = {"test": ServedAgent(made.agent, made.card)}
+    served = {"test": ServedAgent(made.agent, AgentCards.of(made.card))}
     app = build_app(
         SharedServices(made.service, made.lister, made.conversations),
         served,

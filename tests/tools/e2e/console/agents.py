@@ -133,6 +133,20 @@ class Signing(AgentExecutor):
 executor = Signing()
 """
 
+ORDERING = """
+from pydantic import BaseModel
+
+from langgraph.graph import START, StateGraph
+
+
+class Order(BaseModel):
+    number: int
+    outcome: str = ""
+
+
+graph = StateGraph(Order).add_node("order", lambda order: {"outcome": f"Ordered {order.number}."}).add_edge(START, "order")
+"""
+
 CONFIG = """
 aion:
   agents:
@@ -145,6 +159,7 @@ aion:
       skills: [{id: book, name: Book, description: Books a table., tags: [tables], examples: [Book a table for four]}]
     showing: {path: "showing.py:graph", name: Showing}
     signing: {path: "signing.py:executor", name: Signing}
+    ordering: {path: "ordering.py:graph", name: Ordering}
     strict: {path: "agent.py:graph", name: Strict, capabilities: {extensions: [{uri: "https://x.y/z", required: true}]}}
 """
 
@@ -154,5 +169,6 @@ FILES = {
     "asking.py": ASKING,
     "showing.py": SHOWING,
     "signing.py": SIGNING,
+    "ordering.py": ORDERING,
     "aion.yaml": CONFIG,
 }

@@ -389,6 +389,14 @@ def test_click_on_skill_example_fills_message_field(console: Page) -> None:
     expect(console.locator("#log .empty")).to_have_count(0)
 
 
+def test_json_example_of_card_is_sent_as_data(console: Page) -> None:
+    """The agent takes no text: the example of its card starts it as it stands."""
+    console.locator("#agent").select_option("ordering")
+    console.locator("#log .empty button", has_text='{"number": 1}').click()
+    console.locator("#text").press("Enter")
+    expect(console.locator("#log .message.agent")).to_contain_text("Ordered 1.")
+
+
 def test_test_saved_by_console_fails_if_agent_answers_differently(console: Page, tmp_path: Path) -> None:
     send(console, "hello")
     ends(console)

@@ -35,6 +35,7 @@ def test_agent_selector_switches_to_chosen_agent(console: Page) -> None:
     assert console.locator("#agent option").all_inner_texts() == [
         "asking",
         "counting",
+        "ordering",
         "showing",
         "signing",
         "strict",

@@ -18,6 +18,7 @@ from aion_core.errors import AionError
 from aion_tools.cli.main import aion
 from tests.support.declared import AION_YAML
 from tests.support.deployment import BASE_URL, at, deployed
+from tests.support.isolated import isolated_imports
 
 CARDS = (".well-known/agent-card.json", ".well-known/agent-card.json?v=2", "extendedAgentCard", "v1/card")
 
@@ -82,6 +83,31 @@ def test_card_show_without_agent_prints_card_of_default_agent(config: Path) -> N
     config.write_text(AION_YAML.replace("    quiet:\n", "    quiet:\n      default: true\n"), encoding="utf-8")
     card = json.loads(shown(config))
     assert (card["name"], card["url"]) == ("quiet", f"{BASE_URL}/")
+
+
+GRAPH = """
+import os
+print("noise of " + os.environ["WHERE"])
+from langgraph.graph import START, MessagesState, StateGraph
+graph = StateGraph(MessagesState).add_node("node", lambda state: {}).add_edge(START, "node").compile(name="From code")
+"""
+
+
+def test_card_show_prints_what_code_states(tmp_path: Path) -> None:
+    """The code finds the variables of .env, as with `aion dev`, and its output is not part of the card."""
+    config = tmp_path / "aion.yaml"
+    config.write_text("aion: {agents: {coded: {path: coded_agent.py}}, secrets: {WHERE: where}}")
+    (tmp_path / ".env").write_text("WHERE=here\n")
+    (tmp_path / "coded_agent.py").write_text(GRAPH)
+    with isolated_imports(tmp_path):
+        assert json.loads(shown(config))["name"] == "From code"
+
+
+def test_card_show_warns_of_agent_that_cannot_be_loaded(config: Path) -> None:
+    printed = run("show", "--config", config, "--base-url", BASE_URL)
+    assert json.loads(printed.stdout)["description"] == "Answers questions."
+    assert "agent.py does not exist" in printed.stderr
+    assert "The card has only what aion.yaml says." in printed.stderr
 
 
 def test_card_show_refuses_unknown_agent_and_missing_card(config: Path) -> None:

@@ -16,6 +16,15 @@ def test_dev_greeting_names_agents_created_for_each_turn(tmp_path: Path) -> None
     assert [line for line in lines if note in line] == [f"two {note}"]
 
 
+def test_dev_greeting_names_agents_without_description(tmp_path: Path) -> None:
+    file = tmp_path / "aion.yaml"
+    file.write_text("aion: {agents: {one: {path: a.py}, two: {path: b.py}}}", encoding="utf-8")
+    lines = greeting(read_deployment_config(file).agents, "http://x", "memory", undescribed=("two",)).splitlines()
+    assert [line for line in lines if "description" in line] == [
+        "two has no description in its card: other agents choose by it. Set `description` in aion.yaml, or write a docstring."
+    ]
+
+
 @pytest.mark.parametrize(("mark", "at_root"), [("", "one"), ("default: true", "two")])
 def test_dev_greeting_names_default_agent(tmp_path: Path, mark: str, at_root: str) -> None:
     file = tmp_path / "aion.yaml"

@@ -3,6 +3,7 @@
 import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -10,6 +11,8 @@ import httpx
 from aion_core.bootstrap import build_app
 from aion_core.settings import Settings
 from tests.runtime.unit.agents.executor.executors import served
+from tests.support.deployment import at, deployed
+from tests.support.isolated import isolated_imports
 from tests.support.server import ROOT
 from tests.support.service import http, send
 
@@ -51,10 +54,21 @@ async def test_executor_example_summarises_tables() -> None:
         assert summary(task) == "name: 2 different values\nage: 31 to 45, 38 on average\n"
 
 
+GREETER, SERVER = re.findall(r"^```python\n(.*?)^```", (ROOT / "docs" / "executor.md").read_text(), re.M | re.S)
+
+
+async def test_server_in_guide_is_served_with_its_card(tmp_path: Path) -> None:
+    (tmp_path / "shouting.py").write_text(SERVER, encoding="utf-8")
+    with isolated_imports(tmp_path):
+        async with at(deployed(tmp_path, "aion: {agents: {shout: {path: shouting.py}}}")) as client:
+            card = (await client.get("/.well-known/agent-card.json")).json()
+            answer = (await client.post("/", json=send("hello"))).json()["result"]["message"]
+    assert (card["name"], answer["parts"]) == ("Shouter", [{"text": "HELLO!"}])
+
+
 async def test_executor_in_guide_asks_for_name_and_greets() -> None:
-    (block,) = re.findall(r"^```python\n(.*?)^```", (ROOT / "docs" / "executor.md").read_text(), re.M | re.S)
     names: dict[str, Any] = {"__name__": "guide"}
-    exec(compile(block, "docs/executor.md", "exec"), names)  # noqa: S102  # our own page
+    exec(compile(GREETER, "docs/executor.md", "exec"), names)  # noqa: S102  # our own page
     async with http(served(names["Greeter"]()).parts.app()) as client:
         asked = (await client.post("/", json=send())).json()["result"]["task"]
         assert asked["status"]["message"]["parts"] == [{"text": "What is your name?"}]

@@ -12,7 +12,8 @@ from pydantic import BaseModel
 
 from aion.langgraph import AionContext
 from aion_core.agents.langgraph.agent import LangGraphAgent
-from aion_core.agents.langgraph.input_fields import input_fields
+from aion_core.agents.langgraph.input_contract import input_contract
+from aion_core.agents.langgraph.input_fields import InputFields
 from aion_core.agents.langgraph.parts import content_of, message_of
 from aion_core.protocol.types import Part
 from tests.support.service import http, parts, send
@@ -103,8 +104,8 @@ def reason(status: Values) -> str:
     ],
 )
 def test_message_text_fills_first_text_field_of_schema(schema: Any, options: Values, field: str | None) -> None:
-    found = input_fields(graph_of(schema, **options).compile())
-    assert found is not None
+    found = input_contract(graph_of(schema, **options).compile())
+    assert isinstance(found, InputFields)
     assert found.text == field
 
 
@@ -221,9 +222,9 @@ async def test_text_or_json_file_becomes_graph_state(part: Values) -> None:
 def test_text_file_is_decoded_by_its_charset(content: bytes, media_type: str, text: str) -> None:
     part = Part(raw=content, media_type=media_type)
     assert content_of([part], files=True) == text
-    fields = input_fields(graph_of(TripInput).compile())
+    fields = input_contract(graph_of(TripInput).compile())
     assert fields is not None
-    assert fields.values([part]) == ({"city": text}, [])
+    assert fields.given([part]) == ({"city": text}, [])
 
 
 def test_content_block_has_registered_media_type() -> None:

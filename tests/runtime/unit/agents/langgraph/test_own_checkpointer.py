@@ -16,6 +16,7 @@ from aion_core.agents.client_answers import QUESTION_EXPIRED
 from aion_core.agents.langgraph.agent import LangGraphAgent
 from aion_core.agents.langgraph.resumption import STATE_LOST
 from aion_core.engine.agent import Agent, Reply, TurnRequest
+from aion_core.engine.agent_profile import UNKNOWN, AgentProfile
 from aion_core.errors import AgentFailed
 from tests.runtime.contract.driven import DrivenConversation
 from tests.support.clock import ManualClock
@@ -31,8 +32,8 @@ class ServedBy:
 
     def load(self) -> None: ...
 
-    def input_modes(self) -> tuple[str, ...]:
-        return ()
+    def profile(self) -> AgentProfile:
+        return UNKNOWN
 
     async def run(self, asked: TurnRequest) -> Any:
         async for emission in LangGraphAgent(self._graph()).run(asked):

@@ -17,7 +17,7 @@ from aion_core.engine.records import Head, Log, Numbered
 from aion_core.engine.task import subscribers
 from aion_core.engine.task.head import advance, moved
 from aion_core.engine.task.transition import HeadMove, NewEvent, Transition
-from aion_core.errors import MessageIdReused
+from aion_core.errors import InvalidMessage, MessageIdReused
 from aion_core.protocol.types import Message, Part, Role, Task, TaskState, TaskStatusUpdateEvent
 from aion_core.table.conditions import Condition
 from aion_core.table.times import moment
@@ -54,6 +54,27 @@ def test_created_task_is_recognised_after_lost_store_response() -> None:
     assert new_tasks.created_before(new(), RUNS, mine, "me") == TurnStarted(lease(), mine)
     assert new_tasks.created_before(new(), RUNS, mine, "you") == TurnQueued(mine, UNTIL)
     assert new_tasks.created_before(new(), WAITS, mine, "me") == TurnQueued(mine)
+
+
+UNFIT, LACKS = InvalidMessage("unfit"), InvalidMessage("lacks")
+
+
+@pytest.mark.parametrize(
+    ("record", "given", "refusal"),
+    [
+        (NEW, {}, None),
+        (NEW, {"start_refusal": UNFIT, "first_refusal": LACKS}, UNFIT),
+        (RUNS, {"start_refusal": UNFIT}, UNFIT),
+        (NEW, {"first_refusal": LACKS}, LACKS),
+        (GONE, {"first_refusal": LACKS}, LACKS),
+        (FREE, {"first_refusal": LACKS}, None),
+        (RUNS, {"first_refusal": LACKS}, None),
+    ],
+)
+def test_message_that_lacks_fields_is_refused_without_state(
+    record: ContextRecord, given: dict[str, Any], refusal: InvalidMessage | None
+) -> None:
+    assert new_tasks.start_refusal(new(**given), record) is refusal
 
 
 # ── A new task ────────────────────────────────────────────────────────────────────────────────────────────────────────

@@ -83,19 +83,37 @@ class Mine(StateGraph):
 
 
 @pytest.mark.parametrize(
-    ("source", "names"),
+    ("source", "names", "hint"),
     [
-        ("sub = built('a').compile()\ngraph = built('b').compile()", "sub, graph"),
-        ("sub = built('a').compile()\nmain = built('b')", "sub, main"),
+        ("graph = built('a').compile()\nother = built('b').compile()", "graph, other", "graph"),
+        ("sub = built('a').compile()\ngraph = built('b').compile()", "sub, graph", "graph"),
+        ("sub = built('a').compile()\nmain = built('b')", "sub, main", "sub"),
+        ("agent = built('a').compile()\napp = built('b').compile()", "agent, app", "app"),
     ],
 )
-def test_file_with_several_agents_requires_object_name(folder: Path, source: str, names: str) -> None:
+def test_file_with_several_agents_requires_object_name(folder: Path, source: str, names: str, hint: str) -> None:
+    """The hint names the object that most likely contains the others."""
     with pytest.raises(ConfigurationError) as failed:
         found(folder, source)
     assert str(failed.value) == (
-        f"agent.py holds several agents: {names} (agent.py, lines 7, 8). Name one, as in agent.py:sub."
+        f"agent.py holds several agents: {names} (agent.py, lines 7, 8). Name one, as in agent.py:{hint}."
     )
-    assert nodes(found(folder, source, "agent.py:sub")) == {"a"}
+    assert nodes(found(folder, source, "agent.py:" + names.partition(",")[0])) == {"a"}
+
+
+@pytest.mark.parametrize(
+    "used",
+    [
+        "graph = StateGraph(MessagesState).add_node('whole', sub).add_edge(START, 'whole').compile()",
+        "def call(state):\n    return sub.invoke(state)\n"
+        "graph = StateGraph(MessagesState).add_node('whole', call).add_edge(START, 'whole').compile()",
+        "inner = StateGraph(MessagesState).add_node('in', sub).add_edge(START, 'in').compile()\n"
+        "graph = StateGraph(MessagesState).add_node('whole', inner).add_edge(START, 'whole').compile()",
+    ],
+    ids=["node", "called in a node", "node of a node"],
+)
+def test_agent_in_node_of_another_agent_does_not_count(folder: Path, used: str) -> None:
+    assert nodes(found(folder, f"sub = built('a').compile()\n{used}")) == {"whole"}
 
 
 @pytest.mark.parametrize(

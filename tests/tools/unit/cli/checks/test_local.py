@@ -42,6 +42,27 @@ def test_doctor_loads_each_agent(run: RunCommand, tmp_path: Path) -> None:
     assert "noise" not in ran.stdout
 
 
+@pytest.mark.parametrize(
+    ("docstring", "option", "status"),
+    [
+        ("", "", "warning"),
+        ('"""Counts words."""\n', "", None),
+        ("", "description: Counts words.", None),
+        ("", "description: Add your description here", "warning"),
+    ],
+)
+def test_doctor_warns_of_card_without_description(
+    run: RunCommand, tmp_path: Path, docstring: str, option: str, status: str | None
+) -> None:
+    text = f"aion: {{agents: {{silent: {{path: silent_agent.py, {option}}}}}}}"
+    config = written(tmp_path, text, silent_agent=docstring + AGENT)
+    code, results = run_doctor(run, "--config", config, "--no-template")
+    assert code == 0
+    assert results.get("card silent", {"status": None})["status"] == status
+    if status is not None:
+        assert results["card silent"]["next"] == "Set `description` in aion.yaml, or write a docstring."
+
+
 NOISE = """
 import atexit, os, subprocess
 os.write(1, b"written")
