@@ -36,7 +36,7 @@ test-databases: $(VENV)/.tests ## Run every contract test on every database (AIO
 	$(VENV)/bin/python -m pytest $(SIDE_BY_SIDE) tests/runtime/contract tests/tools/contract $(PYTEST)
 
 test-deep: export AION_TEST_DATABASES ?= all
-test-deep: $(VENV)/.tests ## Run all tests: 20,000 schedules, pairs of crashes, planted bugs, mutants, every database, lint
+test-deep: $(VENV)/.tests ## Run all tests: 20,000 schedules, pairs of crashes, planted bugs, mutants, every database, containers, lint
 	SIMULATION_DEEP=1 $(VENV)/bin/python -m pytest $(SIDE_BY_SIDE) -m 'deep or not deep' $(PYTEST)
 	$(VENV)/bin/python -m scripts.mutants
 

@@ -39,7 +39,8 @@ def _remedy(environ: Mapping[str, str]) -> str:
         return (
             "SAM CLI cannot read it from the template's nested stacks. Run `sam build && sam local start-api` in the "
             "project: its samconfig.toml names .aion/sam-env.json in the section local_start_api, and with this file "
-            "the function keeps tasks in memory. `aion sam-local` serves the agents with tables and queues."
+            "the function keeps tasks in memory. An older samconfig.toml lacks this section: docs/development.md has its "
+            "lines. `aion sam-local` serves the agents with tables and queues."
         )
     if environ.get("AWS_LAMBDA_FUNCTION_NAME"):
         return "template.yaml sets it: deploy the template with `aion deploy` or `sam deploy`."

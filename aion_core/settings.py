@@ -24,6 +24,13 @@ _PURPOSES = {
     "AION_LOOPBACK_ORIGINS": "it lets web pages of the developer's machine call the agents",
     "AION_REVEAL_ERRORS": "it shows the error texts of agents to their clients",
 }
+_HARMLESS = {
+    "AION_STORE": "dynamodb",
+    "AION_PUSH_HTTP": "false",
+    "AION_LOOPBACK_ORIGINS": "false",
+    "AION_REVEAL_ERRORS": "false",
+}
+"""Values of development variables that a function on AWS has anyway."""
 DEVELOPMENT = tuple(_PURPOSES)
 """Names of the variables that only development sets. A function on AWS doesn't start with one of them.
 
@@ -187,7 +194,8 @@ def _refuse_development_on_aws(environ: Mapping[str, str]) -> None:
     if not is_deployed(environ):
         return
     for name, purpose in _PURPOSES.items():
-        if environ.get(name):
+        # A default that is written out harms nobody.
+        if environ.get(name, "").lower() not in ("", _HARMLESS.get(name, "")):
             raise ConfigurationError(
                 f"{name} is set, but a deployed function refuses it, because it is for development: {purpose}. Remove "
                 "it from the function's environment variables."

@@ -11,6 +11,11 @@ from functools import cache
 from pathlib import Path
 
 _SHOWN_LINES = 10
+OTHER_ARCHITECTURE = "AION_SAM_LOCAL_ARCHITECTURE"
+"""Variable by which `aion sam-local` names the processor of its containers to the `aion build` that SAM calls.
+
+No user sets it: packages of another processor than the template's would fail on AWS.
+"""
 
 
 class BuildError(Exception):

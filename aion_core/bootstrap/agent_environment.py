@@ -28,7 +28,7 @@ BETWEEN_TRIES = timedelta(seconds=30)
 STALE = timedelta(minutes=30)
 """Age from which an unreadable secret is logged as an error, not as a warning. An alarm counts errors."""
 
-NOT_SET = "Not set, because a process on this machine reads no secrets: %s. Set them in .env. `sam local` needs `sam build` then."
+NOT_SET = "Not set, because a process on this machine reads no secrets: %s. Set them in .env; for `sam local`, then run `sam build` again."
 """Log message for the variables of `secrets` without a value, in development."""
 
 _AT_ONCE = 16

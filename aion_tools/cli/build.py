@@ -11,6 +11,7 @@ import click
 from aion_core.errors import ConfigurationError
 from aion_tools.cli.steps import waiting
 from aion_tools.dev.data_folder import FOLDER, make_ignored
+from aion_tools.programs import OTHER_ARCHITECTURE
 
 if TYPE_CHECKING:
     from aion_tools.package.build import Build
@@ -48,8 +49,7 @@ Examples:
 @click.option(
     "--architecture",
     type=click.Choice(["arm64", "x86_64"]),
-    envvar="AION_ARCHITECTURE",
-    show_envvar=True,
+    envvar=OTHER_ARCHITECTURE,
     help="Processor of the packages.  [default: Architecture in template.yaml]",
 )
 def build(functions: tuple[str, ...], target: Path | None, zips: Path, architecture: str | None) -> None:
@@ -123,7 +123,7 @@ def _build(folder: Path, functions: tuple[str, ...], target: Path | None, zips: 
             click.echo(f"{function}: {warning}", err=target is None)
     delete_expired()
     if not functions and any(map(project.is_image, project.functions)):
-        print_notice("`aion deploy` deploys the images; with SAM CLI: sam build && sam deploy --resolve-image-repos")
+        print_notice("`aion deploy` deploys the images; with SAM CLI: sam build && sam deploy")
 
 
 def _written(project: "Build", function: str, target: Path | None, zips: Path) -> tuple["Package", str]:

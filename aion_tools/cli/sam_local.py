@@ -39,14 +39,14 @@ Examples:
 )
 @click.argument("sam_options", nargs=-1, metavar="[-- SAM_OPTIONS]")
 def sam_local(port: int, host: str, sam_options: tuple[str, ...]) -> None:
-    """Run this folder's functions in containers, as Lambda runs them, with an emulated AWS. Ctrl-C removes everything.
+    """Run this folder's functions in containers, with an emulated AWS. Ctrl-C removes everything.
 
     It builds the packages for this machine. `sam local` answers requests with ApiFunction, and runs TaskFunction,
     PushFunction and SweepFunction for queues and schedules. Table, queues, bucket and key are emulated on this machine.
     The agents get the variables under `secrets` and `environment` of aion.yaml from .env or this shell. Webhooks on this
-    machine and pages of this machine are allowed.
+    machine are allowed, and so are requests of its web pages.
 
-    Needs docker. `aion dev` needs no containers, reloads after edits, and streams.
+    Needs docker. A stream arrives whole, at its end. `aion dev` needs no containers, reloads after edits, and streams.
     """
     from aion_tools.programs import BuildError, UvMissing
     from aion_tools.sam_local.server import serve

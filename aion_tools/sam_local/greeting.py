@@ -11,9 +11,9 @@ DIFFERENCES = """\
 Unlike on AWS:
 - A function handles one request at a time, and others wait. Its first request starts a container (5 to 10 seconds).
 - A stream arrives whole, at its end.
-- A request or a response of 6 MB or more fails with 502.
-- There is no IAM: nobody signs requests, and the functions may do everything.
-- The agents' own calls of AWS reach the emulated one, which has DynamoDB, S3, SQS and KMS."""
+- A request of 6 MB or more fails with 502, and a larger response with 500.
+- There is no IAM: nobody signs requests, and a permission that a role lacks does not show.
+- The agents' own calls to AWS reach the emulated one, which has DynamoDB, S3, SQS and KMS."""
 
 
 def greeting(agents: Mapping[str, AgentConfig], running: Running) -> str:
@@ -46,7 +46,10 @@ def greeting(agents: Mapping[str, AgentConfig], running: Running) -> str:
 def webhooks(running: Running) -> str:
     """Return the sentence on the address of a webhook on this machine."""
     reach = running.reach
-    address = f"Webhooks on this machine have the address http://{reach.name}:PORT/"
+    address = f"register http://{reach.name}:PORT/"
     if reach.host == LOOPBACK:
-        return f"{address} in a container."
-    return f"{address} and listen at {reach.host} or 0.0.0.0. In a container, {LOOPBACK} is the container itself."
+        return f"For a webhook on this machine, {address}."
+    return (
+        f"For a webhook on this machine, {address} and listen on {reach.host} or 0.0.0.0, because {LOOPBACK} in a container is "
+        "the container itself."
+    )

@@ -6,11 +6,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from aion_core.errors import ConfigurationError
 from aion_tools.deploy.sam import Sam
 from aion_tools.package.functions import FUNCTION_EXTRAS
+from aion_tools.programs import OTHER_ARCHITECTURE
 from aion_tools.sam_local.variables import EMULATOR
+from aion_tools.template import image_form
 from aion_tools.template.names import BUILD_PLACE
-from aion_tools.template.reader import FUNCTION, Template
+from aion_tools.template.reader import FUNCTION, Template, project_template
 
 COMMAND = "aion sam-local"
 
@@ -29,10 +32,21 @@ class Packages:
 def build(sam: Sam, folder: Path, architecture: str, report: Callable[[str], None]) -> Packages:
     """Build the project's functions in the folder, for a processor that the project's template need not name.
 
-    Raises DeployError.
+    Raises ConfigurationError for images, whose processor is the template's, and DeployError.
     """
-    sam.build(report, "--build-dir", str(folder), environ={"AION_ARCHITECTURE": architecture}, command=COMMAND)
+    if image_form.is_wanted(sam.project):
+        _check_images(sam.project, architecture)
+    sam.build(report, "--build-dir", str(folder), environ={OTHER_ARCHITECTURE: architecture}, command=COMMAND)
     return prepare(folder / "template.yaml", architecture)
+
+
+def _check_images(project: Path, architecture: str) -> None:
+    [declared] = project_template(project, BUILD_PLACE).resolved("ApiFunction", "Architectures")["Architectures"]
+    if declared != architecture:
+        raise ConfigurationError(
+            f"aion.yaml has `image: true`, and docker builds images for the Architecture in template.yaml, {declared}; this "
+            f"machine's engine runs {architecture}. Use `aion dev`, or change the Architecture while you try the images."
+        )
 
 
 def prepare(template: Path, architecture: str) -> Packages:

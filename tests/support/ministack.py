@@ -17,6 +17,11 @@ from tests.support.environments import python_with
 ACCOUNT = "000000000000"
 TIMEOUT = 120
 
+DEPLOYMENT = (
+    "apigateway,appconfig,cloudformation,cloudwatch,codedeploy,dynamodb,ecr,events,iam,kms,lambda,logs,s3,sns,sqs,sts"
+)
+"""Services of a deployment."""
+
 REQUIREMENTS = Path(__file__).with_name("ministack.txt")
 PROGRAM = Path(__file__).with_name("ministack_program.py")
 

@@ -67,6 +67,20 @@ def test_function_on_aws_refuses_development_variable(name: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("AION_STORE", "dynamodb"),
+        ("AION_PUSH_HTTP", "false"),
+        ("AION_LOOPBACK_ORIGINS", "False"),
+        ("AION_REVEAL_ERRORS", "false"),
+        ("AION_AUTH", "on"),
+    ],
+)
+def test_function_on_aws_accepts_written_out_default(name: str, value: str) -> None:
+    assert Settings.from_environ({**ON_LAMBDA, name: value}) == Settings.from_environ(ON_LAMBDA)
+
+
+@pytest.mark.parametrize(
     ("endpoint", "is_emulated"),
     [
         ("http://127.0.0.1:4566", True),

@@ -9,9 +9,6 @@ from urllib.parse import urlsplit
 from tests.support import ministack
 from tests.support.containers.engine import DockerEngine
 
-SERVICES = (
-    "apigateway,appconfig,cloudformation,cloudwatch,codedeploy,dynamodb,ecr,events,iam,kms,lambda,logs,s3,sns,sqs,sts"
-)
 FUNCTION_URL = "f" * 32
 """The id that tests/support/ministack_program.py gives to the Function URL."""
 
@@ -31,7 +28,10 @@ def emulated_aws(engine: DockerEngine) -> Iterator[str]:
             "MINISTACK_HOSTNAME": name,
             "TMPDIR": folder,  # for the unpacked packages
         }
-        with ExitStack() as afterwards, ministack.serving(SERVICES, host=engine.gateway, **settings) as endpoint:
+        with (
+            ExitStack() as afterwards,
+            ministack.serving(ministack.DEPLOYMENT, host=engine.gateway, **settings) as endpoint,
+        ):
             label = f"label=ministack.instance={name}:{urlsplit(endpoint).port}"
             afterwards.callback(engine.remove, "--filter", label)
             yield endpoint

@@ -1,10 +1,10 @@
 """Local deployment: `aion deploy` creates a stack on the emulator ministack, and the built packages serve its functions.
 
-The runtime interface emulator runs the functions; pollers of the tests replace the event source mappings.
+The runtime interface emulator runs the functions; pollers of the tests replace the event source mappings. In
+`make test-deep`, `containers/test_deployment.py` does without these stand-ins.
 """
 
 import os
-import shutil
 import subprocess
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
@@ -16,7 +16,6 @@ from typing import Any
 import httpx
 
 from aion_tools.stack import REGION
-from aion_tools.stack.lambda_events import schedule_event
 from aion_tools.stack.poller import Function
 from aion_tools.stack.queue_poller import QueuePoller, QueueSource
 from aion_tools.stack.stack import SETTINGS
@@ -25,15 +24,11 @@ from tests.support import ministack
 from tests.support.e2e.rest_api import RestApi, rest_api
 from tests.support.e2e.runtime_emulator import alone, emulated, lambda_python
 from tests.tools.e2e.packages import unpacked
-from tests.tools.e2e.sam_project import BUILDS, COPIES, SamProject
+from tests.tools.e2e.sam_project import SamProject
 
 FUNCTIONS = ("ApiFunction", "TaskFunction", "PushFunction", "SweepFunction")
-SERVICES = (
-    "apigateway,appconfig,cloudformation,cloudwatch,codedeploy,dynamodb,events,iam,kms,lambda,logs,s3,sns,sqs,sts"
-)
 STACK = "aion-dev"
 TIMEOUT = 120
-DEEP = bool(os.environ.get("SIMULATION_DEEP"))
 # Allow plain HTTP and 127.0.0.0/8, because the webhook receivers run on this machine. Run the functions without a base
 # URL, because BaseUrl only tells `aion deploy` the URL of the test's entry point.
 HERE = {"AION_PUSH_HTTP": "true", "AION_PUSH_NETWORKS": "127.0.0.0/8", "AION_BASE_URL": ""}
@@ -82,21 +77,6 @@ class DeployedStack:
             raise RuntimeError(f"{function}: {told}")
         return told
 
-    def call_schedule(self, function: str) -> Any:
-        """Invoke the function with the event of its schedule rule in the template."""
-        events = self.client("events")
-        for rule in (each["Name"] for each in events.list_rules()["Rules"]):
-            if any(_name_in(each["Arn"]) == self.physical_ids[function] for each in _targets(events, rule)):
-                break
-        else:
-            raise AssertionError(f"no rule calls {function}")
-        return self.invoke(function, schedule_event("Schedule", rule, {}, self.place))
-
-
-def _targets(events: Any, rule: str) -> list[dict[str, Any]]:
-    targets: list[dict[str, Any]] = events.list_targets_by_rule(Rule=rule)["Targets"]
-    return targets
-
 
 def _name_in(arn: str) -> str:
     """Return the function's name from the ARN of the function or of its alias."""
@@ -107,14 +87,12 @@ def _name_in(arn: str) -> str:
 def deployed_stack(folder: Path, aion_yaml: str, agents: Mapping[str, str]) -> Iterator[DeployedStack]:
     """Deploy a project with the given aion.yaml and agent files; run its functions until the block ends.
 
-    `make test-deep` builds the packages with `sam build`; `make test` runs the packages of this checkout with the project's
-    agents. tests/tools/e2e/test_sam.py checks that both builds are equal; test_installed.py builds a project with its Makefile.
+    The functions are the packages of this checkout with the project's agents, because `sam build` would take a minute.
     """
     with ExitStack() as until_the_end:
         entrypoint_url = until_the_end.enter_context(rest_api())
-        endpoint = until_the_end.enter_context(ministack.serving(SERVICES))
-        makefile = BUILDS if DEEP else COPIES
-        project = SamProject.made(folder / "project", endpoint, agents, aion_yaml=aion_yaml, makefile=makefile)
+        endpoint = until_the_end.enter_context(ministack.serving(ministack.DEPLOYMENT))
+        project = SamProject.made(folder / "project", endpoint, agents, aion_yaml=aion_yaml)
         chosen = {
             "BaseUrl": entrypoint_url.url,
             "AwsEndpointUrl": endpoint,
@@ -130,10 +108,7 @@ def deployed_stack(folder: Path, aion_yaml: str, agents: Mapping[str, str]) -> I
         configurations = {name: functions.get_function_configuration(FunctionName=ids[name]) for name in FUNCTIONS}
         stack = DeployedStack(project, options, printed, entrypoint_url, folder, ids, configurations)
         for name in FUNCTIONS:
-            if DEEP:
-                shutil.copytree(project.folder / ".aws-sam" / "build" / "Aion" / name, folder / name)
-            else:
-                unpacked(name, folder / name, {"aion.yaml": aion_yaml, **agents})
+            unpacked(name, folder / name, {"aion.yaml": aion_yaml, **agents})
         until_the_end.enter_context(running(stack))
         yield stack
 

@@ -51,6 +51,12 @@ def _linked(source: str, target: str) -> None:
         shutil.copy2(source, target)
 
 
+def clone(folder: Path) -> Path:
+    """Copy this repository into a new folder, without what its tools have made."""
+    made = (".git", ".venv", ".sam", ".aws-sam", ".aion", ".cache", ".*_cache", "__pycache__")
+    return shutil.copytree(ROOT, folder, ignore=shutil.ignore_patterns(*made))
+
+
 def checkout(folder: Path) -> Path:
     """Copy the sources of the build into a folder, for a test to change."""
     ignored = shutil.ignore_patterns("__pycache__")

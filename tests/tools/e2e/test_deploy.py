@@ -17,7 +17,6 @@ from aion_tools.programs import machine_architecture
 from aion_tools.shipped import shipped
 from tests.support import ministack
 from tests.support.server import ROOT
-from tests.tools.e2e.deployed_stack import SERVICES
 from tests.tools.e2e.sam_project import SamProject
 
 pytestmark = [
@@ -32,7 +31,7 @@ CONFIG = "aion:\n  agents: {counting: {path: agent.py:graph, name: Counting}}\n"
 
 @pytest.fixture(scope="module")
 def endpoint() -> Iterator[str]:
-    with ministack.serving(SERVICES) as endpoint:
+    with ministack.serving(ministack.DEPLOYMENT) as endpoint:
         yield endpoint
 
 

@@ -6,7 +6,6 @@
 import base64
 import json
 import os
-import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -31,7 +30,8 @@ from tests.support.e2e.runtime_emulator import emulated
 from tests.support.installed import Installed, installed
 from tests.support.recorded import recorded_event
 from tests.support.server import ROOT
-from tests.tools.e2e.deployed_stack import FUNCTIONS, SERVICES
+from tests.tools.e2e.deployed_stack import FUNCTIONS
+from tests.tools.e2e.packages import clone
 
 TEMPLATE = ROOT / "aion_tools" / "project" / "files" / "every" / "template.yaml"
 STACK = "my-agent-dev"
@@ -150,7 +150,7 @@ def processors(code: Path) -> set[str]:
 @pytest.fixture(scope="module")
 def deployed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NestedProject]:
     """Build and deploy a project by `sam build` and `sam deploy`, with the options of its samconfig.toml."""
-    with ministack.serving(SERVICES) as endpoint:
+    with ministack.serving(ministack.DEPLOYMENT) as endpoint:
         project = made(tmp_path_factory.mktemp("nested") / "my-agent", machine_architecture(), endpoint)
         stacks.write(project.folder)
         project.sam("build")
@@ -258,8 +258,7 @@ def test_sam_build_after_upgrade_needs_new_stacks(tmp_path: Path) -> None:
 
 def upgrade(tools: Installed, checkout: Path) -> None:
     """Install a wheel of version 9.9.9, with a changed template, into the environment."""
-    made_by_tools = shutil.ignore_patterns(".git", ".venv", ".sam", ".aws-sam", ".cache", ".*_cache", "__pycache__")
-    shutil.copytree(ROOT, checkout, ignore=made_by_tools)
+    clone(checkout)
     for name, before, after in (
         ("pyproject.toml", f'\nversion = "{__version__}"', '\nversion = "9.9.9"'),
         ("aion_core/__init__.py", f'"{__version__}"', '"9.9.9"'),

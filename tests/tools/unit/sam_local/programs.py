@@ -49,7 +49,7 @@ def built():
     shutil.copytree(".aion/stacks", os.path.join(folder, "Aion"))
     text = open("template.yaml").read().replace(".aion/stacks/template.yaml", "Aion/template.yaml")
     open(os.path.join(folder, "template.yaml"), "w").write(text)
-    wrote(built=folder, architecture=os.environ["AION_ARCHITECTURE"])
+    wrote(built=folder, architecture=os.environ["AION_SAM_LOCAL_ARCHITECTURE"])
 
 
 class Answers(http.server.BaseHTTPRequestHandler):

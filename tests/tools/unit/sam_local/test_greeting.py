@@ -30,8 +30,8 @@ def test_greeting_names_addresses_and_differences() -> None:
 @pytest.mark.parametrize(
     ("reach", "told"),
     [
-        (BRIDGE, "http://172.17.0.1:PORT/ and listen at 172.17.0.1 or 0.0.0.0."),
-        (DESKTOP, "http://host.docker.internal:PORT/ in a container."),
+        (BRIDGE, "register http://172.17.0.1:PORT/ and listen on 172.17.0.1 or 0.0.0.0,"),
+        (DESKTOP, "register http://host.docker.internal:PORT/."),
     ],
     ids=["bridge", "desktop"],
 )
