@@ -411,6 +411,27 @@ def several_interrupts() -> Any:
     return side_by_side(day, seat, join=book, state=Booking)
 
 
+@case(
+    "Agent Inbox",
+    UsualTurn(
+        state="INPUT_REQUIRED",
+        answer='Send it?\nsend_mail(to="ada")\nAnswer accept or ignore.',
+        parts=({"action_request": {}},),
+    ),
+    UsualTurn(sent=("yes",), answer="accept"),
+)
+def agent_inbox() -> Any:
+    def send_mail(state: State) -> State:
+        request = {
+            "action_request": {"action": "send_mail", "args": {"to": "ada"}},
+            "config": {"allow_accept": True, "allow_edit": False, "allow_respond": False, "allow_ignore": True},
+            "description": "Send it?",
+        }
+        return {"messages": [AIMessage(interrupt([request])[0]["type"])]}
+
+    return in_a_row(send_mail)
+
+
 # ── Functional API ────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
