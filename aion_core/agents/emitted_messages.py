@@ -1,7 +1,5 @@
 """Messages that a turn has emitted."""
 
-from collections.abc import Callable
-
 from aion_core.agents.emission_ids import FINAL, REPLY, deterministic_id
 from aion_core.engine.agent import AgentMessage, TurnRequest
 from aion_core.protocol.types import Message, Role, TaskStatusUpdateEvent
@@ -48,26 +46,20 @@ class EmittedMessages:
         """Return True if the task has a message of the agent with this id."""
         return message_id in self._by_id
 
-    def of_others(self, is_streamed: Callable[[str], bool]) -> list[Message]:
-        """Return the messages of this turn except those whose id `is_streamed` accepts."""
-        return [message for message in self._by_key.values() if not is_streamed(message.message_id)]
+    def recorded_as(self, prefix: str) -> dict[str, Message]:
+        """Return the messages of this turn whose idempotency keys begin with `prefix`, by key."""
+        return {key: message for key, message in self._by_key.items() if key.startswith(prefix)}
 
-    def latest_equal(self, message: Message, prefix: str) -> Message:
-        """Return a message that this turn has emitted with the same parts; if there is none, return the given message.
+    def is_by_author(self, message: Message) -> bool:
+        """Return True if the author's code has sent a message with the same parts in this turn, under any id."""
+        return any(
+            list(each.parts) == list(message.parts) for key, each in self._by_key.items() if not key.startswith(FINAL)
+        )
 
-        Compare only the last emitted message and those whose idempotency keys begin with `prefix`. So a text that the
-        agent returns a second time, as its answer, keeps its message id.
-        """
-        emitted = [
-            each
-            for key, each in self._by_key.items()
-            if key.startswith(prefix) or each is next(reversed(self._by_key.values()))
-        ]
-        return next((each for each in reversed(emitted) if list(each.parts) == list(message.parts)), message)
-
-    def contains(self, message: Message) -> bool:
-        """Return True if this turn has emitted a message with the same parts. The ids may differ."""
-        return any(list(each.parts) == list(message.parts) for each in self._by_key.values())
+    def last_by_author(self, like: Message) -> Message | None:
+        """Return the last message that the author's code has sent in this turn, if its parts are those of `like`."""
+        sent = [message for key, message in self._by_key.items() if not key.startswith(FINAL)]
+        return sent[-1] if sent and list(sent[-1].parts) == list(like.parts) else None
 
     def has_other(self, message_id: str, message: Message) -> bool:
         """Return True if the task has a message with this id but other parts."""

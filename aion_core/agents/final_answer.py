@@ -18,7 +18,7 @@ from aion_core.engine.task import states
 from aion_core.protocol.message_json import to_json
 from aion_core.protocol.reserved_keys import without_reserved_metadata
 from aion_core.protocol.stream_artifacts import STREAM_DELTA_IDS
-from aion_core.protocol.types import Message, Role, TaskState
+from aion_core.protocol.types import Artifact, Message, Part, Role, TaskState
 
 logger = logging.getLogger(__name__)
 
@@ -33,16 +33,18 @@ class TurnOutput(Struct, frozen=True):
     """Last durable reply sent with `thread.reply` or `message.reply`."""
     outbox: A2AOutbox | None = None
     """Outbox that the author's code has set as `a2a_outbox` in this turn."""
+    declared: Message | None = None
+    """Values of the output that the author's code declares, such as a graph's output schema."""
     returned: Message | None = None
     """Last answer that the framework's agent returned in this turn, such as a graph's last AIMessage."""
     streamed: Message | None = None
     """Streamed text of the turn's last model call."""
-    output: Message | None = None
-    """Other output of the agent, such as values of a graph's state."""
+    values: Part | None = None
+    """Other values of the agent, as data: they follow the streamed text, or are the answer if the turn has no text."""
     emitted: Message | None = None
     """The turn's last intermediate message."""
-    last_resort: Message | None = None
-    """Output of an agent without any of the above, such as the values that its nodes have written to a graph's state."""
+    large_values: Artifact | None = None
+    """In place of `values`, an artifact with values that are too large for a message."""
 
     def answer(self) -> Message | None:
         """Return the message that answers the turn, or None."""
@@ -50,7 +52,25 @@ class TurnOutput(Struct, frozen=True):
             return self.buffered
         if self.outbox is not None:
             return next(reversed(_messages_in(self.outbox)), None)
-        return self.returned or self.streamed or self.output or self.emitted or self.last_resort
+        return self.declared or self.returned or self._with_values() or self.emitted
+
+    def artifact(self) -> Artifact | None:
+        """Return the artifact with the values that would belong to the answer if they were not too large."""
+        return self.large_values if not self.is_decided() else None
+
+    def is_decided(self) -> bool:
+        """Return True if the answer does not depend on streamed text, values and intermediate messages."""
+        before = (self.buffered, self.outbox, self.declared, self.returned)
+        return before != (None, None, None, None)
+
+    def _with_values(self) -> Message | None:
+        if self.values is None:
+            return self.streamed
+        message = Message(role=Role.ROLE_AGENT)
+        if self.streamed is not None:
+            message.CopyFrom(self.streamed)
+        message.parts.append(self.values)
+        return message
 
 
 def _messages_in(outbox: A2AOutbox) -> list[Message]:
@@ -73,7 +93,8 @@ def _closing_emissions(output: TurnOutput) -> list[Emission]:
     if output.buffered is not None and outbox is not None:
         logger.warning("The turn has both a reply and an a2a_outbox: the reply is the answer.")
     if outbox is None or outbox.task is None:
-        return [Reply(answer)]
+        artifact = output.artifact()
+        return [*([AgentArtifact(artifact)] if artifact is not None else []), Reply(answer)]
     patch = without_reserved_metadata(outbox.task)
     before = _messages_in(outbox)[:-1] if output.buffered is None else []
     state = patch.status.state if patch.status.state in _FINAL_STATES else TaskState.TASK_STATE_COMPLETED

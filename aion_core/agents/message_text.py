@@ -1,13 +1,18 @@
-"""Texts of a client's message for the agent's model."""
+"""Text in A2A messages."""
 
 from aion_core.engine.agent import TurnRequest
 from aion_core.protocol.media_types import ANY_FILE, type_of
-from aion_core.protocol.types import Part
+from aion_core.protocol.types import Message, Part
 
 
 def text_of(request: TurnRequest) -> str:
     """Return the text parts of the turn's message, joined in order."""
-    return "".join(part.text for part in request.message.parts if part.WhichOneof("content") == "text")
+    return words_of(request.message)
+
+
+def words_of(message: Message) -> str:
+    """Return the text parts of a message, joined in order."""
+    return "".join(part.text for part in message.parts)
 
 
 def empty_file_text(part: Part) -> str:

@@ -23,13 +23,17 @@ approvals.py           approvals of tool calls
 agent_inbox.py         requests in the form of LangChain's Agent Inbox
 canceled_calls.py      tool calls that a canceled or failed turn has left open
 callbacks.py           LangChain callbacks, which observe model calls, tools and nodes
+model_calls.py         model calls that are not for the client
 reply_sink.py          takes the calls of the author's helpers
 translation.py         stream events as emissions
+author_emissions.py    emissions of the author's code
+said_text.py           one text of a turn, and its place among the others
+said_texts.py          texts of a turn: which become messages, when, and in which order
 model_streams.py       streams of model calls
 pending_emissions.py   emissions that the runner has not recorded yet
 state.py               values in a graph's state
 added_messages.py      messages that a turn adds to the state
-returned_together.py   messages that one node returns together
 unreturned_output.py   output that the state lacks
-graph_answer.py        answers of a turn
+graph_answer.py        answers of a turn in its messages or its return value
+written_values.py      values that a turn has written, as its answer or beside it
 """

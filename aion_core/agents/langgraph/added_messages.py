@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
+from itertools import takewhile
 from typing import Any, TypeGuard
 
 from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
@@ -24,13 +25,15 @@ class AddedMessages:
         self._all_added: list[AIMessage] = []
         """All messages added by the turn, in order, including those removed again."""
 
-    def observe(self, messages: Sequence[BaseMessage]) -> None:
-        """Collect the state's messages that are new or edited since the last step."""
+    def observe(self, messages: Sequence[BaseMessage]) -> list[AIMessage]:
+        """Collect the state's messages that are new or edited since the last step. Return the AIMessages among them."""
         counts = _counted(messages)
         new = {identity for identity, count in counts.items() if count > self._counts[identity]} - self._before
         self._counts = counts
         self._new_identities |= new
-        self._all_added += [message for message in self._among(messages, new) if isinstance(message, AIMessage)]
+        added = [each for each in self._among(messages, new) if isinstance(each, AIMessage)] if new else []
+        self._all_added += added
+        return added
 
     def answer(self, messages: Sequence[BaseMessage]) -> Message | None:
         """Return the turn's answer: its last AIMessage with text or a file, preferably one still in the state.
@@ -42,22 +45,9 @@ class AddedMessages:
         last = _answer(in_state) or _answer(self._all_added)
         return message_of(last) if last is not None else None
 
-    def latest_answer(self) -> Message | None:
-        """Return the last added AIMessage with content and without tool calls."""
-        last = last_complete(self._all_added)
-        return message_of(last) if last is not None else None
-
-    def last(self) -> Message | None:
-        """Return the last added AIMessage, even if it has no content."""
-        return message_of(self._all_added[-1]) if self._all_added else None
-
-    def of_models(self) -> list[AIMessage]:
-        """Return the added messages that models have generated and that call no tools."""
-        return [
-            message
-            for message in self._all_added
-            if may_answer(message) and (message.response_metadata or str(message.id).startswith(_RUN))
-        ]
+    def last_id(self) -> str | None:
+        """Return the id of the last added AIMessage, even if it has no content; None without a message or an id."""
+        return self._all_added[-1].id if self._all_added else None
 
     def has_seen(self, message_id: str) -> bool:
         """Return True if the turn has added a message with this id, even if it was removed again."""
@@ -72,18 +62,16 @@ class AddedMessages:
         """Return True if the state had the AIMessage when it was last observed."""
         return self._counts[_identity(message)] > 0
 
-    def beside_tool_calls(self) -> Iterator[tuple[int, AIMessage]]:
-        """Yield the added AIMessages with content and tool calls, each with its number among those with tool calls."""
-        callers = [message for message in self._all_added if message.tool_calls]
-        return ((number, message) for number, message in enumerate(callers) if has_content(message))
-
     def direct_results(self, messages: Sequence[BaseMessage], tools: Collection[str]) -> list[ToolMessage]:
         """Return the turn's results of the `tools` with `return_direct`, if `messages` ends with such results."""
-        results: list[ToolMessage] = []
-        for message in reversed(messages):
-            if not isinstance(message, ToolMessage) or message.name not in tools:
-                break
-            results.insert(0, message)
+        found = takewhile(lambda result: result.name in tools, reversed(trailing_results(messages)))
+        return self._new_results([*found][::-1])
+
+    def last_results(self, messages: Sequence[BaseMessage]) -> list[ToolMessage]:
+        """Return the turn's tool results at the end of the messages, without notes of a hand-off between agents."""
+        return self._new_results(trailing_results(messages))
+
+    def _new_results(self, results: Sequence[ToolMessage]) -> list[ToolMessage]:
         return [message for message in self._new(results) if isinstance(message, ToolMessage)]
 
     def _new(self, messages: Sequence[BaseMessage]) -> list[BaseMessage]:
@@ -96,6 +84,25 @@ class AddedMessages:
 
 _RUN = "lc_run-"
 """Beginning of the message ids that LangChain generates for model calls."""
+
+
+def is_by_model(message: AIMessage) -> bool:
+    """Return True if a model has generated the message, False if the author's code has made it."""
+    return bool(message.response_metadata) or str(message.id).startswith(_RUN)
+
+
+SENT = "aion_sent"
+"""Key in the `response_metadata` of a message that aion has added to the state, because the client got it otherwise."""
+
+_NOTES = frozenset({SENT, "__is_handoff_back", "__handoff_destination"})
+"""Keys in the `response_metadata` of messages that no node says to the client: those that aion has added, and those by
+which an agent of langgraph-supervisor notes that another agent takes over."""
+
+
+def trailing_results(messages: Sequence[BaseMessage]) -> list[ToolMessage]:
+    """Return the tool results at the end of the messages, without notes of a hand-off between agents."""
+    found = takewhile(lambda message: isinstance(message, ToolMessage), reversed(messages))
+    return [each for each in _of_agent([*found]) if isinstance(each, ToolMessage)][::-1]
 
 
 def _answer(messages: Sequence[AIMessage]) -> AIMessage | None:
@@ -112,8 +119,12 @@ def _counted(messages: Sequence[BaseMessage]) -> Counter[Identity]:
 
 
 def _of_agent(messages: Sequence[BaseMessage]) -> Iterator[BaseMessage]:
-    """Yield AIMessages and ToolMessages, the only possible answers. Skipping users' large files saves time."""
-    return (message for message in messages if isinstance(message, AIMessage | ToolMessage))
+    """Yield AIMessages and ToolMessages that are no notes. Skipping users' large files saves time."""
+    return (
+        each
+        for each in messages
+        if isinstance(each, AIMessage | ToolMessage) and _NOTES.isdisjoint(each.response_metadata)
+    )
 
 
 def _identity(message: BaseMessage) -> Identity:

@@ -198,7 +198,7 @@ async def _final_emissions(turn: GraphTurn, translator: LangGraphTranslator) -> 
         if not turn.thread.is_of_turn(state):
             await turn.thread.renew()
         ids = [interrupt.id for interrupt in pending]
-        for emission in translator.answer_before_interrupt(messages_of(finished_values(state, ids))):
+        for emission in translator.before_question(messages_of(finished_values(state, ids))):
             yield emission
         if pending:
             yield input_required(pending, rejection=turn.rejection, schemas=turn.schemas)

@@ -1,46 +1,35 @@
 """LangChain callbacks of a graph's turn, which observe its model calls, tools and nodes."""
 
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, MutableMapping
+from collections.abc import AsyncIterator, Iterator
 from contextlib import suppress
 from typing import Any
 from uuid import UUID
 
 from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.messages import BaseMessage
-from langchain_core.outputs import ChatGeneration, LLMResult
+from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, LLMResult
+from langchain_core.utils.utils import LC_ID_PREFIX
 from langgraph.config import get_stream_writer
-from langgraph.constants import TAG_NOSTREAM
 from langgraph.errors import GraphBubbleUp
 
 from aion_core.agents.helper_calls import StreamAborted
 from aion_core.agents.internal_events import InternalEvents
+from aion_core.agents.langgraph.graph import Graph
+from aion_core.agents.langgraph.model_calls import is_for_client, mark_quiet
 from aion_core.agents.langgraph.unreturned_output import UnreturnedOutput
-
-_QUIET = "aion_quiet"
-"""Key in the metadata of a model call within a tool. LangGraph passes the metadata on with each chunk."""
-
-
-def mark_quiet(metadata: MutableMapping[str, Any]) -> None:
-    """Mark a model call made by a tool, such as that of a nested agent, so that it is not streamed to the client."""
-    metadata[_QUIET] = True
-
-
-def is_internal(metadata: Mapping[str, Any]) -> bool:
-    """Return True for a model call by a tool or by a LangChain middleware, such as a summary of the conversation."""
-    return "lc_internal_call" in metadata or "lc_source" in metadata or _QUIET in metadata
 
 
 class LangChainCallbacks(BaseCallbackHandler):
     """LangChain callbacks of one turn: log `internal:*` events of its model calls and tools.
 
     They also pass each model's text to `UnreturnedOutput` before its node ends, report an aborted model call to the
-    turn's stream, and call `returned` with each node's checkpoint_ns and return value.
+    turn's stream, and mark the model calls that are not for the client.
     """
 
     run_inline = True  # run callbacks inline, so that the log lines keep the order of the events
 
-    def __init__(self, task_id: str, streamed: UnreturnedOutput, returned: Callable[[str, Any], None]) -> None:
-        self._internal, self._streamed, self._returned = InternalEvents(task_id), streamed, returned
+    def __init__(self, task_id: str, streamed: UnreturnedOutput, graph: Graph) -> None:
+        self._internal, self._streamed, self._graph = InternalEvents(task_id), streamed, graph
         self._tools: dict[UUID, str] = {}
         self._visible: set[UUID] = set()
         self._nodes: dict[UUID, str] = {}
@@ -49,6 +38,8 @@ class LangChainCallbacks(BaseCallbackHandler):
         """Run ids of the tools and of everything that they call."""
         self._message_ids: dict[UUID, str] = {}
         """Message ids of the streaming model calls, by run id."""
+        self._unnamed: set[UUID] = set()
+        """Run ids of the streaming model calls whose chunks have no message id."""
         self._callers: dict[UUID, str] = {}
         """Namespaces of the nodes of running model calls, by run id."""
         self._called: dict[str, list[str]] = {}
@@ -65,15 +56,18 @@ class LangChainCallbacks(BaseCallbackHandler):
         metadata: dict[str, Any] | None = None,
         **kwargs: Any,
     ) -> None:
-        """Log `internal:llm-call` with the number of the call in this turn. A call within a tool is not streamed."""
+        """Log `internal:llm-call` with the number of the call in this turn. Mark a call that is not for the client."""
         self._internal.llm_call()
-        self._callers[run_id] = (metadata or {}).get("langgraph_checkpoint_ns", "")
-        if parent_run_id in self._within_tools and metadata is not None:
-            # Mark the model call as not streamed. The mark is in the call's metadata, because LangGraph's handler for
-            # the mode "messages" runs later and gets the same dict.
-            mark_quiet(metadata)
-        if TAG_NOSTREAM not in (tags or ()) and not is_internal(metadata or {}):
+        if metadata is None:
+            return
+        self._callers[run_id] = metadata.get("langgraph_checkpoint_ns", "")
+        is_inner = parent_run_id in self._within_tools
+        if not is_inner and is_for_client(self._graph, tags=tags or (), metadata=metadata, parameters=kwargs):
             self._visible.add(run_id)
+        else:
+            # The mark is in the call's metadata, because LangGraph's handler for the mode "messages" runs later and
+            # gets the same dict.
+            mark_quiet(metadata)
 
     def tap_output_aiter(self, run_id: UUID, output: AsyncIterator[Any]) -> AsyncIterator[Any]:
         """Return the output unchanged. LangChain streams a model if one of its callback handlers has this method.
@@ -88,16 +82,24 @@ class LangChainCallbacks(BaseCallbackHandler):
 
     def on_llm_new_token(self, token: Any, *, run_id: UUID, **kwargs: Any) -> None:
         """Mark the model call as streaming, and store its message id."""
-        # First check whether `_visible` is empty, as it is for most tokens, because hashing the UUID of each token's
-        # run takes time.
+        # First check whether a set is empty, as it is for most tokens, because hashing the UUID of each token's run
+        # takes time.
         if self._visible and run_id in self._visible:
             self._visible.discard(run_id)
-            self._streamed.start(run_id)
-            self._message_ids[run_id] = getattr(getattr(kwargs.get("chunk"), "message", None), "id", None) or ""
+            self._streamed.start(run_id, self._callers.get(run_id, ""))
+            found = getattr(getattr(kwargs.get("chunk"), "message", None), "id", None)
+            self._message_ids[run_id] = found or f"{LC_ID_PREFIX}-{run_id}-0"
+            if not found:
+                self._unnamed.add(run_id)
+        if self._unnamed and run_id in self._unnamed and isinstance(chunk := kwargs.get("chunk"), ChatGenerationChunk):
+            # Some packages, such as langchain-ollama with `disable_streaming`, report chunks without the message's id.
+            # Give them the id of the whole message, because LangGraph would give each of them an id of its own.
+            chunk.message.id = self._message_ids[run_id]
 
     def on_llm_end(self, response: LLMResult, *, run_id: UUID, **kwargs: Any) -> None:
         """Pass the complete message of the model call to `UnreturnedOutput`."""
         self._visible.discard(run_id)
+        self._unnamed.discard(run_id)
         self._message_ids.pop(run_id, None)
         caller = self._callers.pop(run_id, "")
         for generation in response.generations[0][:1] if response.generations else ():
@@ -108,6 +110,7 @@ class LangChainCallbacks(BaseCallbackHandler):
     def on_llm_error(self, error: BaseException, *, run_id: UUID, **kwargs: Any) -> None:
         """Write a failed model call's abort to the turn's stream, so that the abort follows the chunks of the call."""
         self._visible.discard(run_id)
+        self._unnamed.discard(run_id)
         self._callers.pop(run_id, None)
         if message_id := self._message_ids.pop(run_id, ""):
             # Ignore errors, because outside of a node, or after the end of the stream, LangGraph has no stream writer.
@@ -137,8 +140,6 @@ class LangChainCallbacks(BaseCallbackHandler):
             self._streamed.remove_returned(outputs)
             if "|" in namespace:
                 self._streamed.add_structured(outputs)
-            if namespace:
-                self._returned(namespace, outputs)
 
     def on_chain_error(self, error: BaseException, *, run_id: UUID, **kwargs: Any) -> None:
         """Discard the messages of a node's failed attempt. Interrupts and Commands to parent graphs are no failures."""

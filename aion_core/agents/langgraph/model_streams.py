@@ -1,7 +1,8 @@
 """Streams of a graph's model calls."""
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from itertools import islice
 from typing import Any, Never
 
 from langchain_core.messages import AIMessageChunk
@@ -50,7 +51,7 @@ class ModelStreams:
             self._speakers[call] = self._speaker(call, namespace)
         if not emitted and call not in self._streamed:
             self._streamed.add(call)
-            self._keys[call] = f"{namespace}/{self._calls[namespace]}"
+            self._keys[call] = self.next_key(namespace)
             self._calls[namespace] += 1
         self._latest = call
         if message.tool_call_chunks or message.tool_calls:
@@ -61,12 +62,6 @@ class ModelStreams:
             yield from self._sequencer.add(Chunk(text, call, speaker=self._speakers[call]))
         if message.chunk_position == "last":
             yield from self._sequencer.close(call)
-
-    def restore(self, call: str, text: str) -> None:
-        """Add the text of a model call that an earlier process has streamed in this turn."""
-        self._streamed.add(call)
-        self._ended.add(call)
-        self._texts[call], self._keys[call] = [text], call
 
     def add_reply(self, text: str, message_id: str, *, namespace: str) -> Iterator[Chunk]:
         """Yield a reply's chunk now, or buffer it if another message is streaming."""
@@ -111,17 +106,32 @@ class ModelStreams:
         """Close all streams and yield the buffered chunks."""
         yield from self._sequencer.close_all()
 
-    def ended_texts(self, is_done: Callable[[str], bool], *, every: bool = False) -> list[tuple[str, str, str]]:
-        """Return message id, text and key of the streamed model calls whose nodes have ended.
+    def calls_after(self, count: int) -> list[str]:
+        """Return the message ids of the streamed model calls in the order of their first chunks, without the first ones.
 
-        With `every`, include the calls of all nodes. Omit aborted calls, and calls for whose message id `is_done`
-        returns True.
+        `count` is the number of calls to leave out.
         """
-        return [
-            (call, "".join(texts), self._keys[call])
-            for call, texts in self._texts.items()
-            if call in self._streamed and (every or call in self._ended) and not is_done(call)
-        ]
+        return [*islice(self._keys, count, None)]
+
+    def has_said(self, call: str, *, ended: bool) -> bool:
+        """Return True if the model call has streamed a text and has not failed. With `ended`, its node must have ended."""
+        return call in self._texts and call not in self._failed and (not ended or call in self._ended)
+
+    def text_of(self, call: str) -> str:
+        """Return the text that a model call has streamed; "" if it has streamed none."""
+        return "".join(self._texts.get(call, ()))
+
+    def next_key(self, namespace: str) -> str:
+        """Return the name of the next model call of a node. See `key_of`."""
+        return f"{namespace}/{self._calls[namespace]}"
+
+    def key_of(self, call: str) -> str:
+        """Return the name of a model call. A call that is repeated, as after a crash, has the same name."""
+        return self._keys[call]
+
+    def run_of(self, call: str) -> str:
+        """Return the run of the main graph's node in which the model was called; "" for an unknown call."""
+        return self._namespaces.get(call, ("",))[0]
 
     def last_text(self) -> tuple[str, str]:
         """Return id and text of the last model call's message; if it has no text, of the last one without tool calls.

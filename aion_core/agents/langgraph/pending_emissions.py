@@ -3,10 +3,7 @@
 import asyncio
 import logging
 import threading
-from collections.abc import Mapping
-from typing import Any
 
-from aion_core.agents.langgraph.returned_together import ReturnedMessages
 from aion_core.errors import LeaseLost
 
 logger = logging.getLogger(__name__)
@@ -44,14 +41,6 @@ class PendingEmissions:
             self._pending[id(emission)] = emission
         if self._closed:
             logger.warning("The agent emitted after the end of its turn: the emission is ignored.")
-
-    def returned_from(self, namespace: tuple[str, ...], task: Mapping[str, Any]) -> list[ReturnedMessages]:
-        """Return the pending messages that a run of a node has returned. `task` is its event in the mode "tasks"."""
-        if not self._pending:
-            return []
-        run = "|".join((*namespace, f"{task['name']}:{task['id']}"))
-        with self._lock:
-            return [each for each in self._pending.values() if isinstance(each, ReturnedMessages) and each.run == run]
 
     def event_received(self) -> None:
         """Mark that the turn has received a stream event and is processing it."""

@@ -16,6 +16,7 @@ from langgraph.pregel._task_status import read_task_statuses
 from langgraph.pregel._write import ChannelWrite, ChannelWriteEntry
 from langgraph.types import Interrupt, StateSnapshot
 
+from aion_core.agents.langgraph.added_messages import SENT
 from aion_core.agents.langgraph.graph import MESSAGES, Graph
 from aion_core.agents.langgraph.state import StateHistory, finished_values, messages_of, values_of
 from aion_core.errors import LeaseLost, StoreError
@@ -166,4 +167,4 @@ def _is_pending(channel: str) -> bool:
 
 def _ai_message(message: Message) -> AIMessage:
     text = "".join(part.text for part in message.parts if part.WhichOneof("content") == "text")
-    return AIMessage(text, id=message.message_id)
+    return AIMessage(text, id=message.message_id, response_metadata={SENT: True})

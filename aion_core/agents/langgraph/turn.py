@@ -15,6 +15,7 @@ from langgraph.types import Interrupt, StateSnapshot, StreamMode
 from msgspec.structs import replace
 
 from aion_core.agents.client_answers import interrupt_ids
+from aion_core.agents.langgraph.author_emissions import NODE_EMISSIONS
 from aion_core.agents.langgraph.callbacks import LangChainCallbacks
 from aion_core.agents.langgraph.graph import MESSAGES, Graph, tools_of
 from aion_core.agents.langgraph.input_contract import check_input, state_values
@@ -22,11 +23,10 @@ from aion_core.agents.langgraph.interrupts import resume_command
 from aion_core.agents.langgraph.pending_emissions import PendingEmissions
 from aion_core.agents.langgraph.redeployment import NODES
 from aion_core.agents.langgraph.reply_sink import GraphReplySink
-from aion_core.agents.langgraph.returned_together import returned_together
 from aion_core.agents.langgraph.setup import GraphSetup
 from aion_core.agents.langgraph.state import messages_of, values_of
 from aion_core.agents.langgraph.thread import GraphThread, config_of
-from aion_core.agents.langgraph.translation import NODE_EMISSIONS, LangGraphTranslator
+from aion_core.agents.langgraph.translation import LangGraphTranslator
 from aion_core.agents.langgraph.turn_input import clears_outbox, turn_input
 from aion_core.agents.langgraph.unreturned_output import UnreturnedOutput
 from aion_core.agents.turn_context import context_of
@@ -106,8 +106,7 @@ class GraphTurn:
         self.schemas: Mapping[str, Any] = {}
         """Schema that has refused an answer, by the id of its interrupt. It may differ from the stored interrupt's."""
         self.thread = GraphThread(graph, config, durable=self.durable)
-        returned = partial(_add_returned, self._pending, graph)
-        self._observer = LangChainCallbacks(request.task.id, self.streamed, returned)
+        self._observer = LangChainCallbacks(request.task.id, self.streamed, graph)
         self._config: RunnableConfig = {**config, "callbacks": [self._observer]}
 
     def graph_input(self, state: StateSnapshot | None, question: Message | None, pending: list[Interrupt]) -> Any:
@@ -144,7 +143,7 @@ class GraphTurn:
             self._graph,
             history,
             self.streamed,
-            earlier=await self.streamed.load_earlier() if may_have_begun else "",
+            earlier=await self.streamed.load_earlier() if may_have_begun else None,
             clears_outbox=clears_outbox(self._graph),
         )
 
@@ -176,11 +175,6 @@ class GraphTurn:
                     pending.event_received()
                     for emission in translator.translate(*event):
                         yield emission
-                    if event[1] == "tasks":
-                        for returned in pending.returned_from(event[0], event[2]):
-                            for emission in translator.returned_together(returned):
-                                yield emission
-                            pending.mark_recorded(returned)
                     if event[1] == "checkpoints":
                         self._observer.step_stored()
                         if not event[0]:
@@ -208,12 +202,6 @@ class GraphTurn:
         saver = self._graph.checkpointer
         if isinstance(saver, TableSaver) and len(stored["next"]) == 1:
             saver.join_step(get_checkpoint_id(stored["config"]) or "")
-
-
-def _add_returned(pending: PendingEmissions, graph: Graph, run: str, output: Any) -> None:
-    """Add messages that a node has returned together to the pending emissions. `run` is the node's checkpoint_ns."""
-    if (returned := returned_together(graph, run, output)) is not None:
-        pending.add(returned)
 
 
 async def _record_emissions(pending: PendingEmissions, streamed: UnreturnedOutput) -> None:

@@ -1,6 +1,7 @@
 """Output of a turn that the graph's state lacks."""
 
 import json
+from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping
 from functools import cached_property
 from typing import Any
@@ -10,6 +11,7 @@ from langchain_core.messages import BaseMessage
 from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.base import BaseCheckpointSaver, Checkpoint, CheckpointMetadata, empty_checkpoint
 from langgraph.types import Command
+from msgspec import Struct
 
 from aion_core.agents.langgraph.graph import STRUCTURED
 from aion_core.agents.langgraph.parts import sent_data
@@ -18,6 +20,16 @@ from aion_core.protocol.text import utf8
 
 STREAMED_NAMESPACE = "aion:streamed"
 """Checkpoint namespace (`checkpoint_ns`) in the thread for a turn's streamed text. The graph does not see it."""
+
+
+class StreamedText(Struct, frozen=True):
+    """Text of a model call that no node has returned."""
+
+    text: str
+    call: str = ""
+    """Message id of the model call."""
+    key: str = ""
+    """Name of the model call, as in `ModelStreams.key_of`; "" for chunks emitted by the author's code."""
 
 
 class UnreturnedOutput:
@@ -38,15 +50,15 @@ class UnreturnedOutput:
         self._turn = config["metadata"]["run_id"]
         place = {"thread_id": config["configurable"]["thread_id"], "checkpoint_ns": STREAMED_NAMESPACE}
         self._config: RunnableConfig = {"configurable": place, "metadata": {"run_id": self._turn}}
-        self._streaming: set[UUID] = set()
-        self.calls: set[str] = set()
-        """Message ids of the complete model calls of this process."""
+        self._streaming: dict[UUID, str] = {}
+        """Names of the model calls that are streaming."""
+        self._counts: Counter[str] = Counter()
         self.failed: set[str] = set()
         """Message ids of the model calls of failed attempts of nodes."""
-        self._unreturned: dict[str, str] = {}
+        self._unreturned: dict[str, StreamedText] = {}
         self.structured: Any = None
         """Last structured response of a subgraph as JSON, also from an earlier process; None without one."""
-        self._stored = ("", None)
+        self._stored: tuple[StreamedText, Any] = (StreamedText(""), None)
 
     @cached_property
     def _saver(self) -> BaseCheckpointSaver[Any] | None:
@@ -56,17 +68,17 @@ class UnreturnedOutput:
     def _checkpoint(self) -> Checkpoint:
         return empty_checkpoint()
 
-    def start(self, call: UUID) -> None:
-        """Mark this model call as streaming to the client."""
-        self._streaming.add(call)
+    def start(self, call: UUID, run: str) -> None:
+        """Mark this model call as streaming to the client. `run` is the checkpoint_ns of the node that calls it."""
+        self._streaming[call] = f"{run}/{self._counts[run]}"
+        self._counts[run] += 1
 
     def complete(self, call: UUID, message: BaseMessage) -> None:
         """Add the complete message of a model call. Store its text if it was streamed."""
-        self.calls.add(message.id or "")
-        if call in self._streaming:
-            self._streaming.discard(call)
-            if message.text:
-                self._unreturned[message.id or str(call)] = str(message.text)
+        key = self._streaming.pop(call, None)
+        if key is not None and message.text:
+            message_id = message.id or str(call)
+            self._unreturned[message_id] = StreamedText(str(message.text), message_id, key)
 
     def discard(self, calls: Collection[str]) -> None:
         """Remove the messages of a node's failed attempt, because the node may run again."""
@@ -76,7 +88,8 @@ class UnreturnedOutput:
 
     def add_emitted(self, call: str, text: str) -> None:
         """Append a text chunk emitted by the author's code to the text of its message. `call` is the message's id."""
-        self._unreturned[call] = self._unreturned.get(call, "") + text
+        known = self._unreturned.get(call, StreamedText(""))
+        self._unreturned[call] = StreamedText(known.text + text, call)
 
     def remove_returned(self, output: Any) -> None:
         """Remove the messages in a node's return value, because the graph's state stores these messages."""
@@ -92,22 +105,25 @@ class UnreturnedOutput:
 
     async def store(self) -> None:
         """Store the last unreturned text and the last structured response, unless they are stored already."""
-        output = utf8(next(reversed(self._unreturned.values()), "")), self.structured
+        output = next(reversed(self._unreturned.values()), StreamedText("")), self.structured
         if output != self._stored and self._saver is not None:
-            metadata: Any = {"source": "update", "step": 0, "parents": {}, "text": output[0]}
+            text = output[0]
+            metadata: Any = {"source": "update", "step": 0, "parents": {}, "text": utf8(text.text)}
+            metadata |= {"call": text.call, "key": text.key}
             if self.structured is not None:
                 metadata["structured"] = json.dumps(self.structured)
             await self._saver.aput(self._config, self._checkpoint, metadata, {})
             self._stored = output
 
-    async def load_earlier(self) -> str:
-        """Load the structured response stored by an earlier process of this turn. Return that process's text, or ""."""
+    async def load_earlier(self) -> StreamedText | None:
+        """Load the structured response stored by an earlier process of this turn. Return that process's text, or None."""
         found = await self._saver.aget_tuple(self._config) if self._saver is not None else None
         metadata: Mapping[str, Any] | CheckpointMetadata = found.metadata if found is not None else {}
         if metadata.get("run_id") != self._turn:
-            return ""
+            return None
         self.structured = json.loads(str(metadata.get("structured", "null")))
-        return str(metadata.get("text", ""))
+        text, call, key = (str(metadata.get(name, "")) for name in ("text", "call", "key"))
+        return StreamedText(text, call, key) if text else None
 
 
 def updates_in(output: Any) -> Iterator[Mapping[str, Any]]:
@@ -116,6 +132,17 @@ def updates_in(output: Any) -> Iterator[Mapping[str, Any]]:
         written = each.update if isinstance(each, Command) else each
         if isinstance(written, dict | Mapping):
             yield written
+
+
+NODE_METADATA = "__metadata__"
+"""Key of LangGraph's own data in an event of the mode "updates"."""
+
+
+def writes_in(update: Any) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """Yield each node in an event of the mode "updates" with the values that it has written to the state."""
+    for node, written in update.items() if isinstance(update, Mapping) else ():
+        for values in updates_in(written) if node != NODE_METADATA else ():
+            yield node, values
 
 
 def _messages_in(output: Any) -> Iterator[BaseMessage]:

@@ -47,6 +47,7 @@ RUN_BY = {
     ("docs/replies.md", "json"): BLOCKS,
     ("docs/runbook.md", "json"): "tests/tools/contract/test_erasure.py",
     ("docs/security.md", "python"): "tests/repository/docs/test_security.py",
+    ("docs/shapes.md", "python"): "tests/runtime/unit/agents/langgraph/test_shapes.py",
     ("docs/why.md", "sh"): "tests/tools/unit/cli/test_why.py",
 }
 """Tests that run the blocks of a page in one language, or the same commands as the blocks."""

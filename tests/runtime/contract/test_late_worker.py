@@ -103,7 +103,7 @@ async def test_worker_with_lost_lease_cannot_write_events_or_checkpoints(stack: 
     assert await savers.tasks.log(begun.head.key) == ended, "nothing was added"
     task = projection.fold(ended.events)
     said = [message.parts[0].text for message in task.history]
-    assert said == ["go", "late did one", "heir did two", "heir did three"]
+    assert said == ["go", "late did one", "late: one", "heir did two", "heir: two", "heir did three"]
     assert task.status.message.parts[0].text == "heir: three"
     assert graphs.ran == ["late one", "late two", "heir two", "heir three"]
 

@@ -33,6 +33,14 @@ class Structured(RowState):
     structured_response: dict[str, int]
 
 
+class Output(TypedDict):
+    report: str
+
+
+class Reporting(RowState):
+    report: str
+
+
 class TrailOnlyState(TypedDict):
     trail: Annotated[list[str], operator.add]
 
@@ -93,8 +101,8 @@ class Work:
 
         return node
 
-    def row(self, schema: Any, *nodes: tuple[str, Any]) -> Any:
-        builder: Any = StateGraph(schema)
+    def row(self, schema: Any, *nodes: tuple[str, Any], output: Any = None) -> Any:
+        builder: Any = StateGraph(schema, output_schema=output)
         before = START
         for name, act in nodes:
             builder.add_node(name, act if hasattr(act, "stream_mode") else self.node(name, act))
@@ -152,6 +160,22 @@ async def structures(_: StreamWriter) -> Any:
 
 async def returns_together(_: StreamWriter) -> Any:
     return {"messages": [AIMessage("the first"), AIMessage("the second")]}
+
+
+async def plans(_: StreamWriter) -> Any:
+    return {"messages": [AIMessage("a plan")]}
+
+
+async def reports(_: StreamWriter) -> Any:
+    return {"report": "the report"}
+
+
+async def calls_tool(_: StreamWriter) -> Any:
+    return {"messages": [AIMessage("", tool_calls=[{"name": "mail", "args": {}, "id": "call-1"}])]}
+
+
+async def mails(_: StreamWriter) -> Any:
+    return {"messages": [ToolMessage("the mail was sent", tool_call_id="call-1")]}
 
 
 async def leaves_outbox(_: StreamWriter) -> Any:
@@ -232,6 +256,21 @@ def returning_together(work: Work) -> Any:
 def returning_within(work: Work) -> Any:
     inner = work.row(RowState, ("returns", returns_together), ("then", None))
     return work.row(RowState, ("sub", inner), ("ends", None))
+
+
+def planning(work: Work) -> Any:
+    """Return a graph that adds messages to its state, with and without a model, and emits one between them."""
+    return work.row(RowState, ("plans", plans), ("says", says), ("answers", answers), ("ends", last_word))
+
+
+def declaring(work: Work) -> Any:
+    """Return a graph that declares its output, after it has streamed a text and added a message."""
+    nodes = (("streams", streams), ("plans", plans), ("reports", reports), ("ends", None))
+    return work.row(Reporting, *nodes, output=Output)
+
+
+def ending_with_a_tool(work: Work) -> Any:
+    return work.row(RowState, ("calls", calls_tool), ("mails", mails), ("ends", None))
 
 
 def parallel(work: Work) -> Any:
@@ -356,6 +395,9 @@ GRAPHS: dict[str, Callable[[Work], Any]] = {
         structured_within,
         returning_together,
         returning_within,
+        planning,
+        declaring,
+        ending_with_a_tool,
         parallel,
         tool_loop,
         functional,

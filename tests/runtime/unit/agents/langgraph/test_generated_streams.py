@@ -7,6 +7,7 @@ The text of a delayed reply or of a failed model call may be missing, but never 
 import asyncio
 import json
 import os
+import re
 from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import suppress
@@ -195,8 +196,10 @@ def check_turn(expected: ExpectedStream, body: str) -> None:
     messages = [text_of(message) for message in folded.messages.values()]
     assert sorted(messages) == sorted([*expected.messages, *expected.replies.values(), *answers(expected)])
     assert not folded.repeated.total()
-    found = {artifact.name: artifact.parts[0].data.struct_value["n"] for artifact in folded.artifacts}
-    assert {name: found.get(name) for name in expected.artifacts} == expected.artifacts
+    stages = [int(found[1]) for text in messages if (found := re.match(r"t\d+s(\d+)", text))]
+    assert stages == sorted(stages), "a text of a later group of nodes comes first"
+    artifacts = {artifact.name: artifact.parts[0].data.struct_value["n"] for artifact in folded.artifacts}
+    assert {name: artifacts.get(name) for name in expected.artifacts} == expected.artifacts
     assert {key: number for key, number in metadata_of(body).items() if key in expected.metadata} == expected.metadata
     last = text_of(folded.task.status.message)
     assert last == expected.last if expected.last else last in (expected.replies.values() or ["The answer."])

@@ -8,7 +8,7 @@ from typing import Any, TypedDict
 import pytest
 from langchain_core.messages import AIMessage, AIMessageChunk
 from langchain_core.messages.tool import tool_call_chunk
-from langchain_core.outputs import ChatGenerationChunk
+from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResult
 from langgraph.errors import NodeTimeoutError
 from langgraph.func import entrypoint
 from langgraph.func import task as durable_task
@@ -226,6 +226,34 @@ async def test_emoji_split_between_two_chunks_is_restored(returned: bool) -> Non
         task = (await client.post("/", json=send())).json()["result"]["task"]
     assert task["status"]["state"] == "TASK_STATE_COMPLETED"
     assert task["status"]["message"]["parts"][0]["text"] == "Fine \U0001f600 ?"
+
+
+class Reporting(ScriptedModel):
+    """Model that reports its words while it makes a whole message, without the message's id, as langchain-ollama does."""
+
+    async def _agenerate(self, messages: Any, stop: Any = None, run_manager: Any = None, **_: Any) -> ChatResult:
+        words = [*self._next_script()]
+        for word in words:
+            await run_manager.on_llm_new_token(word.text, chunk=ChatGenerationChunk(message=word))
+        return ChatResult(generations=[ChatGeneration(message=AIMessage("".join(word.text for word in words)))])
+
+
+async def test_words_reported_without_id_are_one_message() -> None:
+    model = Reporting(scripts=[["A ", "draft."]], disable_streaming=True)
+
+    async def write(state: MessagesState) -> State:
+        return {"messages": [await model.ainvoke("go")]}
+
+    graph = StateGraph(MessagesState).add_node("write", write).add_edge(START, "write")
+    async with http(parts(graph).app()) as client:
+        answer = await client.post("/", json=send(method="message/stream"))
+    events = [json.loads(line[6:])["result"] for line in answer.text.splitlines() if line.startswith("data: ")]
+    deltas = [event["artifact"] for event in events if event["kind"] == "artifact-update"]
+    assert [each["parts"][0]["text"] for each in deltas] == ["A ", "draft.", ""]
+    said = [event["status"]["message"] for event in events if "message" in event.get("status", {})]
+    assert [(each["parts"][0]["text"], each["messageId"]) for each in said] == [
+        ("A draft.", deltas[0]["metadata"]["messageId"])
+    ]
 
 
 class ModelPanic(BaseException):

@@ -6,7 +6,7 @@ from langchain_core.messages import AIMessage
 from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.memory import InMemorySaver
 
-from aion_core.agents.langgraph.unreturned_output import UnreturnedOutput
+from aion_core.agents.langgraph.unreturned_output import StreamedText, UnreturnedOutput
 
 
 def streamed(saver: InMemorySaver, turn: str) -> UnreturnedOutput:
@@ -17,8 +17,8 @@ def streamed(saver: InMemorySaver, turn: str) -> UnreturnedOutput:
 async def test_turn_does_not_load_text_streamed_by_earlier_turn() -> None:
     saver, first = InMemorySaver(), uuid4()
     one = streamed(saver, "turn-1")
-    one.start(first)
-    one.complete(first, AIMessage("text of turn 1"))
+    one.start(first, "node:1")
+    one.complete(first, AIMessage("text of turn 1", id="call"))
     await one.store()
-    assert await streamed(saver, "turn-1").load_earlier() == "text of turn 1"
-    assert await streamed(saver, "turn-2").load_earlier() == "", "not the answer of the turn before"
+    assert await streamed(saver, "turn-1").load_earlier() == StreamedText("text of turn 1", "call", "node:1/0")
+    assert await streamed(saver, "turn-2").load_earlier() is None, "not the answer of the turn before"
