@@ -25,7 +25,7 @@ from aion_core.agents.adk.rewind import TURN, rewind_event, turn_of
 from aion_core.agents.adk.runner import TurnRunner
 from aion_core.agents.adk.setup import AdkSetup
 from aion_core.agents.adk.translation import AdkTranslator
-from aion_core.agents.adk.turn_sessions import TurnSessionService
+from aion_core.agents.adk.turn_sessions import A2A_METADATA, TurnSessionService
 from aion_core.agents.reply_sink import TurnReplySink
 from aion_core.agents.turn_context import context_of, inbox_of
 from aion_core.authoring.context import aion_context_set
@@ -71,9 +71,10 @@ class AdkTurn:
         )
         self._artifacts = setup.artifacts(request) if setup.artifacts is not None else None
         self._abort = asyncio.Event()
+        self._inbox = inbox_of(request)
         self._runner = TurnRunner(
             turn_id=request.turn.id,
-            inbox=inbox_of(request),
+            inbox=self._inbox,
             # Put this plugin first: if a plugin responds in a callback, later plugins do not get the callback.
             app=setup.app.model_copy(update={"plugins": [self._callbacks, *setup.app.plugins]}),
             app_name=request.context.agent,
@@ -213,13 +214,16 @@ class AdkTurn:
             site=call_site.get,
             speaker=running_agent.get,
         )
+        metadata: dict[str, Any] = {TURN: self._request.turn.id, AGENTS: self._setup.agent_names}
+        if self._inbox.metadata:
+            metadata[A2A_METADATA] = self._inbox.metadata
         arguments: dict[str, Any] = {
             "user_id": self._request.context.owner,
             "session_id": self._request.context.context_id,
             "run_config": RunConfig(
                 streaming_mode=StreamingMode.SSE,
                 tool_thread_pool_config=ToolThreadPoolConfig(max_workers=TOOL_THREADS),
-                custom_metadata={TURN: self._request.turn.id, AGENTS: self._setup.agent_names},
+                custom_metadata=metadata,
             ),
             "abort_signal": self._abort,
         }

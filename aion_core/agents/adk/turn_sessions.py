@@ -12,6 +12,9 @@ from aion_core.agents.adk.outbox import OUTBOX, OUTBOX_METADATA, outbox_of_event
 from aion_core.agents.adk.rewind import apply_rewinds
 from aion_core.state.adk.sessions import TableSessions
 
+A2A_METADATA = "a2a_metadata"
+"""Key of the request's metadata in `run_config.custom_metadata`, as in ADK's own A2A server."""
+
 
 class TurnSessionService(BaseSessionService):
     """Session service of one turn that moves `a2a_outbox` from the session's state to the metadata of the ADK event.
@@ -50,6 +53,9 @@ class TurnSessionService(BaseSessionService):
         """
         if self._closed:
             return event
+        if event.author != "user" and event.custom_metadata:
+            # Store the request's metadata once, with its message. ADK adds it to each event.
+            event.custom_metadata = {key: value for key, value in event.custom_metadata.items() if key != A2A_METADATA}
         if not event.partial and OUTBOX in event.actions.state_delta:
             outbox = outbox_of_event(event)
             event.actions.state_delta = {
