@@ -10,6 +10,8 @@ runner.py             its ADK Runner
 turn_sessions.py      its ADK session service
 parts.py              A2A parts from and to ADK content
 resumption.py         rules for the resumption of an interrupted invocation
+invocation.py         progress of the running invocation, event by event
+rewind.py             the session as it was before a turn that starts over
 progress_markers.py   events that record how far each agent has come
 redeployment.py       agents that a later deployment lacks
 pending_calls.py      function calls that wait for the user

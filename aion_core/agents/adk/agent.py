@@ -23,18 +23,12 @@ from aion_core.agents.adk.parts import content_of
 from aion_core.agents.adk.pending_calls import pending_calls
 from aion_core.agents.adk.progress_markers import missing_markers
 from aion_core.agents.adk.redeployment import REDEPLOYED, agent_names, missing_agents
-from aion_core.agents.adk.resumption import (
-    NOT_RESUMABLE,
-    TRANSFER_NOT_RESUMABLE,
-    can_resume,
-    has_transferred_workflow,
-    is_finished,
-    is_resumable,
-)
+from aion_core.agents.adk.resumption import TRANSFER_NOT_RESUMABLE, InvocationProgress, not_resumable_reason
 from aion_core.agents.adk.setup import AdkSetup, ArtifactFactory, SessionFactory
 from aion_core.agents.adk.translation import AdkTranslator
 from aion_core.agents.adk.turn import AdkTurn, Drained, RunnerInput
 from aion_core.agents.client_answers import QUESTION_EXPIRED, InvalidResumeInput, answered_question
+from aion_core.agents.restarts import MAX_RUNS, TOO_MANY_RUNS
 from aion_core.engine.agent import Agent, Emission, Paused, TurnRequest
 from aion_core.engine.agent_options import AfterCrash
 from aion_core.engine.agent_profile import AgentProfile
@@ -116,20 +110,18 @@ class AdkAgent:
     async def _run(self, request: TurnRequest) -> AsyncGenerator[Emission, None]:
         turn = AdkTurn(request, self._setup)
         session = await turn.session()
+        if self._starts_over(turn, turn.invocation(session)):
+            await turn.rewind(session)
         earlier = turn.events(session)
-        invocation = turn.invocation(session)
-        restarted = self._starts_over(turn, invocation)
-        translator = AdkTranslator(request, turn.load_artifact, restarted=restarted)
+        translator = AdkTranslator(request, turn.load_artifact, restarted=turn.restarts > 0)
         # Emit the session's events from earlier attempts again, because a crash may have kept some of them out of the
-        # task's event log. If the turn starts over, skip events of agents that cannot resume, because these agents run
-        # again and emit new ones.
+        # task's event log.
         for event in earlier:
-            if not restarted or self._is_resumable(event.author):
-                async with aclosing(translator.translate(event)) as emissions:
-                    async for emission in emissions:
-                        yield emission
+            async with aclosing(translator.translate(event)) as emissions:
+                async for emission in emissions:
+                    yield emission
         try:
-            finished = is_finished(self._root, invocation)
+            finished = InvocationProgress(self._root, turn.invocation(session)).is_finished
             given = None if finished else await self._input(request, turn, session, earlier)
         except InvalidResumeInput as error:
             await turn.renew(session)
@@ -188,26 +180,24 @@ class AdkAgent:
 
         Raises AgentFailed if ADK cannot resume the turn and the turn must not start over either.
         """
-        if not events or is_finished(self._root, events):
+        progress = InvocationProgress(self._root, events)
+        if not events or progress.is_finished:
             return False
         self._check_agents(events)
-        if has_transferred_workflow(self._root, events):
-            raise AgentFailed(TRANSFER_NOT_RESUMABLE)
         # Do not start over if ADK can resume the turn. ADK resumes an LLM agent even in an App without resumability.
-        if can_resume(self._root, events) and (turn.resumes_by_id or isinstance(self._root, LlmAgent)):
+        if progress.can_resume and (turn.resumes_by_id or isinstance(self._root, LlmAgent)):
             return False
         if self._resume is AfterCrash.FAIL:
-            raise AgentFailed(NOT_RESUMABLE)
+            transferred = progress.has_transferred_workflow
+            raise AgentFailed(TRANSFER_NOT_RESUMABLE if transferred else not_resumable_reason(progress))
+        if turn.restarts + 1 >= MAX_RUNS:
+            raise AgentFailed(TOO_MANY_RUNS)
         return True
 
     def _check_agents(self, events: Sequence[Event]) -> None:
         """Raise AgentFailed if the deployment no longer has every agent recorded in the session's events."""
         if missing := missing_agents(self._root, events):
             raise AgentFailed(REDEPLOYED, f"Missing agents: {', '.join(missing)}.")
-
-    def _is_resumable(self, author: str) -> bool:
-        agent = self._root.find_agent(author) if isinstance(self._root, BaseAgent) else None
-        return agent is not None and is_resumable(agent)
 
 
 def build_agent(loaded: LoadedObject, config: AgentConfig, dependencies: AgentDependencies) -> Agent:

@@ -1,6 +1,6 @@
 """Progress markers of an ADK invocation: the events that record how far each agent has come."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from google.adk.agents import BaseAgent, LlmAgent, LoopAgent, ParallelAgent, SequentialAgent
@@ -13,32 +13,66 @@ def is_marker(event: Event) -> bool:
     return event.actions.end_of_agent is not None or event.actions.agent_state is not None
 
 
-def has_ended(agent: BaseNode, events: Sequence[Event]) -> bool:
-    """Return True if the agent has ended, judging by the events since its run began.
+class AgentRun:
+    """Run of an agent, read from the events since it began. Each event is read once."""
 
-    An agent with an end marker has ended. An LLM agent has also ended if it has given its final answer, because
-    resuming it would call the model again.
-    """
-    own = [event for event in events if event.author != "user"]
-    active, since = _active_agent(agent, own)
-    if any(event.actions.end_of_agent and event.author == active.name for event in since):
-        return True
-    if not isinstance(agent, LlmAgent):
-        return False
-    within = [event for event in own if not is_marker(event) and agent.find_agent(event.author) is not None]
-    last = within[-1] if within else None
-    if last is None or last.actions.transfer_to_agent or last.long_running_tool_ids or not last.is_final_response():
-        return False
-    waits = last.actions.requested_auth_configs or last.actions.requested_tool_confirmations
-    if last.get_function_responses() and waits:
-        return False
-    author = agent.find_agent(last.author)
-    if author is None or (author is not agent and getattr(author, "mode", None) == "single_turn"):
-        # Return False, because the calling agent continues with the answer of a single-turn agent.
-        return False
-    # Require LLM agents between the author of the answer and this agent, because the answer of a sub-agent does not end
-    # a workflow agent.
-    return all(isinstance(each, LlmAgent) for each in _ancestors(author, agent))
+    def __init__(self, agent: BaseNode, events: Iterable[Event] = ()) -> None:
+        self._agent = agent
+        self.active = agent
+        """Agent to which the agent has last transferred, or the agent itself."""
+        self.since: list[Event] = []
+        """Events since the last transfer."""
+        self._last: Event | None = None
+        """Last event of the agent or an agent below it that is no marker."""
+        self._ended: set[str] = set()
+        """Names of the agents that have ended since the last transfer."""
+        self._is_known = True
+        """False if the agent has transferred to an agent that does not exist."""
+        for event in events:
+            self.add(event)
+
+    def add(self, event: Event) -> None:
+        """Read the next event."""
+        if event.author == "user":
+            return
+        if isinstance(self._agent, LlmAgent):
+            if not is_marker(event) and self._agent.find_agent(event.author) is not None:
+                self._last = event
+            if name := event.actions.transfer_to_agent:
+                target = self._agent.find_agent(name)
+                self.active, self._is_known = target or self._agent, target is not None
+                self.since.clear()
+                self._ended.clear()
+                return
+        if self._is_known:
+            self.since.append(event)
+            if event.actions.end_of_agent:
+                self._ended.add(event.author)
+
+    @property
+    def has_ended(self) -> bool:
+        """True if the agent has ended.
+
+        An agent with an end marker has ended. An LLM agent has also ended if it has given its final answer, because
+        resuming it would call the model again.
+        """
+        if self.active.name in self._ended:
+            return True
+        agent, last = self._agent, self._last
+        if not isinstance(agent, LlmAgent) or last is None:
+            return False
+        if last.actions.transfer_to_agent or last.long_running_tool_ids or not last.is_final_response():
+            return False
+        waits = last.actions.requested_auth_configs or last.actions.requested_tool_confirmations
+        if last.get_function_responses() and waits:
+            return False
+        author = agent.find_agent(last.author)
+        if author is None or (author is not agent and getattr(author, "mode", None) == "single_turn"):
+            # Return False, because the calling agent continues with the answer of a single-turn agent.
+            return False
+        # Require LLM agents between the author of the answer and this agent, because the answer of a sub-agent does not
+        # end a workflow agent.
+        return all(isinstance(each, LlmAgent) for each in _ancestors(author, agent))
 
 
 def missing_markers(root: BaseNode, events: Sequence[Event]) -> Iterator[Event]:
@@ -57,22 +91,12 @@ def missing_markers(root: BaseNode, events: Sequence[Event]) -> Iterator[Event]:
         yield marker
 
 
-def _active_agent(agent: BaseNode, events: Sequence[Event]) -> tuple[BaseNode, Sequence[Event]]:
-    """Return the agent to which this agent has last transferred, or itself, and the events since the transfer."""
-    if isinstance(agent, LlmAgent):
-        for index in reversed(range(len(events))):
-            if name := events[index].actions.transfer_to_agent:
-                target = agent.find_agent(name)
-                return (target, events[index + 1 :]) if target is not None else (agent, ())
-    return agent, events
-
-
 def _next_marker(agent: BaseNode, events: Sequence[Event]) -> Event | None:
     """Return the missing progress marker of the innermost agent; None if no marker is missing."""
     match agent:
         case SequentialAgent() | LoopAgent():
             index = next((n for n in reversed(range(len(events))) if _is_state_of(agent, events[n])), None)
-            if index is None or has_ended(agent, events[index:]):
+            if index is None or AgentRun(agent, events[index:]).has_ended:
                 return None
             state, since = events[index].actions.agent_state or {}, events[index + 1 :]
             current = next((sub for sub in agent.sub_agents if sub.name == state.get("current_sub_agent")), None)
@@ -82,19 +106,19 @@ def _next_marker(agent: BaseNode, events: Sequence[Event]) -> Event | None:
                 return inner
             return _marker_after(agent, current, state, events[index], since)
         case ParallelAgent():
-            if has_ended(agent, events):
+            if AgentRun(agent, events).has_ended:
                 return None
             for sub in agent.sub_agents:
                 own = [event for event in events if sub.find_agent(event.author) is not None]
                 if (inner := _next_marker(sub, own)) is not None:
                     return inner
                 marked = any(event.actions.end_of_agent and event.author == sub.name for event in own)
-                if has_ended(sub, own) and not marked:
+                if AgentRun(sub, own).has_ended and not marked:
                     return _marker(sub.name, own[-1], EventActions(end_of_agent=True))
             return None
         case LlmAgent():
-            active, since = _active_agent(agent, events)
-            return _next_marker(active, since) if active is not agent else None
+            run = AgentRun(agent, events)
+            return _next_marker(run.active, run.since) if run.active is not agent else None
         case _:
             return None
 
@@ -110,7 +134,7 @@ def _marker_after(
     ended = EventActions(end_of_agent=True)
     if isinstance(agent, LoopAgent) and any(event.actions.escalate for event in since):
         return _marker(agent.name, template, ended)
-    if not has_ended(current, since):
+    if not AgentRun(current, since).has_ended:
         return None
     index = agent.sub_agents.index(current) + 1
     if isinstance(agent, SequentialAgent):

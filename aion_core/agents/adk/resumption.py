@@ -1,19 +1,14 @@
 """Rules for the resumption of an interrupted ADK invocation."""
 
-from collections.abc import Iterator, Mapping, Sequence
-from itertools import takewhile
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from google.adk.agents import BaseAgent, LlmAgent, LoopAgent, ParallelAgent, SequentialAgent
 from google.adk.events import Event
 from google.adk.workflow import BaseNode, Workflow
 
-from aion_core.agents.adk.progress_markers import has_ended, is_marker
+from aion_core.agents.adk.progress_markers import AgentRun, is_marker
 
-NOT_RESUMABLE = (
-    "The server stopped during this turn, and the turn is not resumable: ADK cannot resume a custom agent. "
-    "Send the message again with a new id."
-)
 TRANSFER_NOT_RESUMABLE = (
     "The server stopped during this turn, and the turn is not resumable: ADK cannot resume a workflow agent after an "
     "LLM agent has transferred to it. Send the message again with a new id."
@@ -22,6 +17,7 @@ _COMPLETED = 3
 """Value of ADK's `NodeStatus.COMPLETED`."""
 
 _RESUMABLE_TYPES = (LlmAgent, SequentialAgent, ParallelAgent, LoopAgent)
+_WORKFLOW_TYPES = (SequentialAgent, ParallelAgent, LoopAgent)
 
 
 def is_resumable(agent: BaseNode) -> bool:
@@ -32,94 +28,125 @@ def is_resumable(agent: BaseNode) -> bool:
     ADK runs other interrupted nodes again.
     """
     if isinstance(agent, Workflow):
-        nodes = agent.graph.nodes if agent.graph is not None else []
-        return all(is_resumable(node) for node in nodes if isinstance(node, BaseAgent | Workflow))
+        return next(_not_resumable_nodes(agent), None) is None
     return any(
         type(agent)._run_async_impl is base._run_async_impl for base in _RESUMABLE_TYPES if isinstance(agent, base)
     )
 
 
-def is_finished(root: BaseNode, events: Sequence[Event]) -> bool:
-    """Return True if the root agent has nothing left to do in the invocation, even without ADK's end marker."""
-    since = list(takewhile(lambda event: event.author != "user", reversed(events)))[::-1]
-    if not isinstance(root, LlmAgent) or is_resumable(root):
-        return has_ended(root, since)
-    return False
+class InvocationProgress:
+    """Progress of an ADK invocation, read from its events.
 
-
-def can_stop(root: BaseNode, events: Sequence[Event]) -> bool:
-    """Return True if the turn can stop after the last event, without losing or repeating work.
-
-    A turn cannot stop between a sub-agent's answer and its end marker, or while a node of a Workflow runs.
+    Each event is read once, so that the checks after each event of a turn take the same time in a long turn.
     """
-    if is_finished(root, events) or not can_resume(root, events):
-        return False
-    last = events[-1]
-    if isinstance(root, Workflow):
-        nodes = (last.actions.agent_state or {}).get("nodes", {}) if last.author == root.name else {}
-        return bool(nodes) and all(node.get("status") == _COMPLETED for node in nodes.values())
-    if is_marker(last):
-        return not last.actions.end_of_agent
-    return bool(last.get_function_calls() or last.get_function_responses()) and not last.is_final_response()
+
+    def __init__(self, root: BaseNode, events: Iterable[Event] = ()) -> None:
+        self._root = root
+        self._run = AgentRun(root)
+        self._last: Event | None = None
+        self._ended: set[str] = set()
+        self._state: dict[str, Mapping[str, Any]] = {}
+        self._last_author = ""
+        self._transferred_to = ""
+        for event in events:
+            self.add(event)
+
+    def add(self, event: Event) -> None:
+        """Read the invocation's next event."""
+        self._last = event
+        if event.author == "user":
+            # The root agent continues with the user's message or answer, so only the later events tell if it has ended.
+            self._run = AgentRun(self._root)
+            return
+        self._run.add(event)
+        self._last_author = event.author
+        self._transferred_to = event.actions.transfer_to_agent or ""
+        if event.actions.end_of_agent:
+            self._ended.add(event.author)
+        elif event.actions.agent_state is not None:
+            self._state[event.author] = event.actions.agent_state
+            self._ended.discard(event.author)
+
+    @property
+    def is_finished(self) -> bool:
+        """True if the root agent has nothing left to do in the invocation, even without ADK's end marker."""
+        return (not isinstance(self._root, LlmAgent) or is_resumable(self._root)) and self._run.has_ended
+
+    @property
+    def can_resume(self) -> bool:
+        """True if ADK can resume all running agents of the invocation after the last event."""
+        return not self.has_transferred_workflow and next(self.not_resumable(), None) is None
+
+    @property
+    def can_stop(self) -> bool:
+        """True if the turn can stop after the last event, without losing or repeating work.
+
+        A turn cannot stop between a sub-agent's answer and its end marker, or while a node of a Workflow runs.
+        """
+        last = self._last
+        if last is None or self.is_finished or not self.can_resume:
+            return False
+        if isinstance(self._root, Workflow):
+            state = last.actions.agent_state if last.author == self._root.name else None
+            nodes = (state or {}).get("nodes", {})
+            return bool(nodes) and all(node.get("status") == _COMPLETED for node in nodes.values())
+        if is_marker(last):
+            return not last.actions.end_of_agent
+        return bool(last.get_function_calls() or last.get_function_responses()) and not last.is_final_response()
+
+    @property
+    def has_transferred_workflow(self) -> bool:
+        """True if the root is an LLM agent that has transferred to a workflow agent, which is still running.
+
+        ADK cannot resume this case, because it does not find the workflow's position. It would start the workflow over,
+        treat the started steps as completed, and skip the other steps.
+        """
+        return isinstance(self._root, LlmAgent) and any(
+            isinstance(agent, _WORKFLOW_TYPES) and agent.find_agent(self._last_author) is not None
+            for agent in self._running(self._root)
+        )
+
+    def not_resumable(self) -> Iterator[BaseNode]:
+        """Yield the running agents that ADK cannot resume, outermost first."""
+        for agent in self._running(self._root):
+            if isinstance(agent, Workflow):
+                yield from _not_resumable_nodes(agent)
+            elif not is_resumable(agent):
+                yield agent
+
+    def _running(self, agent: BaseNode) -> Iterator[BaseNode]:
+        """Yield the agents that are running after the last event: this agent and those below it."""
+        yield agent
+        match agent:
+            case SequentialAgent() | LoopAgent():
+                current = self._state.get(agent.name, {}).get("current_sub_agent")
+                named = [sub for sub in agent.sub_agents if sub.name == current]
+                running: Sequence[BaseAgent] = named or agent.sub_agents[:1]
+            case ParallelAgent():
+                running = [sub for sub in agent.sub_agents if sub.name not in self._ended]
+            case LlmAgent():
+                active = self._transferred_to or self._last_author
+                running = [sub for sub in agent.sub_agents if sub.find_agent(active) is not None]
+            case _:
+                running = []
+        for sub in running:
+            yield from self._running(sub)
 
 
-def can_resume(root: BaseNode, events: Sequence[Event]) -> bool:
-    """Return True if ADK can resume all running agents of the invocation after the last event."""
-    if has_transferred_workflow(root, events):
-        return False
-    return all(is_resumable(agent) for agent in _running_agents(root, _Progress(events)))
-
-
-def has_transferred_workflow(root: BaseNode, events: Sequence[Event]) -> bool:
-    """Return True if the root is an LLM agent that has transferred to a workflow agent, which is still running.
-
-    ADK cannot resume this case, because it does not find the workflow's position. It would start the workflow over,
-    treat the started steps as completed, and skip the other steps.
-    """
-    if not isinstance(root, LlmAgent):
-        return False
-    progress = _Progress(events)
-    workflows = (SequentialAgent, ParallelAgent, LoopAgent)
-    return any(
-        isinstance(agent, workflows) and agent.find_agent(progress.last_author) is not None
-        for agent in _running_agents(root, progress)
+def not_resumable_reason(progress: InvocationProgress) -> str:
+    """Return why the invocation's turn fails after the loss of its process, for the client."""
+    agent = next(progress.not_resumable(), None)
+    # Without such an agent, the author's App has switched resumability off.
+    cause = f"the agent {agent.name!r} ({type(agent).__name__})" if agent is not None else "this App"
+    return (
+        f"The server stopped during this turn, and the turn is not resumable: ADK cannot resume {cause}. "
+        "Send the message again with a new id."
     )
 
 
-class _Progress:
-    """Progress of each agent of an invocation, read from the invocation's events."""
-
-    def __init__(self, events: Sequence[Event]) -> None:
-        self.ended: set[str] = set()
-        self.state: dict[str, Mapping[str, Any]] = {}
-        self.last_author = ""
-        self.transferred_to = ""
-        for event in events:
-            if event.author == "user":
-                continue
-            self.last_author = event.author
-            self.transferred_to = event.actions.transfer_to_agent or ""
-            if event.actions.end_of_agent:
-                self.ended.add(event.author)
-            elif event.actions.agent_state is not None:
-                self.state[event.author] = event.actions.agent_state
-                self.ended.discard(event.author)
-
-
-def _running_agents(agent: BaseNode, progress: _Progress) -> Iterator[BaseNode]:
-    """Yield the agents that are running after the last event: this agent and those below it."""
-    yield agent
-    match agent:
-        case SequentialAgent() | LoopAgent():
-            current = progress.state.get(agent.name, {}).get("current_sub_agent")
-            named = [sub for sub in agent.sub_agents if sub.name == current]
-            running: Sequence[BaseAgent] = named or agent.sub_agents[:1]
-        case ParallelAgent():
-            running = [sub for sub in agent.sub_agents if sub.name not in progress.ended]
-        case LlmAgent():
-            active = progress.transferred_to or progress.last_author
-            running = [sub for sub in agent.sub_agents if sub.find_agent(active) is not None]
-        case _:
-            running = []
-    for sub in running:
-        yield from _running_agents(sub, progress)
+def _not_resumable_nodes(workflow: Workflow) -> Iterator[BaseNode]:
+    for node in workflow.graph.nodes if workflow.graph is not None else ():
+        if isinstance(node, Workflow):
+            yield from _not_resumable_nodes(node)
+        elif isinstance(node, BaseAgent) and not is_resumable(node):
+            yield node

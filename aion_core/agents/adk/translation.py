@@ -33,6 +33,10 @@ NO_ANSWER = (
     "The turn has ended without an answer: no event of the agent has content. Yield an Event with content, set "
     "state_delta['a2a_outbox'], or call thread.reply()."
 )
+NO_ANSWER_AFTER_RESTART = (
+    "The server stopped during this turn. The turn ran again from its message, and ended without an answer. "
+    "Send the message again with a new id."
+)
 CUT_ANSWER = "The model of %r stopped before the end of its answer: %s. The client receives the incomplete answer."
 LoadArtifact = Callable[[str, int], Awaitable[genai.Part | None]]
 """Function that reads a saved artifact by file name and version."""
@@ -57,10 +61,10 @@ class AdkTranslator:
     def __init__(self, request: TurnRequest, load: LoadArtifact, *, restarted: bool = False) -> None:
         """Start without output.
 
-        If `restarted`, the turn runs again from its message, and messages recorded by an earlier attempt are not
-        emitted again.
+        If `restarted`, the turn has run again from its message: messages recorded by an earlier attempt are not emitted
+        again, and the turn must have output of its own.
         """
-        self._request, self._load = request, load
+        self._request, self._load, self._restarted = request, load, restarted
         self._reactions = {artifact.artifact_id for artifact in request.task.artifacts}
         self._messages = EmittedMessages(request)
         self._to_skip = _recorded_contents(request) if restarted else Counter[bytes]()
@@ -79,6 +83,8 @@ class AdkTranslator:
         self._counts: Counter[str] = Counter()
         self._has_output = False
         """True if the turn has emitted an artifact or a reaction."""
+        self._has_messages = False
+        """True if the turn has emitted an intermediate message, or one that an earlier attempt has recorded."""
 
     async def translate(self, event: object) -> AsyncGenerator[Emission, None]:
         """Yield the emissions of an ADK event, or of a helper call in the author's code."""
@@ -112,7 +118,8 @@ class AdkTranslator:
     def end(self) -> Iterator[Emission]:
         """Yield the remaining emissions after the last event, ending with the Reply.
 
-        Raises AgentFailed if a model call failed and the turn has no answer.
+        Raises AgentFailed if a model call failed and the turn has no answer, or if the turn has started over and has no
+        output.
         """
         yield from self._flow(self._streams.close_all())
         if (unfinished := self._unfinished()) is not None:
@@ -133,11 +140,14 @@ class AdkTranslator:
             # Prefer the message that an earlier attempt has recorded for this event, so that the answer keeps its id.
             returned=(self._messages.get(self._last[1]) or self._last[0]) if self._last is not None else None,
             streamed=unfinished,
-            emitted=self._messages.intermediate,
+            # The messages of an earlier attempt do not answer a turn that has started over.
+            emitted=self._messages.intermediate if self._has_messages or not self._restarted else None,
         )
         for emission in final_emissions(self._request, left):
             self._has_output = self._has_output or isinstance(emission, AgentArtifact)
             if isinstance(emission, Reply) and emission.message is None and not self._has_output:
+                if self._restarted:
+                    raise AgentFailed(NO_ANSWER_AFTER_RESTART)
                 logger.warning(NO_ANSWER, extra={"task_id": self._request.task.id})
             yield emission
 
@@ -252,6 +262,7 @@ class AdkTranslator:
             yield from self._emit(message, key)
 
     def _emit(self, message: Message, key: str) -> Iterator[Emission]:
+        self._has_messages = True
         if self._to_skip[_content(message)] > 0:
             self._to_skip[_content(message)] -= 1
         elif (emission := self._messages.emit(message, key)) is not None:

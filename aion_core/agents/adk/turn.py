@@ -13,17 +13,19 @@ from google.adk.agents.run_config import (  # type: ignore[attr-defined]  # ADK 
 from google.adk.errors import StaleSessionError
 from google.adk.events import Event
 from google.adk.sessions import Session
+from google.adk.sessions._rewind_utils import compute_artifact_delta_for_rewind
 from google.genai import types as genai
 from msgspec import Struct
 
 from aion_core.agents.adk.callbacks import CallbackPlugin, call_site, running_agent
 from aion_core.agents.adk.event_queue import EventChannel
+from aion_core.agents.adk.invocation import RunningInvocation
 from aion_core.agents.adk.redeployment import AGENTS
-from aion_core.agents.adk.resumption import can_resume, can_stop, is_finished
+from aion_core.agents.adk.rewind import TURN, rewind_event, turn_of
 from aion_core.agents.adk.runner import TurnRunner
 from aion_core.agents.adk.setup import AdkSetup
 from aion_core.agents.adk.translation import AdkTranslator
-from aion_core.agents.adk.turn_sessions import REQUEST_METADATA, TurnSessionService
+from aion_core.agents.adk.turn_sessions import A2A_METADATA, TurnSessionService
 from aion_core.agents.reply_sink import TurnReplySink
 from aion_core.agents.turn_context import context_of, inbox_of
 from aion_core.authoring.context import aion_context_set
@@ -31,12 +33,6 @@ from aion_core.engine.agent import Emission, StepCompleted, TurnRequest
 from aion_core.engine.fenced_writes import Fence
 from aion_core.engine.process.exception_groups import ungrouped
 from aion_core.errors import LeaseLost, StoreError
-from aion_core.protocol.message_json import with_integers
-from aion_core.protocol.reserved_keys import without_reserved_keys
-
-TURN = "aion:turn"
-"""Key in an ADK event's metadata for the id of its turn. An answer continues the invocation of an earlier turn, so the
-invocation's id does not identify the turn."""
 
 TOOL_THREADS = 8
 """Maximum number of synchronous tools that run at once. They run in threads, so they do not block each other or the
@@ -69,12 +65,16 @@ class AdkTurn:
         self._request, self._setup = request, setup
         self._channel = EventChannel()
         self._callbacks = CallbackPlugin(request.task.id, setup.root.name, self._channel.send)
-        self._sessions = TurnSessionService(setup.sessions(Fence(request.context, request.fence)), setup.configuration)
+        self._invocation = RunningInvocation(setup.root, request.turn.id)
+        self._sessions = TurnSessionService(
+            setup.sessions(Fence(request.context, request.fence)), setup.configuration, self._invocation.add
+        )
         self._artifacts = setup.artifacts(request) if setup.artifacts is not None else None
         self._abort = asyncio.Event()
+        self._inbox = inbox_of(request)
         self._runner = TurnRunner(
             turn_id=request.turn.id,
-            inbox=inbox_of(request),
+            inbox=self._inbox,
             # Put this plugin first: if a plugin responds in a callback, later plugins do not get the callback.
             app=setup.app.model_copy(update={"plugins": [self._callbacks, *setup.app.plugins]}),
             app_name=request.context.agent,
@@ -104,11 +104,12 @@ class AdkTurn:
         if session is None:
             return await self._sessions.create_session(**key)
         self._sessions.keep(session)
+        self._invocation.begin(session.events)
         return session
 
     def events(self, session: Session) -> list[Event]:
         """Return the events that this turn has stored in the session."""
-        return [event for event in session.events if _turn_of(event) == self._request.turn.id]
+        return [event for event in session.events if turn_of(event) == self._request.turn.id]
 
     def invocation(self, session: Session) -> list[Event]:
         """Return all events of the turn's ADK invocation in the session.
@@ -121,6 +122,25 @@ class AdkTurn:
     def stored(self) -> list[Event]:
         """Return all events stored so far in the session of the running invocation."""
         return list(self._runner.session.events) if self._runner.session is not None else []
+
+    @property
+    def restarts(self) -> int:
+        """Number of times that the turn has started over."""
+        return sum(turn_id == self._request.turn.id for turn_id in self._sessions.rewound.values())
+
+    async def rewind(self, session: Session) -> None:
+        """Return the session to its state before the turn, because the turn starts over.
+
+        The artifacts that the turn has saved get the content they had before; a file of the user keeps its new content.
+        """
+        turn_id, app_name = self._request.turn.id, self._request.context.agent
+        first = next(index for index, event in enumerate(session.events) if turn_of(event) == turn_id)
+        artifacts = await compute_artifact_delta_for_rewind(
+            session, first, artifact_service=self._artifacts, app_name=app_name
+        )
+        await self._sessions.append_event(session, rewind_event(turn_id, session.events, artifacts))
+        self._sessions.prepare(session)
+        self._invocation.begin(session.events)
 
     async def append(self, session: Session, event: Event) -> None:
         """Append an event created by this adapter to the session."""
@@ -161,7 +181,7 @@ class AdkTurn:
                         self._callbacks.event_stored()
                         if self._can_resume_here():
                             yield StepCompleted()
-                            if self._request.drain.is_set() and self._can_stop_here():
+                            if self._request.drain.is_set() and self._invocation.progress.can_stop:
                                 raise Drained
             await work
         except StaleSessionError as error:
@@ -179,14 +199,10 @@ class AdkTurn:
 
     def _can_resume_here(self) -> bool:
         """Return True if the turn is unfinished, and another process could resume it after the last stored event."""
-        if not self.resumes_by_id or self._runner.session is None:
+        if not self.resumes_by_id:
             return False
-        root, events = self._setup.root, self.invocation(self._runner.session)
-        return not is_finished(root, events) and can_resume(root, events)
-
-    def _can_stop_here(self) -> bool:
-        session = self._runner.session
-        return session is not None and can_stop(self._setup.root, self.invocation(session))
+        progress = self._invocation.progress
+        return not progress.is_finished and progress.can_resume
 
     async def _run(self, given: RunnerInput) -> None:
         """Run ADK's Runner and send its events to the channel."""
@@ -198,13 +214,16 @@ class AdkTurn:
             site=call_site.get,
             speaker=running_agent.get,
         )
+        metadata: dict[str, Any] = {TURN: self._request.turn.id, AGENTS: self._setup.agent_names}
+        if self._inbox.metadata:
+            metadata[A2A_METADATA] = self._inbox.metadata
         arguments: dict[str, Any] = {
             "user_id": self._request.context.owner,
             "session_id": self._request.context.context_id,
             "run_config": RunConfig(
                 streaming_mode=StreamingMode.SSE,
                 tool_thread_pool_config=ToolThreadPoolConfig(max_workers=TOOL_THREADS),
-                custom_metadata=_custom_metadata(self._request, self._setup),
+                custom_metadata=metadata,
             ),
             "abort_signal": self._abort,
         }
@@ -231,13 +250,3 @@ class AdkTurn:
             # Retrieve the exception of the asyncio task, because asyncio logs every exception that nobody retrieves.
             # This exception was raised to the caller already, or stopping the agent has caused it.
             work.exception()
-
-
-def _custom_metadata(request: TurnRequest, setup: AdkSetup) -> dict[str, Any]:
-    """Return the metadata of the run: the adapter's own, and that of the request where ADK's A2A server puts it."""
-    given = without_reserved_keys(with_integers(request.request))
-    return {TURN: request.turn.id, AGENTS: setup.agent_names, **({REQUEST_METADATA: given} if given else {})}
-
-
-def _turn_of(event: Event) -> str:
-    return str((event.custom_metadata or {}).get(TURN, ""))

@@ -1,7 +1,7 @@
 """ADK session service of a turn."""
 
 import copy
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from google.adk.events import Event
@@ -9,11 +9,11 @@ from google.adk.sessions import BaseSessionService, Session
 from google.adk.sessions.base_session_service import GetSessionConfig, ListSessionsResponse
 
 from aion_core.agents.adk.outbox import OUTBOX, OUTBOX_METADATA, outbox_of_event
+from aion_core.agents.adk.rewind import apply_rewinds
 from aion_core.state.adk.sessions import TableSessions
 
-REQUEST_METADATA = "a2a_metadata"
-"""Key in the metadata of a run, and of the user's event, for the metadata of the client's request. ADK's A2A server uses
-this key, and agents read it from `run_config.custom_metadata`."""
+A2A_METADATA = "a2a_metadata"
+"""Key of the request's metadata in `run_config.custom_metadata`, as in ADK's own A2A server."""
 
 
 class TurnSessionService(BaseSessionService):
@@ -22,13 +22,18 @@ class TurnSessionService(BaseSessionService):
     The session's state outlives the turn, so the next turn would send an outbox in the state a second time. The event's
     metadata is stored too, so the outbox is not lost if the process dies. The service also adds the agent's
     `configuration` from aion.yaml to the session's state, without replacing existing keys. The configuration is never
-    stored.
+    stored. Sessions have no events that a rewind has taken back.
     """
 
-    def __init__(self, sessions: BaseSessionService, configuration: Mapping[str, Any] | None = None) -> None:
-        self._sessions, self._configuration = sessions, configuration or {}
+    def __init__(
+        self, sessions: BaseSessionService, configuration: Mapping[str, Any], stored: Callable[[Event], None]
+    ) -> None:
+        """Wrap a session service. Call `stored` with each event that it has stored."""
+        self._sessions, self._configuration, self._stored = sessions, configuration, stored
         self._closed = False
         self._kept: Session | None = None
+        self.rewound: dict[str, str] = {}
+        """Ids of the turns that have started over, by the id of the event that took them back."""
 
     def keep(self, session: Session) -> None:
         """Return this session object from the next `get_session` for all its events, instead of a second read.
@@ -48,9 +53,9 @@ class TurnSessionService(BaseSessionService):
         """
         if self._closed:
             return event
-        if event.author != "user" and REQUEST_METADATA in (event.custom_metadata or {}):
-            # Keep it in the user's event only: ADK copies it into each event, and it may have 64 KB.
-            event.custom_metadata = {k: v for k, v in (event.custom_metadata or {}).items() if k != REQUEST_METADATA}
+        if event.author != "user" and event.custom_metadata:
+            # Store the request's metadata once, with its message. ADK adds it to each event.
+            event.custom_metadata = {key: value for key, value in event.custom_metadata.items() if key != A2A_METADATA}
         if not event.partial and OUTBOX in event.actions.state_delta:
             outbox = outbox_of_event(event)
             event.actions.state_delta = {
@@ -61,7 +66,10 @@ class TurnSessionService(BaseSessionService):
             if outbox is not None:
                 stored = outbox.model_dump(mode="json", exclude_none=True)
                 event.custom_metadata = {**(event.custom_metadata or {}), OUTBOX_METADATA: stored}
-        return await self._sessions.append_event(session, event)
+        appended = await self._sessions.append_event(session, event)
+        if not event.partial:
+            self._stored(appended)
+        return appended
 
     async def renew(self, session: Session) -> None:
         """Renew the session's TTL, if the wrapped session service is aion's."""
@@ -79,7 +87,7 @@ class TurnSessionService(BaseSessionService):
     async def get_session(
         self, *, app_name: str, user_id: str, session_id: str, config: GetSessionConfig | None = None
     ) -> Session | None:
-        """Return the session with the configuration in its state. See `BaseSessionService.get_session`."""
+        """Return the session as `prepare` leaves it. See `BaseSessionService.get_session`."""
         kept, self._kept = self._kept, None
         if kept and config is None and (kept.app_name, kept.user_id, kept.id) == (app_name, user_id, session_id):
             return kept
@@ -87,9 +95,14 @@ class TurnSessionService(BaseSessionService):
             app_name=app_name, user_id=user_id, session_id=session_id, config=config
         )
         if session is not None:
-            for key, value in self._configuration.items():
-                session.state.setdefault(key, copy.deepcopy(value))
+            self.prepare(session)
         return session
+
+    def prepare(self, session: Session) -> None:
+        """Remove what rewinds have taken back from a stored session, and add the configuration to its state."""
+        self.rewound |= apply_rewinds(session)
+        for key, value in self._configuration.items():
+            session.state.setdefault(key, copy.deepcopy(value))
 
     async def list_sessions(self, *, app_name: str, user_id: str | None = None) -> ListSessionsResponse:
         """List the sessions of the wrapped session service. See `BaseSessionService.list_sessions`."""

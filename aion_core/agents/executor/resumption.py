@@ -1,20 +1,13 @@
 """Rules for the restart of an executor's interrupted turn."""
 
+from aion_core.agents.restarts import MAX_RUNS, TOO_MANY_RUNS
 from aion_core.engine.agent import TurnRequest
 from aion_core.engine.agent_options import AfterCrash
 from aion_core.errors import AgentFailed
 
-MAX_RUNS = 3
-"""Maximum number of runs of a turn under `resume: restart`. Otherwise a turn longer than its process's lifetime would
-restart forever."""
-
 NOT_RESUMABLE = (
     "The server stopped during this turn, and the turn is not resumable: an executor has no step to resume from. "
     "Send the message again with a new id."
-)
-TOO_MANY_RUNS = (
-    f"The turn was run {MAX_RUNS} times from its beginning and did not end. It may take longer than its process lives, or "
-    "end its process: read the server's log before you send the message again with a new id."
 )
 
 

@@ -5,19 +5,24 @@ from typing import Any
 
 import pytest
 from google.adk.agents import BaseAgent, LlmAgent, SequentialAgent
+from google.adk.agents.invocation_context import InvocationContext
+from google.adk.events import Event, EventActions
 from google.adk.tools.function_tool import FunctionTool
 from google.adk.tools.long_running_tool import LongRunningFunctionTool
 from google.adk.tools.tool_context import ToolContext
+from google.genai import types as genai
 
 from aion.shared.types import A2AOutbox
 from aion_core.agents.adk.agent import AdkAgent
+from aion_core.engine.agent_options import AfterCrash
 from aion_core.engine.outcomes import TurnStarted
 from aion_core.engine.runner.failures import MAX_TRIES
 from aion_core.engine.runner.runner import TaskRunner
 from aion_core.engine.runner.worker import Worker
 from aion_core.engine.stream.broadcast import EventBroadcast
 from aion_core.local.memory.queues import MemoryWorkQueue
-from aion_core.protocol.types import Message, Part, Role, TaskState
+from aion_core.protocol.types import Message, Part, Role, TaskState, TaskStatusUpdateEvent
+from aion_core.state.adk.artifacts import BlobArtifacts
 from tests.runtime.contract.sessions import DynamoDBSessionPlace, SessionPlace, memory_sessions
 from tests.support.adk import DecidingLlm, answer_text, ask, call, history, scripted_model, served, texts
 from tests.support.clock import ManualClock
@@ -187,3 +192,56 @@ async def test_task_fails_if_tool_call_repeatedly_kills_its_process(clock: Manua
     head = await place.tasks.head(begun.head.key)
     assert head is not None
     assert (runs, head.state) == (MAX_TRIES, TaskState.TASK_STATE_FAILED)
+
+
+class Counting(BaseAgent):
+    """Agent that stores its runs in the state and in an artifact; its first run hangs."""
+
+    hanging: list[asyncio.Event]
+
+    async def _run_async_impl(self, ctx: InvocationContext) -> Any:
+        assert ctx.artifact_service is not None
+        key: dict[str, Any] = {"app_name": ctx.app_name, "user_id": ctx.user_id, "session_id": ctx.session.id}
+        known = await ctx.artifact_service.load_artifact(**key, filename="run.txt")
+        seen = len(ctx.session.events), ctx.session.state.get("run"), known and known.text
+        version = await ctx.artifact_service.save_artifact(**key, filename="run.txt", artifact=genai.Part(text="saved"))
+        changes = EventActions(state_delta={"run": "begun", "mine": None}, artifact_delta={"run.txt": version})
+        yield Event(author=self.name, actions=changes)
+        if self.hanging:
+            self.hanging.pop().set()
+            await asyncio.get_running_loop().create_future()
+        yield Event(author=self.name, content=genai.ModelContent(f"{seen}"))
+
+
+async def test_restarted_adk_turn_uses_session_before_it(place: SessionPlace, clock: ManualClock) -> None:
+    """Stop the worker of a turn after its first event: another worker takes the event and its artifact back."""
+    reached, artifacts = asyncio.Event(), BlobArtifacts(place.blobs, clock)
+    agent = served(
+        Counting(name="counting", hanging=[reached]),
+        lambda fence: place.service(fence=fence),
+        artifacts=artifacts,
+        resume=AfterCrash.RESTART,
+    )
+    work_queue = MemoryWorkQueue(clock)
+    runner = TaskRunner(place.tasks, {"echo": agent}.__getitem__, clock, work_queue, keep_lease=frozen)
+    worker = Worker(place.tasks, runner, work_queue, clock)
+    begun = await begin(place.tasks, clock)
+    log = await place.tasks.log(begun.head.key)
+    assert log is not None
+    running = asyncio.create_task(worker.run(begun, EventBroadcast(log.events)))
+    hangs = asyncio.create_task(reached.wait())
+    await asyncio.wait({running, hangs}, return_when=asyncio.FIRST_COMPLETED)
+    assert not running.done()
+    running.cancel()
+    await asyncio.wait({running})
+    clock.move(LEASE_SECONDS + 1)
+    taken = await place.tasks.begin(begun.lease.context, holder="heir")
+    assert isinstance(taken, TurnStarted)
+    log = await place.tasks.log(begun.head.key)
+    assert log is not None
+    await worker.run(taken, EventBroadcast(log.events))
+    log = await place.tasks.log(begun.head.key)
+    assert log is not None
+    ended = log.events[-1].event
+    assert isinstance(ended, TaskStatusUpdateEvent)
+    assert [part.text for part in ended.status.message.parts] == ["(1, None, None)"]

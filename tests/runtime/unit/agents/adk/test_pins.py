@@ -19,7 +19,7 @@ from google.adk.workflow.utils._workflow_hitl_utils import confirmation_interrup
 from google.genai import types as genai
 
 from aion_core.agents.adk import canceled_calls, pending_calls, resumption
-from aion_core.agents.adk.turn import TURN
+from aion_core.agents.adk.rewind import TURN
 from tests.support.adk import CrashingSessions, ask, scripted_model, served
 from tests.support.service import http, parts
 

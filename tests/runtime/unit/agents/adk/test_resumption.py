@@ -295,7 +295,7 @@ async def test_custom_agent_is_not_resumable(place: int) -> None:
     )
     task = await run_to_end(served(root, CrashingSessions(place)))
     assert task["status"]["state"] == "TASK_STATE_FAILED"
-    assert "not resumable" in str(answer_text(task))
+    assert "not resumable: ADK cannot resume the agent 'yielding' (YieldingAgent)." in str(answer_text(task))
     assert ran["custom"] == 1
 
 
@@ -322,10 +322,10 @@ async def test_custom_agent_restarts_after_crash_if_configured(place: int, withi
         pytest.param(ParallelAgent, AfterCrash.FAIL, marks=pytest.mark.deep),
     ],
 )
-async def test_interrupted_turn_of_workflow_agent_fails_after_agent_transfer(
+async def test_interrupted_turn_after_transfer_to_workflow_fails_or_restarts(
     workflow: type[BaseAgent], resume: AfterCrash
 ) -> None:
-    """ADK would restart this workflow and skip the interrupted step, so the adapter fails the turn."""
+    """ADK would restart this workflow and skip the interrupted step, so the turn fails, or runs again from its message."""
 
     def tree() -> LlmAgent:
         model = DecidingLlm(decide=lambda seen: [call("transfer_to_agent", agent_name="flow")])
@@ -342,10 +342,10 @@ async def test_interrupted_turn_of_workflow_agent_fails_after_agent_transfer(
         ended = outcome(await run_to_end(served(tree(), CrashingSessions(place), resume=resume)))
         assert ended == undisturbed or ended[:2] == ("FAILED", TRANSFER_NOT_RESUMABLE), f"cut at event {place}"
         assert len(set(ended[2])) == len(ended[2]), f"cut at event {place}"
-        assert ran["pay"] <= 1, f"cut at event {place}"
+        assert ran["pay"] <= 1 or resume is AfterCrash.RESTART, f"cut at event {place}"
         ends.append(ended[0])
     assert {ends[0], ends[3], ends[-1]} == {"COMPLETED"}
-    assert ends[6] == "FAILED"
+    assert ends[6] == ("COMPLETED" if resume is AfterCrash.RESTART else "FAILED")
 
 
 async def test_only_llm_agent_resumes_if_adk_app_disables_resumability() -> None:
@@ -357,6 +357,7 @@ async def test_only_llm_agent_resumes_if_adk_app_disables_resumability() -> None
         app = App(name="app", root_agent=root, resumability_config=ResumabilityConfig(is_resumable=False))
         task = await run_to_end(served(app, CrashingSessions(3)))
         assert outcome(task)[0] == ended
+        assert ended == "COMPLETED" or "ADK cannot resume this App." in str(answer_text(task))
         assert ran["pay"] == 1
 
 
