@@ -69,6 +69,7 @@ def serve(
             _serve(_Run(project, port or _free_port(), host, more, report, interrupt, made), greet)
         finally:
             interrupt.delay()
+            report("Removing the containers and the packages …")
 
 
 @dataclass(frozen=True)
@@ -100,7 +101,7 @@ def _check(project: Path, port: int) -> None:
         socket.create_server((LOOPBACK, port)).close()
     except OSError as error:
         raise ConfigurationError(
-            f"Port {port} cannot be used ({error.strerror}). "
+            f"Port {port} cannot be used ({os.strerror(error.errno or 0)}). "
             f"Choose another: `{packages.COMMAND} --port {port + 1}` (with make: PORT={port + 1})."
         ) from error
 

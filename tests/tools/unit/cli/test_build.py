@@ -7,6 +7,8 @@ import pytest
 from click.testing import CliRunner
 
 from aion_tools.cli.build import build
+from aion_tools.package import build as building
+from aion_tools.package.lock import Lock
 
 
 @pytest.mark.parametrize(
@@ -30,3 +32,24 @@ def test_build_error_names_wrong_variable(
     done = CliRunner().invoke(build, ["TaskFunction"])
     assert done.exit_code == 1
     assert re.search(f"^aion build: {said.format(file=tmp_path / 'file', name=name)}\n$", done.stderr, re.MULTILINE)
+
+
+def test_build_for_unknown_processor_lists_the_processors(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AION_ARCHITECTURE", "riscv")
+    done = CliRunner().invoke(build, ["TaskFunction"])
+    assert done.exit_code == 2
+    assert "'riscv' is not one of 'arm64', 'x86_64'" in done.stderr
+
+
+def test_build_for_sam_names_unreadable_dotenv(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "agent.py").write_text("from langgraph.graph import StateGraph\ngraph = StateGraph(dict)\n")
+    (tmp_path / "aion.yaml").write_text("aion: {agents: {mine: {path: 'agent.py:graph'}}}\n")
+    (tmp_path / "pyproject.toml").write_text(
+        '[project]\nname = "mine"\nversion = "1"\ndependencies = ["aion-lambda"]\n'
+    )
+    (tmp_path / ".env").write_bytes(b"SECRET=\xff")
+    monkeypatch.chdir(tmp_path)
+    # Read the project without its dependencies, which need a package index.
+    monkeypatch.setattr(building, "locked", lambda *_: Lock((), ()))
+    done = CliRunner().invoke(build, ["TaskFunction", "--to", str(tmp_path / ".aws-sam" / "build" / "TaskFunction")])
+    assert (done.exit_code, str(done.exception)) == (1, f"{tmp_path}/.env cannot be read: it is not UTF-8.")

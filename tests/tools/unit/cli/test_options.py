@@ -293,3 +293,25 @@ def test_region_precedence_of_options_environment_and_samconfig(
     cleared = dict.fromkeys(name for name in os.environ if name.startswith("AWS_"))
     done = CliRunner().invoke(shown, given, env={**cleared, **kept})
     assert done.output == f"{region}\n"
+
+
+@pytest.mark.parametrize(
+    ("environ", "other"),
+    [
+        ({}, "eu-north-1"),
+        ({"AWS_PROFILE": "same"}, ""),
+        ({"AWS_REGION": "eu-west-3"}, ""),
+        ({"AWS_PROFILE": "gone"}, ""),
+    ],
+    ids=lambda each: next(iter(each.values()), "default profile") if isinstance(each, dict) else "",
+)
+def test_other_region_of_profile_is_told(
+    environ: dict[str, str], other: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "samconfig.toml").write_text('[default.global.parameters]\nregion = "us-east-2"\n')
+    (tmp_path / "config").write_text("[default]\nregion = eu-north-1\n[profile same]\nregion = us-east-2\n")
+    for name in [name for name in os.environ if name.startswith("AWS_")]:
+        monkeypatch.delenv(name)
+    for name, value in {"AWS_CONFIG_FILE": str(tmp_path / "config"), **environ}.items():
+        monkeypatch.setenv(name, value)
+    assert aws_options.other_region(SamConfig.read(tmp_path / "samconfig.toml")) == other

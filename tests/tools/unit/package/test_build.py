@@ -17,10 +17,12 @@ import pytest
 from aion_core.loading.deployment import read_deployment_config
 from aion_tools.package import build as building
 from aion_tools.package.build import Build
-from aion_tools.package.functions import Target
+from aion_tools.package.functions import PLATFORMS, Target
 from aion_tools.package.lock import Lock
 from aion_tools.package.package import Package
 from aion_tools.programs import BuildError, find_uv, interpreter, machine_architecture, run
+from aion_tools.project.files import Project, rendered
+from aion_tools.project.origin import Origin
 from tests.support.server import ROOT
 from tests.tools.unit.package.wheels import pyproject, wheel, write
 
@@ -79,6 +81,14 @@ def test_target_comes_from_template(tmp_path: Path) -> None:
     assert Build(folder, architecture="arm64").target == Target("arm64", "3.12")
     with pytest.raises(BuildError, match=r"Lambda has no processor 'riscv': set Architecture in template\.yaml"):
         Build(folder, architecture="riscv")
+
+
+@pytest.mark.usefixtures("unlocked")
+def test_given_processor_precedes_that_of_nested_template(tmp_path: Path) -> None:
+    template = rendered(Project("mine", "langgraph", Origin()))["template.yaml"]
+    folder = project(tmp_path, {"template.yaml": template})
+    assert Build(folder).target.architecture == machine_architecture()
+    assert {Build(folder, architecture=each).target.architecture for each in PLATFORMS} == set(PLATFORMS)
 
 
 @pytest.mark.usefixtures("unlocked")

@@ -174,7 +174,7 @@ def test_taken_port_is_an_error_with_remedy(project: Path, programs: Path) -> No
         running = started(project, programs, port)
         _, err = running.communicate(timeout=60)
     assert (running.returncode, (programs / "sam.log").exists()) == (1, False)
-    assert f"Port {port} cannot be used" in err
+    assert f"Port {port} cannot be used (Address already in use). Choose another" in err
     assert f"`aion sam-local --port {port + 1}`" in err
 
 
