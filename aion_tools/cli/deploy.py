@@ -98,7 +98,7 @@ def deploy(environment: str, stack: str | None, given: dict[str, str], *, yes: b
             target = complete_target(
                 saved, Place(account, region, "", name), parameters, given, schemes, is_interactive=is_interactive
             )
-            images.check_snap_start(target.effective, is_image=declared.image)
+            images.check_snap_start(project, target.effective)
             if warning := cors_warning(declared, target.effective):
                 click.echo(warning)
             with step("sam") as running:
