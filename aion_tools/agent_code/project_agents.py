@@ -41,8 +41,6 @@ class ProjectAgents:
     """Requirements listed in langgraph.json."""
     exclude: tuple[str, ...] = ()
     """Patterns of the dependencies' files that packages leave out, `exclude` in aion.yaml."""
-    image: bool = False
-    """True if the functions with agents become container images, `image` in aion.yaml."""
 
 
 def agents_of(folder: Path, configs: Sequence[Path]) -> ProjectAgents:
@@ -56,7 +54,6 @@ def agents_of(folder: Path, configs: Sequence[Path]) -> ProjectAgents:
         agents: list[PackagedAgent] = []
         roots: list[Path] = []
         exclude: list[str] = []
-        image = False
         for config in configs:
             _check_config_is_built(config)
             declared = read_deployment_config(config)
@@ -65,10 +62,7 @@ def agents_of(folder: Path, configs: Sequence[Path]) -> ProjectAgents:
             agents += found
             roots += starts
             exclude += declared.exclude
-            image |= declared.image
-        return ProjectAgents(
-            tuple(agents), tuple(dict.fromkeys(roots)), tuple(configs), exclude=tuple(exclude), image=image
-        )
+        return ProjectAgents(tuple(agents), tuple(dict.fromkeys(roots)), tuple(configs), exclude=tuple(exclude))
     except ConfigurationError as error:
         raise BuildError(str(error)) from error
 

@@ -1,6 +1,7 @@
 """`aion build` creates the Lambda packages of the project's functions, as zip files or as folders for `sam build`."""
 
 import os
+import shutil
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -72,6 +73,8 @@ def build(functions: tuple[str, ...], target: Path | None, zips: Path, architect
         raise ConfigurationError(f"aion.yaml is in {above}. Run `aion build` there.")
     if stacks.are_used(folder) and target is None:
         stacks.write(folder)
+        if not image_form.is_wanted(folder):
+            shutil.rmtree(folder / image_form.FOLDER, ignore_errors=True)
     elif stacks.are_used(folder):
         # `sam build` runs this command, and has read the stacks before it.
         stacks.check(folder)

@@ -98,7 +98,7 @@ def deploy(environment: str, stack: str | None, given: dict[str, str], *, yes: b
             target = complete_target(
                 saved, Place(account, region, "", name), parameters, given, schemes, is_interactive=is_interactive
             )
-            images.check_snap_start(target.effective, is_image=declared.image)
+            images.check_snap_start(project, target.effective)
             for check in check_parameters(target.effective, region, declared.agents):
                 click.echo("\n".join(_lines(check)))
             with step("sam") as running:

@@ -2,20 +2,22 @@
 
 import hashlib
 from collections.abc import Mapping
+from pathlib import Path
 
 from aion_core.errors import ConfigurationError
 from aion_tools.deploy import cloudformation
 from aion_tools.deploy.aws import call, client_of
 from aion_tools.deploy.cloudformation import CloudFormationStack
 from aion_tools.deploy.errors import AwsRefused
+from aion_tools.template import image_form
 
 _REPOSITORY = "AWS::ECR::Repository"
 
 
-def check_snap_start(parameters: Mapping[str, str], *, is_image: bool) -> None:
+def check_snap_start(project: Path, parameters: Mapping[str, str]) -> None:
     """Raise ConfigurationError for images with SnapStart. The stacks refuse this too, but only after the upload."""
     value = parameters.get("SnapStart", "None")
-    if is_image and value != "None":
+    if value != "None" and image_form.is_wanted(project):
         raise ConfigurationError(
             f"SnapStart={value} is for zips, and aion.yaml has `image: true`. Remove one of them. Nothing was built."
         )

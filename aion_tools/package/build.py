@@ -25,7 +25,7 @@ from aion_tools.package.functions import (
     agent_extras,
     required_by,
 )
-from aion_tools.package.installed import Installed, InstalledFile
+from aion_tools.package.installed import Installed, without_excluded
 from aion_tools.package.lock import locked
 from aion_tools.package.metadata import distribution_metadata
 from aion_tools.package.own_code import RESERVED, compiled_files
@@ -33,7 +33,7 @@ from aion_tools.package.package import IMAGE_LIMIT, LAMBDA_LIMIT, Package, fitti
 from aion_tools.package.secrets import REMEDY, SecretVerdict
 from aion_tools.package.selection import Selection, select, top_module
 from aion_tools.programs import BuildError, interpreter, standard_modules
-from aion_tools.template import stacks
+from aion_tools.template import image_form, stacks
 from aion_tools.template.names import BUILD_PLACE
 from aion_tools.template.reader import project_template
 
@@ -62,6 +62,12 @@ class Build:
                 f"{unknown[0]} is not a function of aion, so it has no package; the functions are {', '.join(FUNCTION_EXTRAS)}"
             )
         self.template = project_template(self.folder, BUILD_PLACE)
+        self._has_images = image_form.is_wanted(self.folder)
+        if self._has_images and self.template.path.parent == self.folder and not stacks.are_used(self.folder):
+            raise BuildError(
+                f"`image: true` in aion.yaml needs a template.yaml that nests {stacks.FOLDER}, as `aion new` writes it: the "
+                "functions of this template.yaml are zips"
+            )
         self.target = self._target(architecture, python)
         named = {each: self.template.environment(each).get("AION_CONFIG") for each in self.functions}
         self._config = next(filter(None, named.values()), None)
@@ -87,7 +93,7 @@ class Build:
 
     def is_image(self, function: str) -> bool:
         """Return True if a function of this build is deployed as a container image."""
-        return self.agents.image and function in self._with_agents
+        return self._has_images and function in self._with_agents
 
     def write(self, function: str, folder: Path, *, link: bool = False) -> Package:
         """Write a function's package into a folder. Raises BuildError or UvMissing.
@@ -99,7 +105,7 @@ class Build:
         own = dict(compiled_files(self.target.python))
         words = trim.boto_words(file for file in project.values() if isinstance(file, Path))
         files = self.installed.files(self._distributions(function), words)
-        kept = _without(files, self.agents.exclude) if has_agents else files
+        kept = without_excluded(files, self.agents.exclude) if has_agents else files
         # The project is compiled last. A .pyc file is about as large as its module.
         compiled = [content for place, content in project.items() if place.endswith(".py")]
         others = sum(map(size_of, (*own.values(), *project.values(), *compiled)))
@@ -151,11 +157,6 @@ class Build:
 
     def _read_agents(self, configs: Sequence[Path]) -> None:
         self.agents = found = agents_of(self.folder, configs)
-        if found.image and self.template.path.parent == self.folder and not stacks.are_used(self.folder):
-            raise BuildError(
-                f"`image: true` in aion.yaml needs a template.yaml that nests {stacks.FOLDER}, as `aion new` writes it: the "
-                "functions of this template.yaml are zips"
-            )
         # Check the syntax first, because a file with a syntax error has no known imports, and imports name the frameworks.
         loaded = {file for agent in found.agents for file in loaded_files(agent.file, found.roots)}
         check_syntax(loaded, self.folder, self.target.python)
@@ -238,19 +239,3 @@ class Build:
                 f"{lost.file.relative_to(self.folder)}, line {lost.line}, imports {lost.name}, but the package does not contain "
                 f"it: correct the name, or add the dependency with `uv add`"
             )
-
-
-def _without(files: Sequence[InstalledFile], patterns: Sequence[str]) -> list[InstalledFile]:
-    """Return the files that no pattern matches. Raises BuildError if a distribution with modules would keep none."""
-    excluded = GitIgnoreSpec.from_lines(patterns)
-    kept = [file for file in files if not excluded.match_file(file.place)]
-    lost = _with_modules(files) - _with_modules(kept)
-    if lost:
-        raise BuildError(
-            f"`exclude` in aion.yaml leaves no module of {', '.join(sorted(lost))}: narrow the pattern, or remove the dependency"
-        )
-    return kept
-
-
-def _with_modules(files: Iterable[InstalledFile]) -> set[str]:
-    return {file.distribution for file in files if file.place.endswith((".py", ".so"))}

@@ -3,13 +3,14 @@
 import hashlib
 import json
 import tempfile
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from importlib.metadata import Distribution, distributions
 from pathlib import Path
 from typing import NamedTuple
 
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
+from pathspec import GitIgnoreSpec
 
 from aion_tools.package import elf, trim
 from aion_tools.package.cache import cache, filled_once
@@ -130,3 +131,19 @@ class Installed:
 
 def _distributions(folder: Path) -> dict[str, Distribution]:
     return {canonicalize_name(each.name): each for each in distributions(path=[str(folder)])}
+
+
+def without_excluded(files: Sequence[InstalledFile], patterns: Sequence[str]) -> list[InstalledFile]:
+    """Return the files that no pattern matches. Raises BuildError if a distribution with modules would keep none."""
+    excluded = GitIgnoreSpec.from_lines(patterns)
+    kept = [file for file in files if not excluded.match_file(file.place)]
+    lost = _with_modules(files) - _with_modules(kept)
+    if lost:
+        raise BuildError(
+            f"`exclude` in aion.yaml leaves no module of {', '.join(sorted(lost))}: narrow the pattern, or remove the dependency"
+        )
+    return kept
+
+
+def _with_modules(files: Iterable[InstalledFile]) -> set[str]:
+    return {file.distribution for file in files if file.place.endswith((".py", ".so"))}

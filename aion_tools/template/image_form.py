@@ -8,7 +8,7 @@ from typing import Any
 
 import yaml
 
-from aion_tools.template.file import parsed
+from aion_tools.template.file import TemplateError, parsed
 from aion_tools.template.names import FUNCTION
 
 FOLDER = ".aion/image"
@@ -44,18 +44,20 @@ def without_tag(template: str) -> str:
 
 
 def image_form(template: str, folder: Path) -> str:
-    """Return a template's image form, for the project in this folder. Raises yaml.YAMLError.
+    """Return a template's image form, for the project in this folder. Raises TemplateError, or yaml.YAMLError.
 
-    PackageType can't depend on a parameter, and an image has no runtime, handler or layers. Functions without agents stay
+    PackageType can't depend on a parameter, and an image has neither runtime nor handler. Functions without agents stay
     zips. They come first, so that their makefile checks the images' folders before docker builds them.
     """
     document = copy.deepcopy(parsed(template))
     function = (document.get("Globals") or {}).get("Function") or {}
-    of_zips = {name: function.pop(name) for name in ("Runtime", "CodeUri", "Layers") if name in function}
+    of_zips = {name: function.pop(name) for name in ("Runtime", "CodeUri") if name in function}
     resources: dict[str, Any] = document["Resources"]
     images = {name: each for name, each in resources.items() if each["Type"] == FUNCTION and _has_agents(each)}
     for name, each in resources.items():
         if name in images:
+            if "Layers" in function or "Layers" in each["Properties"]:
+                raise TemplateError(f"{name} is an image and cannot have Layers. Put their files into your project")
             _make_image(name, each, folder)
         elif each["Type"] == FUNCTION:
             each["Properties"] = {**of_zips, **each["Properties"]}
@@ -72,7 +74,7 @@ def _has_agents(function: dict[str, Any]) -> bool:
 
 def _make_image(name: str, function: dict[str, Any], folder: Path) -> None:
     properties = function["Properties"]
-    for each in ("Runtime", "Handler", "CodeUri", "Layers", "SnapStart"):
+    for each in ("Runtime", "Handler", "CodeUri", "SnapStart"):
         properties.pop(each, None)
     properties["Environment"]["Variables"].pop(WRAPPER, None)
     properties["PackageType"] = "Image"

@@ -8,6 +8,7 @@ from aion_core import __version__
 from aion_core.errors import AionError
 from aion_tools.shipped import shipped
 from aion_tools.template import image_form
+from aion_tools.template.file import TemplateError
 
 FOLDER = ".aion/stacks"
 """Folder of the stacks in a project. Git ignores it, and `aion stacks` writes it."""
@@ -55,6 +56,8 @@ def contents(folder: Path) -> dict[str, str]:
     if image_form.is_wanted(folder):
         try:
             texts[_TEMPLATE] = image_form.image_form(texts[_TEMPLATE], folder)
+        except TemplateError as error:
+            raise StacksError(f"{source(folder / FOLDER / _TEMPLATE)}: {error}.") from error
         except (yaml.YAMLError, AttributeError, KeyError, TypeError) as error:
             raise StacksError(f"{source(folder / FOLDER / _TEMPLATE)} is not a template: {error!r}.") from error
     return {**texts, _VERSION: f"{__version__}\n", _IGNORE: "*\n"}

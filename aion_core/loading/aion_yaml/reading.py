@@ -65,8 +65,6 @@ class DeploymentConfig(Struct, frozen=True):
     """Sources of secret values, by the name of the environment variable for the agents' code."""
     exclude: Sequence[str] = ()
     """Patterns of the dependencies' files that the Lambda packages leave out."""
-    image: bool = False
-    """True if the functions with agents are deployed as container images."""
 
 
 def read_config_file(path: Path) -> DeploymentConfig:
@@ -82,7 +80,6 @@ def read_config_file(path: Path) -> DeploymentConfig:
         parsed.environment,
         parsed.secrets,
         parsed.exclude,
-        parsed.image,
     )
 
 

@@ -39,6 +39,19 @@ def test_stacks_command_names_build_of_images(run: RunCommand, tmp_path: Path) -
     assert run("stacks").output.endswith("aion.yaml has `image: true`: run `aion build` before `sam build`.\n")
 
 
+def test_build_of_zips_removes_folders_of_images(run: RunCommand, tmp_path: Path) -> None:
+    """The last argument stops the build after the stacks."""
+    folder = tmp_path / ".aion" / "image" / "ApiFunction"
+    folder.mkdir(parents=True)
+    (tmp_path / "aion.yaml").write_text("aion: {image: true, agents: {mine: {path: agent.py}}}")
+    run("build", "Nobody")
+    assert folder.is_dir()
+    (tmp_path / "aion.yaml").unlink()
+    run("build", "Nobody")
+    assert not folder.parent.exists()
+    stacks.check(tmp_path)
+
+
 @pytest.mark.parametrize("command", ["stacks", "eject"])
 def test_stacks_commands_need_template_that_nests_stacks(run: RunCommand, tmp_path: Path, command: str) -> None:
     (tmp_path / "template.yaml").write_text("Resources: {}\n")

@@ -57,13 +57,11 @@ def test_build_writes_images_before_sam_reads_them(sam: Sam) -> None:
     assert not (sam.project / "arguments").exists()
 
 
-@pytest.mark.parametrize("parameters", [{}, {"SnapStart": "None"}])
-def test_images_without_snap_start_are_deployed(parameters: dict[str, str]) -> None:
-    images.check_snap_start(parameters, is_image=True)
-
-
-def test_snap_start_is_for_zips() -> None:
+def test_snap_start_is_for_zips(tmp_path: Path) -> None:
     snapped = {"SnapStart": "PublishedVersions"}
-    images.check_snap_start(snapped, is_image=False)
+    images.check_snap_start(tmp_path, snapped)
+    (tmp_path / "aion.yaml").write_text(AION_YAML)
+    for without in ({}, {"SnapStart": "None"}):
+        images.check_snap_start(tmp_path, without)
     with pytest.raises(ConfigurationError, match=r"SnapStart=PublishedVersions is for zips, .*`image: true`"):
-        images.check_snap_start(snapped, is_image=True)
+        images.check_snap_start(tmp_path, snapped)

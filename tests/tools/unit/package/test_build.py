@@ -291,10 +291,10 @@ def test_bytecode_of_largest_is_dropped_above_limit(copied: Path, monkeypatch: p
     if interpreter("3.13"):
         (warning,) = made.warnings
         assert "the .pyc files of" in warning
-        assert "Lambda's 250 MB: cold starts are slower" in warning
+        assert "above Lambda's limit: cold starts are slower" in warning
     monkeypatch.setattr(building, "LAMBDA_LIMIT", 1_000_000)
     with pytest.raises(
-        BuildError, match=r"SweepFunction has \d+ MB without .*`exclude` in aion\.yaml\. The largest are "
+        BuildError, match=r"SweepFunction has \d+ MB without .*\nThe largest distributions: .*\n.*\(`exclude:`\), or"
     ):
         built(copied, "SweepFunction")
 

@@ -167,6 +167,18 @@ def test_ejected_template_gets_image_form_too(project: Path) -> None:
     assert "PackageType" not in file.read_text()
 
 
+@pytest.mark.parametrize("place", ["    Runtime: python3.13\n", "      Handler: handlers.run_task.handler\n"])
+def test_image_with_layers_is_refused(project: Path, place: str) -> None:
+    (project / "aion.yaml").write_text(AION_YAML)
+    file = stacks.eject(project, "template")
+    indent = place[: -len(place.lstrip())]
+    file.write_text(
+        file.read_text().replace(place, f"{place}{indent}Layers: [arn:aws:lambda:us-east-1:1:layer:mine:1]\n")
+    )
+    with pytest.raises(stacks.StacksError, match=r"stacks/template\.yaml: \w+ is an image and cannot have Layers"):
+        stacks.write(project)
+
+
 @pytest.mark.parametrize("text", ["Resources: [", "Resources: []", "- 1"])
 def test_ejected_template_without_image_form_is_refused(project: Path, text: str) -> None:
     (project / "aion.yaml").write_text(AION_YAML)
