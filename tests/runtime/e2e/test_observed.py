@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from tests.support.collector import Collector, attributes, collecting
+from tests.support.deployment import IN_MEMORY
 from tests.support.e2e.runtime_process import RuntimeProcess, running
 from tests.support.fake_runtime_api import FakeRuntimeApi
 from tests.support.recorded import function_url_event
@@ -37,7 +38,7 @@ async def api() -> AsyncIterator[FakeRuntimeApi]:
 @pytest.fixture
 async def runtime(api: FakeRuntimeApi, collector: Collector) -> AsyncIterator[RuntimeProcess]:
     environ = {
-        "AION_STORE": "memory",
+        **IN_MEMORY,
         "AION_CONFIG": str(CONFIG),
         "AION_AUTH": "on",
         "OTEL_EXPORTER_OTLP_ENDPOINT": collector.endpoint,
@@ -118,7 +119,7 @@ async def test_telemetry_contains_task_id_but_no_message_text(
 
 async def test_unreachable_telemetry_collector_does_not_stop_turns(api: FakeRuntimeApi) -> None:
     environ = {
-        "AION_STORE": "memory",
+        **IN_MEMORY,
         "AION_CONFIG": str(CONFIG),
         "OTEL_EXPORTER_OTLP_ENDPOINT": "http://127.0.0.1:9",
     }
