@@ -21,7 +21,7 @@ from tests.support.e2e import forked
 from tests.support.e2e.rest_api import CALLER, REGION
 
 PROGRAM = Path(sys.executable).with_name("aion")
-TIMEOUT = 300
+TIMEOUT = 900
 BUILDS = "include infra/functions.mk\n"
 COPIES = 'build-%:\n\t@echo "$* is built"\n\t@cp agent.py "$(ARTIFACTS_DIR)"\n'
 """Makefile rule without a package, for tests of the stack alone."""

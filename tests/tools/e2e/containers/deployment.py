@@ -71,7 +71,7 @@ class Deployment:
             (str(Path(sys.executable).parent), os.environ["PATH"])
         )  # the Makefile finds `aion` on it
         environ = {**self.project.environment(), **sam_install.ENVIRONMENT, "PATH": path}
-        command: list[str | Path] = [sam_install.command(), *arguments]
+        command = [str(sam_install.command()), *arguments]
         done = subprocess.run(
             command, cwd=self.project.folder, env=environ, input=typed, stdout=PIPE, stderr=STDOUT, text=True
         )

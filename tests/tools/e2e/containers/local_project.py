@@ -30,13 +30,9 @@ class LocalProject:
 
     engine: DockerEngine
     folder: Path
-    command: list[str]
-    """Command that runs all functions in containers."""
     environ: dict[str, str]
     answer: str
     """The agent's answer to a message of two words."""
-    stopped: int = 0
-    """Exit code of `command` after Ctrl-C."""
 
     def sam(self, *arguments: str) -> str:
         """Run SAM CLI and return all its output. Raise AssertionError with the output if it fails."""
@@ -97,10 +93,14 @@ def serving(project: LocalProject, command: list[str], port: int, ready: str) ->
         assert process.poll() is None, "".join(server.printed)
         yield server
     finally:
-        if process.poll() is None:
-            server.interrupt()
-        reader.join(TIMEOUT)
-        print("".join(server.printed))
+        try:
+            if process.poll() is None:
+                server.interrupt()
+        finally:
+            if process.poll() is None:
+                os.killpg(process.pid, signal.SIGKILL)
+            reader.join(TIMEOUT)
+            print("".join(server.printed))
 
 
 @contextmanager
@@ -116,7 +116,7 @@ def plain(project: LocalProject) -> Iterator[LocalServer]:
 @contextmanager
 def complete(project: LocalProject) -> Iterator[LocalServer]:
     """Run all functions in containers by `aion sam-local`."""
-    with serving(project, project.command, free_port(), "Press Ctrl-C") as server:
+    with serving(project, ["aion", "sam-local"], free_port(), "Press Ctrl-C") as server:
         yield server
 
 
@@ -131,18 +131,16 @@ def new_project(engine: DockerEngine, folder: Path, tools: Installed, framework:
     with (project / "aion.yaml").open("a") as file:
         file.write("  secrets: {MODEL_KEY: model-key}\n")
     (project / ".env").write_text(f"MODEL_KEY={KEY}\n")
-    command = [str(project / ".venv" / "bin" / "aion"), "sam-local"]
-    environ = _shell(engine, tools.environ)
-    return LocalProject(engine, project, command, environ, f"Your message has 2 words, and the key {KEY[-4:]}.")
+    environ = _shell(engine, {**tools.environ, "PATH": f"{project}/.venv/bin{os.pathsep}{tools.environ['PATH']}"})
+    return LocalProject(engine, project, environ, f"Your message has 2 words, and the key {KEY[-4:]}.")
 
 
 def cloned_project(engine: DockerEngine, folder: Path) -> LocalProject:
-    """Copy this repository, whose agent is the echo agent."""
+    """Copy this repository, whose agent is the echo agent. Its `make` would change the environment of the tests."""
     programs = {"PATH": os.pathsep.join((str(Path(sys.executable).parent), os.environ["PATH"]))}
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("AWS_", "AION_"))}
-    command = ["make", "--no-print-directory", "sam-local", f"VENV={sys.prefix}"]
     environ = _shell(engine, {**kept, **programs, "AION_PACKAGE_CACHE": str(cache())})
-    return LocalProject(engine, clone(folder / "aion-lambda"), command, environ, "two words", -signal.SIGINT)
+    return LocalProject(engine, clone(folder / "aion-lambda"), environ, "two words")
 
 
 def _shell(engine: DockerEngine, environ: Mapping[str, str]) -> dict[str, str]:
