@@ -67,7 +67,7 @@ class GraphAnswer:
             return self._value(values)
         messages = messages_of(values)
         answer = self.added.answer(messages)
-        structured = self.data(values.get(STRUCTURED)) if self.values.is_new(values, STRUCTURED) else None
+        structured = self._data(values.get(STRUCTURED)) if self.values.is_new(values, STRUCTURED) else None
         if structured is not None:
             answer = answer or Message(role=Role.ROLE_AGENT)
             answer.parts.append(structured)
@@ -125,10 +125,14 @@ class GraphAnswer:
                 if isinstance(value, Mapping)
                 else None
             )
-        part = self.data(value)
+        part = self._data(value)
         return Message(role=Role.ROLE_AGENT, parts=[part]) if part is not None else None
 
-    def data(self, value: Any) -> Part | None:
+    def structured(self, value: Any) -> Part | None:
+        """Return the structured response of a subgraph as data; None for a functional graph, which returns its answer."""
+        return self._data(value) if not self.is_functional else None
+
+    def _data(self, value: Any) -> Part | None:
         """Return the value as a data part. Log once a value that cannot be sent, and return None."""
         try:
             return data_part(value)

@@ -163,7 +163,7 @@ class LangGraphTranslator:
         if (streamed := self._streamed_text()) is not None:
             output = replace(output, streamed=streamed, values=written.beside(values, words_of(streamed)))
         else:
-            output = replace(output, values=written.alone(values) or self._answer.data(self._streamed.structured))
+            output = replace(output, values=written.alone(values) or self._answer.structured(self._streamed.structured))
         if output == TurnOutput() and inbound_of(self._request).event is None:
             # A file or data that the author's code has emitted is the result of a turn without any other output.
             data = written.last_resort(values) if not self._author.opened else None

@@ -8,7 +8,7 @@ import httpx
 
 from aion_tools.stack.stack import LocalStack
 from tests.runtime.e2e.test_killed import at_rest
-from tests.support.e2e.agents.steps import STEPS
+from tests.support.e2e.agents.steps import STEPS, texts_of_steps
 from tests.support.e2e.api_process import api_process
 from tests.support.e2e.function_process import task_process
 from tests.support.e2e.runtime_process import running
@@ -59,4 +59,5 @@ async def test_turn_longer_than_invocation_is_handed_off(tmp_path: Path) -> None
     assert "TASK_STATE_COMPLETED" not in whole
     assert notes.read_text().split() == STEPS, "each step once, over two processes"
     assert task["status"]["state"] == "TASK_STATE_COMPLETED"
-    assert [entry["parts"][0]["text"] for entry in got["history"]] == ["go", *(f"did {step}" for step in STEPS)]
+    said = [entry["parts"][0]["text"] for entry in [*got["history"], task["status"]["message"]]]
+    assert said == ["go", *texts_of_steps()]

@@ -117,13 +117,15 @@ sequence = SequentialAgent(
 
 
 def expected_texts(agent: str, turn: str, seconds: float) -> list[str]:
-    """Return the agent's texts in the task's history after a turn without faults; the last text is the reply.
-
-    Messages in the graph's state come after emitted messages, because they are recorded at the end of the turn.
-    """
-    done = [f"{turn}: {name} is done" for name in STEPS]
-    emitted = [f"{turn} did {name}" for name in STEPS if name not in STREAMED]
-    return done if agent == "sequence" else [*emitted, *[spoken_in(seconds)] * len(STREAMED), done[-1]]
+    """Return the agent's texts in the task's history after a turn without faults; the last text is the reply."""
+    if agent == "sequence":
+        return [f"{turn}: {name} is done" for name in STEPS]
+    spoken = [spoken_in(seconds)]
+    return [
+        text
+        for name in STEPS
+        for text in (spoken if name in STREAMED else [f"{turn} did {name}", f"{turn}: {name} is done"])
+    ]
 
 
 def streamed_texts(agent: str, turn: str, seconds: float) -> list[str]:

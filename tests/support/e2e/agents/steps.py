@@ -36,6 +36,11 @@ def step(name: str) -> Any:
     return node
 
 
+def texts_of_steps() -> list[str]:
+    """Return the texts of a whole turn, in order: each step emits one, and adds one to the state."""
+    return [text for name in STEPS for text in (f"did {name}", f"{name} is done")]
+
+
 builder = StateGraph(MessagesState)
 for name in STEPS:
     builder.add_node(name, step(name))
