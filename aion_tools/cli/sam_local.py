@@ -32,8 +32,13 @@ Examples:
     show_envvar=True,
     help="Port on 127.0.0.1; 0 for a free one.",
 )
+@click.option(
+    "--host",
+    default="",
+    help="Address of this machine that containers reach, for the emulated AWS.  [default: that of docker's bridge]",
+)
 @click.argument("sam_options", nargs=-1, metavar="[-- SAM_OPTIONS]")
-def sam_local(port: int, sam_options: tuple[str, ...]) -> None:
+def sam_local(port: int, host: str, sam_options: tuple[str, ...]) -> None:
     """Run this folder's functions in containers, as Lambda runs them, with an emulated AWS. Ctrl-C removes everything.
 
     It builds the packages for this machine. `sam local` answers requests with ApiFunction, and runs TaskFunction,
@@ -52,7 +57,7 @@ def sam_local(port: int, sam_options: tuple[str, ...]) -> None:
     handler.setFormatter(_OneLine("%(levelname)s %(message)s"))
     logging.basicConfig(level=logging.WARNING, handlers=[handler])
     try:
-        serve(Path.cwd().resolve(), port, sam_options, lambda line: click.echo(line, err=True), _greet)
+        serve(Path.cwd().resolve(), port, host, sam_options, lambda line: click.echo(line, err=True), _greet)
     except (BuildError, EmulatorError, TemplateError, UvMissing) as error:
         click.echo(f"aion sam-local: {error}", err=True)
         sys.exit(1)

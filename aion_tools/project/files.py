@@ -29,7 +29,7 @@ CONTENTS = {
     ".gitignore": "files ignored by git",
     ".aionignore": "files left out of the Lambda packages",
     "template.yaml": "the AWS resources, with the stacks in .aion/stacks/",
-    "samconfig.toml": "stack names and parameters of dev and prod",
+    "samconfig.toml": "region, stack names and parameters of dev and prod",
     "Makefile": "the rule for `sam build`",
     ".github/workflows/deploy.yml": "tests on pull requests, deployment of main",
     "README.md": "the next steps",

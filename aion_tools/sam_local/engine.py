@@ -32,6 +32,8 @@ class Engine:
     """Address of the engine for SAM CLI, which reads DOCKER_HOST, but not the contexts of docker's program."""
     architecture: str
     """Processor of its containers by Lambda's name."""
+    is_rootless: bool = False
+    """True if the engine runs without root, in a network of its own."""
 
     @classmethod
     def found(cls) -> Self:
@@ -43,8 +45,13 @@ class Engine:
             processor = _output([program, "version", "--format", "{{.Server.Arch}}"])
         except EngineError as error:
             raise EngineError(_not_running(str(error))) from None
-        host = os.environ.get(_HOST) or _context(program)
-        return cls(program, host, _PROCESSORS.get(processor, machine_architecture()))
+        options = _output([program, "info", "--format", "{{.SecurityOptions}}"])
+        return cls(
+            program,
+            os.environ.get(_HOST) or _context(program),
+            _PROCESSORS.get(processor, machine_architecture()),
+            "rootless" in options,
+        )
 
     def run(self, *arguments: str) -> str:
         """Run a command of docker and return its output. Raises EngineError with the end of its error output."""

@@ -37,17 +37,17 @@ def build(sam: Sam, folder: Path, architecture: str, report: Callable[[str], Non
 
 def prepare(template: Path, architecture: str) -> Packages:
     """Change the built templates, so that SAM runs aion's functions on this processor and with the emulated AWS."""
-    built = Template(template, BUILD_PLACE)
-    folders, runtimes = [], set()
+    built, folders, runtime = Template(template, BUILD_PLACE), [], ""
     for each in built.all:
         own = [name for name, resource in each.document["Resources"].items() if _is_of_aion(name, resource)]
         for name in own:
             properties = each.resolved(name, "CodeUri", "Runtime")
-            folders.append(each.path.parent / properties["CodeUri"])
-            runtimes.add(properties["Runtime"])
+            if "CodeUri" in properties:
+                folders.append(each.path.parent / properties["CodeUri"])
+                runtime = properties["Runtime"]
         if own:
             each.path.write_text(json.dumps(_for_containers(each.document, own, architecture)), encoding="utf-8")
-    return Packages(template, tuple(folders), max(runtimes))
+    return Packages(template, tuple(folders), runtime)
 
 
 def _for_containers(document: dict[str, Any], functions: list[str], architecture: str) -> dict[str, Any]:

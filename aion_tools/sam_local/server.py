@@ -54,17 +54,19 @@ class Running:
     reach: Reach
 
 
-def serve(project: Path, port: int, more: Sequence[str], report: Report, greet: Callable[[Running], None]) -> None:
+def serve(
+    project: Path, port: int, host: str, more: Sequence[str], report: Report, greet: Callable[[Running], None]
+) -> None:
     """Serve the project's functions until Ctrl-C or SIGTERM, which raise KeyboardInterrupt once all has been removed.
 
-    `more` are options of `sam local start-api`. `report` receives what is being done, and `greet` is called once the
-    functions answer. Raises AionError, BuildError, EmulatorError, TemplateError or UvMissing.
+    `host` is the address of this machine for containers, or "" to find it. `more` are options of `sam local start-api`.
+    `report` receives what is being done, and `greet` is called once the functions answer. Raises AionError, BuildError, EmulatorError, TemplateError or UvMissing.
     """
     _check(project, port)
     with DelayedInterrupt() as interrupt, ExitStack() as made:
         interrupt.raise_from_now_on()
         try:
-            _serve(_Run(project, port or _free_port(), more, report, interrupt, made), greet)
+            _serve(_Run(project, port or _free_port(), host, more, report, interrupt, made), greet)
         finally:
             interrupt.delay()
 
@@ -73,6 +75,7 @@ def serve(project: Path, port: int, more: Sequence[str], report: Report, greet: 
 class _Run:
     project: Path
     port: int
+    host: str
     more: Sequence[str]
     report: Report
     interrupt: DelayedInterrupt
@@ -112,7 +115,7 @@ def _serve(run: _Run, greet: Callable[[Running], None]) -> None:
     built = _built(run, program, engine.architecture)
     image = _pulled(run, engine, built)
     _remove_containers(run, engine, built)
-    reached = reach.find(engine, image)
+    reached = reach.find(engine, image, run.host)
     run.report("Starting the emulated AWS and `sam local` …")
     stack = run.made.enter_context(LocalStack.start(template_file(run.project), host=reached.host))
     functions = stack.template.resources(FUNCTION)

@@ -29,7 +29,7 @@ def test_first_commands_of_readme_are_in_quickstart() -> None:
 
 def test_readme_lists_each_command() -> None:
     table = README.partition("\n## Commands\n")[2].partition("\n## ")[0]
-    assert set(re.findall(r"`aion (\w+)", table)) == set(aion.commands), "Correct the table of commands in README.md."
+    assert set(re.findall(r"`aion ([\w-]+)", table)) == set(aion.commands), "Correct the table of commands in README.md."
 
 
 @pytest.mark.parametrize("package", ["a2a-sdk", "google-adk"])

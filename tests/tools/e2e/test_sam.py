@@ -1,5 +1,6 @@
 """`sam validate` and `sam build` on this project. `containers/test_sam_local.py` runs `sam local` on it."""
 
+import json
 import os
 import stat
 import subprocess
@@ -11,6 +12,7 @@ import pytest
 from aion_tools.deploy import sam_install
 from aion_tools.package.cache import cache
 from aion_tools.programs import machine_architecture
+from aion_tools.sam_local.env_file import PLAIN
 from aion_tools.stack.stack import SETTINGS
 from tests.support.server import ROOT
 from tests.tools.e2e.packages import clone, file_states, package_here
@@ -69,6 +71,13 @@ def test_sam_build_and_aion_build_produce_same_files(built: Path) -> None:
     """Build the project by `sam build` and by `aion build`, and compare the files."""
     for function in ("ApiFunction", "SweepFunction"):
         assert file_states(built / function) == file_states(package_here(function).code)
+
+
+@pytest.mark.deep
+def test_sam_build_in_copy_writes_environment_of_project(built: Path) -> None:
+    file = built.parents[1] / PLAIN
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    assert json.loads(file.read_text())["Parameters"]["AION_STORE"] == "memory"
 
 
 @pytest.mark.deep

@@ -13,6 +13,8 @@ with open(os.path.join(os.path.dirname(__file__), "docker.log"), "a") as log:
 match command:
     case "version":
         print("amd64")
+    case "info":
+        print("[name=seccomp,profile=default name=rootless]" if "@rootless@" == "True" else "[name=seccomp]")
     case "context":
         print("unix:///of/the/context.sock")
     case "run":
@@ -93,9 +95,9 @@ def program(folder: Path, name: str, code: str) -> Path:
     return file
 
 
-def docker(folder: Path, gateway: str = "127.0.0.1") -> Path:
+def docker(folder: Path, gateway: str = "127.0.0.1", *, rootless: bool = False) -> Path:
     """Write docker's stand-in, whose bridge has this gateway, and return its path."""
-    return program(folder, "docker", DOCKER.replace("@gateway@", gateway))
+    return program(folder, "docker", DOCKER.replace("@gateway@", gateway).replace("@rootless@", str(rootless)))
 
 
 def calls(folder: Path) -> list[str]:

@@ -59,6 +59,13 @@ def test_sam_gets_the_engine_of_dockers_context(programs: Path, monkeypatch: pyt
     assert Engine.found().host == "unix:///of/the/user.sock"
 
 
+def test_rootless_engine_is_recognized(programs: Path) -> None:
+    docker(programs, rootless=True)
+    assert Engine.found().is_rootless
+    docker(programs)
+    assert not Engine.found().is_rootless
+
+
 def test_container_is_removed_at_the_end_of_block(programs: Path) -> None:
     engine = Engine(str(docker(programs)), "", "arm64")
     with engine.container("image", "sleep", "9") as container:

@@ -23,10 +23,26 @@ def test_gateway_of_bridge_is_preferred(tmp_path: Path) -> None:
     assert calls(tmp_path)[-1] == "rm --force --volumes the-container"
 
 
-def test_unreachable_machine_is_an_error_with_remedy(tmp_path: Path) -> None:
+def test_given_address_replaces_the_found_one(tmp_path: Path) -> None:
     engine = Engine(str(docker(tmp_path, NOT_HERE)), "", "arm64")
-    with pytest.raises(
-        EngineError, match=r"^Containers do not reach this machine at host\.docker\.internal \(.*ufw allow"
-    ):
+    assert find(engine, "image", "127.0.0.2") == Reach("127.0.0.2", "127.0.0.2", ("127.0.0.2/32",))
+    with pytest.raises(EngineError, match=rf"^Containers do not reach this machine at {NOT_HERE}, so"):
+        find(engine, "image", NOT_HERE)
+
+
+@pytest.mark.parametrize(
+    ("rootless", "told"),
+    [
+        (False, r"at host\.docker\.internal \(.*\), so .*`sudo ufw allow in on docker0`"),
+        (
+            True,
+            r"at host\.docker\.internal \(.*\) or 10\.0\.2\.2 \(.*DISABLE_HOST_LOOPBACK=false, or give .* by --host",
+        ),
+    ],
+    ids=["docker", "rootless docker"],
+)
+def test_unreachable_machine_is_an_error_with_remedy(tmp_path: Path, *, rootless: bool, told: str) -> None:
+    engine = Engine(str(docker(tmp_path, NOT_HERE)), "", "arm64", rootless)
+    with pytest.raises(EngineError, match=told):
         find(engine, "image")
     assert calls(tmp_path)[-1] == "rm --force --volumes the-container"
