@@ -28,7 +28,10 @@ def emulated_aws(engine: DockerEngine) -> Iterator[str]:
             "MINISTACK_HOSTNAME": name,
             "TMPDIR": folder,  # for the unpacked packages
         }
-        with ExitStack() as afterwards, ministack.serving(ministack.DEPLOYMENT, host=engine.gateway, **settings) as endpoint:
+        with (
+            ExitStack() as afterwards,
+            ministack.serving(ministack.DEPLOYMENT, host=engine.gateway, **settings) as endpoint,
+        ):
             label = f"label=ministack.instance={name}:{urlsplit(endpoint).port}"
             afterwards.callback(engine.remove, "--filter", label)
             yield endpoint
