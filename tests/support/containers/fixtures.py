@@ -17,8 +17,8 @@ def engine() -> Iterator[DockerEngine]:
         try:
             try:
                 engine = running_engine()
-            except DockerError:
-                engine = until_the_end.enter_context(own_engine())
+            except DockerError as error:
+                engine = until_the_end.enter_context(own_engine(str(error)))
             until_the_end.enter_context(lambda_image(engine))
         except ContainersMissing as reason:
             pytest.skip(str(reason))

@@ -21,20 +21,20 @@ STARTED_IN = 120
 
 
 @contextmanager
-def own_engine() -> Iterator[DockerEngine]:
+def own_engine(without: str) -> Iterator[DockerEngine]:
     """Start an engine, and stop it when the block ends. As root, install its packages. Raise ContainersMissing.
 
-    The engine ends with this process, also if the process is killed. Without rules of iptables, its containers reach
-    this machine and each other, but not the internet. No test needs the internet.
+    `without` says why no engine answers. The engine ends with this process, also if the process is killed. Without rules
+    of iptables, its containers reach this machine and each other, but not the internet. No test needs the internet.
     """
     if os.geteuid() != 0:
-        raise ContainersMissing("no docker engine answers, and only root can start one")
+        raise ContainersMissing(f"no docker engine answers ({without}), and only root can start one")
     try:
         dockerd = debian.program("dockerd", package="docker.io")
         debian.program("docker", package="docker.io")
         debian.program("ip", package="iproute2")
     except debian.ProgramMissing as error:
-        raise ContainersMissing(f"no docker engine answers, and none can be started: {error}") from error
+        raise ContainersMissing(f"no docker engine answers ({without}), and none can start: {error}") from error
     _remove_remains()
     with TemporaryDirectory(prefix=f"{NAME}{os.getpid()}-") as folder, _bridge() as (bridge, gateway):
         engine = DockerEngine(f"unix://{folder}/docker.sock", gateway)

@@ -44,10 +44,8 @@ class LocalProject:
 
     def containers(self, folder: str = "") -> list[str]:
         """Return the ids of the containers that mount a folder of the project, or of this folder in it."""
-        mounts = "{{.Id}}{{range .Mounts}} {{.Source}}{{end}}"
-        all_ids = self.engine.containers()
-        lines = self.engine.docker("inspect", "--format", mounts, *all_ids).splitlines() if all_ids else []
-        return [line.split()[0] for line in lines if f" {self.folder}/{folder}" in line]
+        lines = self.engine.docker("ps", "--all", "--no-trunc", "--format", "{{.ID}} {{.Mounts}}").splitlines()
+        return [line.split()[0] for line in lines if f"{self.folder}/{folder}" in line]
 
 
 @dataclass

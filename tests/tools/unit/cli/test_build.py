@@ -35,7 +35,7 @@ def test_build_error_names_wrong_variable(
 
 
 def test_build_for_unknown_processor_lists_the_processors(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("AION_ARCHITECTURE", "riscv")
+    monkeypatch.setenv("AION_SAM_LOCAL_ARCHITECTURE", "riscv")
     done = CliRunner().invoke(build, ["TaskFunction"])
     assert done.exit_code == 2
     assert "'riscv' is not one of 'arm64', 'x86_64'" in done.stderr
