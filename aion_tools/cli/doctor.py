@@ -20,6 +20,7 @@ from aion_tools.cli.environment_set import environment_set
 from aion_tools.cli.error_text import error_text
 from aion_tools.cli.steps import waiting
 from aion_tools.shipped import shipped
+from aion_tools.template import stacks
 
 if TYPE_CHECKING:
     from aion_core.loading.aion_yaml.agent import AgentConfig
@@ -202,8 +203,6 @@ async def _collected(checks: AsyncIterator[CheckResult]) -> list[CheckResult]:
 
 
 def _project() -> Path | None:
-    from aion_tools.template import stacks
-
     here = Path.cwd()
     folders = (here, *here.parents, shipped())
     return next((each for each in folders if (each / "infra").is_dir() or stacks.are_used(each)), None)

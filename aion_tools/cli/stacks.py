@@ -6,12 +6,12 @@ import click
 
 from aion_core import __version__
 from aion_core.errors import ConfigurationError
+from aion_tools.template import image_form
+from aion_tools.template import stacks as project_stacks
 
 
 def _project() -> Path:
     """Return the current folder. Raises ConfigurationError if its template.yaml nests no stacks of aion-lambda."""
-    from aion_tools.template import stacks as project_stacks
-
     folder = Path.cwd()
     if not (folder / "template.yaml").is_file():
         raise ConfigurationError("There is no template.yaml in this folder. Run `aion init` to create it.")
@@ -27,9 +27,6 @@ def stacks() -> None:
     `sam` reads this folder. Run this once in a fresh clone, and after each upgrade of aion-lambda. A stack in stacks/ (see `aion
     eject`) replaces the package's.
     """
-    from aion_tools.template import image_form
-    from aion_tools.template import stacks as project_stacks
-
     folder = _project()
     project_stacks.write(folder)
     own = ", ".join(file.name for file in project_stacks.ejected(folder))
@@ -47,8 +44,6 @@ def eject(stack: str | None) -> None:
 
     Without STACK, list the stacks.
     """
-    from aion_tools.template import stacks as project_stacks
-
     folder = _project()
     if stack is None:
         own = {file.stem for file in project_stacks.ejected(folder)}

@@ -2,13 +2,9 @@
 
 from pathlib import Path
 
-import yaml
-
 from aion_core import __version__
 from aion_core.errors import AionError
 from aion_tools.shipped import shipped
-from aion_tools.template import image_form
-from aion_tools.template.file import TemplateError
 
 FOLDER = ".aion/stacks"
 """Folder of the stacks in a project. Git ignores it, and `aion stacks` writes it."""
@@ -53,6 +49,12 @@ def contents(folder: Path) -> dict[str, str]:
     """Return the text of each file of the project's `.aion/stacks`, by its path in that folder. Raises StacksError."""
     paths = [*STACKS.values(), SCHEMA]
     texts = {path: _text(source(folder / FOLDER / path)) for path in paths}
+    # Import YAML only here, because the list of commands needs this module without it.
+    import yaml
+
+    from aion_tools.template import image_form
+    from aion_tools.template.file import TemplateError
+
     if image_form.is_wanted(folder):
         try:
             texts[_TEMPLATE] = image_form.image_form(texts[_TEMPLATE], folder)
@@ -76,6 +78,8 @@ def write(folder: Path) -> None:
 
 def check(folder: Path) -> None:
     """Raise StacksError if the project's `.aion/stacks` differs from what `aion stacks` would write."""
+    from aion_tools.template import image_form
+
     wanted = contents(folder)
     found = {path: _found(folder / FOLDER / path) for path in wanted}
     if all(image_form.without_tag(found[path]) == image_form.without_tag(wanted[path]) for path in wanted):
@@ -99,6 +103,8 @@ def check(folder: Path) -> None:
 
 def renewing(folder: Path) -> str:
     """Return the command that writes all that `sam build` reads in the project's `.aion`."""
+    from aion_tools.template import image_form
+
     return "aion build" if image_form.is_wanted(folder) else "aion stacks"
 
 
