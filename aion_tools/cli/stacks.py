@@ -6,7 +6,6 @@ import click
 
 from aion_core import __version__
 from aion_core.errors import ConfigurationError
-from aion_tools.template import image_form
 from aion_tools.template import stacks as project_stacks
 
 
@@ -27,6 +26,8 @@ def stacks() -> None:
     `sam` reads this folder. Run this once in a fresh clone, and after each upgrade of aion-lambda. A stack in stacks/ (see `aion
     eject`) replaces the package's.
     """
+    from aion_tools.template import image_form
+
     folder = _project()
     project_stacks.write(folder)
     own = ", ".join(file.name for file in project_stacks.ejected(folder))
