@@ -4,7 +4,7 @@ import difflib
 from collections.abc import Iterable
 
 
-def did_you_mean(name: str, names: Iterable[str]) -> str:
-    """Return the question "Did you mean …?" with the most similar name; "" if no name is similar."""
-    near = difflib.get_close_matches(name, list(names), n=1)
+def did_you_mean(name: str, names: Iterable[str], *, similarity: float = 0.6) -> str:
+    """Return the question "Did you mean …?" with the most similar name; "" if no name has this similarity (0 to 1)."""
+    near = difflib.get_close_matches(name, list(names), n=1, cutoff=similarity)
     return f"Did you mean {near[0]!r}?" if near else ""

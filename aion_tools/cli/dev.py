@@ -113,7 +113,7 @@ def dev(
         path = config if is_given or config.is_file() else Path()
     path = path.expanduser()  # expand `~` here, because a `~` in a make variable reaches this command unexpanded
     found = discover(path)
-    click.echo(found.found, err=True)
+    click.echo("\n".join([found.found, *found.notices]), err=True)
     if found.config is None and (above := project_above(Path.cwd())) is not None:
         click.echo(f"Not used: the aion.yaml in {above}. `aion dev {os.path.relpath(above)}` serves it.", err=True)
     _check_installed(store)

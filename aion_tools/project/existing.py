@@ -84,6 +84,7 @@ def _notes(found: Discovered) -> Iterable[str]:
     """Yield a sentence for the author about each setting of langgraph.json without a counterpart in aion.yaml."""
     if (found.folder / LANGGRAPH_JSON).is_file():
         yield f"{LANGGRAPH_JSON} is no longer read: aion.yaml replaces it."
+    yield from found.notices
     if found.requirements:
         packages = " ".join(found.requirements)
         yield f"langgraph.json installs {packages}: add them to the project's dependencies (uv add {packages})"

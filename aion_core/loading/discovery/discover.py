@@ -98,6 +98,7 @@ def _discover_langgraph_json(file: Path) -> Discovered:
         agents,
         folder,
         " ".join(found),
+        notices=content.notices,
         roots=tuple(root for root in content.roots if root not in own_roots),
         env_files=tuple(env_file for env_file in env_files if env_file.is_file()),
         env=content.env,

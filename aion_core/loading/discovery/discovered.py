@@ -19,6 +19,8 @@ class Discovered(Struct, frozen=True):
     """Base folder of the agents' paths."""
     found: str
     """Message for the user: the discovered agents, and the settings that have no effect."""
+    notices: tuple[str, ...] = ()
+    """Further lines for the user, about settings whose effect the user may expect."""
     roots: tuple[Path, ...] = ()
     """Further folders for imports, beside the folder and its `src`."""
     env_files: tuple[Path, ...] = ()

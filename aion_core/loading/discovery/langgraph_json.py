@@ -2,6 +2,7 @@
 
 import json
 import re
+import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -38,6 +39,8 @@ class LangGraphJson(Struct, frozen=True):
     """Environment variables declared in `env`; empty if `env` names a file."""
     unused: tuple[str, ...]
     """Keys of the file that have no effect in aion."""
+    notices: tuple[str, ...]
+    """Sentences about unused keys whose loss the author should know of, one line each."""
 
 
 def read_langgraph_json(file: Path) -> LangGraphJson:
@@ -61,7 +64,22 @@ def read_langgraph_json(file: Path) -> LangGraphJson:
         env_file=(folder / env) if isinstance(env, str) and env else None,
         env={str(name): str(value) for name, value in env.items()} if isinstance(env, dict) else {},
         unused=tuple(key for key in content if key not in _USED),
+        notices=tuple(_notices(content)),
     )
+
+
+def _notices(content: Mapping[str, Any]) -> Iterator[str]:
+    if content.get("auth"):
+        yield (
+            "Warning: `auth` of langgraph.json protects nothing here: aion does not run its code. Declare who may call the "
+            "agents under `security` in aion.yaml; without it, a deployment takes requests signed for AWS IAM only."
+        )
+    store = content.get("store")
+    if isinstance(store, dict) and store.get("index"):
+        yield "`store.index` of langgraph.json is not used: a search in the store filters its items, but does not rank them."
+    python = re.fullmatch(r"3\.(\d+)", str(content.get("python_version", "")))
+    if python is not None and int(python[1]) > sys.version_info.minor:
+        yield f"langgraph.json names Python {python[0]}, and this is Python 3.{sys.version_info.minor}."
 
 
 def _read_json(file: Path) -> dict[str, Any]:

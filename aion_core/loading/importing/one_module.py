@@ -45,7 +45,23 @@ def import_module(name: str) -> ModuleType:
 
     `importlib.import_module` raises an error instead if two threads import two modules that import each other.
     """
-    return __import__(name, fromlist=["__name__"])  # with `fromlist`, it returns the module, not its first package
+    # With `fromlist`, `__import__` returns the module, not its first package.
+    try:
+        return __import__(name, fromlist=["__name__"])
+    except KeyError as error:
+        packages = _packages_of(name)
+        if not error.args or error.args[0] not in packages:
+            raise
+        # The import of a package has failed in another thread meanwhile: import it again, to raise the package's error.
+        for package in packages:
+            __import__(package)
+        return __import__(name, fromlist=["__name__"])
+
+
+def _packages_of(name: str) -> list[str]:
+    """Return the names of the packages that contain the module, outermost first."""
+    parts = name.split(".")
+    return [".".join(parts[:length]) for length in range(1, len(parts))]
 
 
 class _SameFileFinder(MetaPathFinder):

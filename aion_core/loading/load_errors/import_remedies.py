@@ -7,16 +7,17 @@ from collections.abc import Iterator
 from importlib.machinery import PathFinder
 from pathlib import Path
 
-from aion_core.loading.load_errors.missing_packages import (
-    listed_package_remedy,
-    missing_framework_remedy,
-    package_name_of,
-)
+from aion_core.loading.discovery.adk_folders import is_adk_folder
+from aion_core.loading.load_errors.missing_packages import listed_package_remedy, missing_framework_remedy
+from aion_core.loading.load_errors.package_names import has_other_name, package_name_of, package_of_namespace
 from aion_core.loading.load_errors.source_lines import display_path
 from aion_core.loading.suggestions import did_you_mean
 
 _A2A_MIGRATION = "https://github.com/a2aproject/a2a-python/blob/main/docs/migrations/v1_0/README.md"
 """Guide of the a2a-sdk for code written for its version 0.3."""
+
+_TYPO = 0.85
+"""Least similarity of a missing module's name to a module of the project. `anthropic` is no typo of `anthropic_chat`."""
 
 
 def shadowing_remedy(error: BaseException, file: str, folder: Path) -> str:
@@ -61,7 +62,8 @@ def import_remedy(error: BaseException, file: str, folder: Path) -> str:
     if isinstance(error, ModuleNotFoundError) and name:
         return _module_remedy(name, file, folder)
     if requested := re.match(r"cannot import name '(\w+)' from", text):
-        if advice := missing_framework_remedy(f"{name}.{requested[1]}", folder):
+        whole = f"{name}.{requested[1]}"
+        if advice := missing_framework_remedy(whole, folder) or package_of_namespace(whole):
             return advice
         module = sys.modules.get(name)
         return (
@@ -83,22 +85,28 @@ def _module_remedy(name: str, file: str, folder: Path) -> str:
         if package is not None and not hasattr(package, "__path__"):
             hiding = getattr(package, "__file__", None) or "a module of Python's own"
             return f"{parent!r} is {display_path(hiding, folder)}, which hides the package of that name: rename one of them."
+        if advice := package_of_namespace(name):
+            return advice
         known = [_module_name(path) for place in getattr(package, "__path__", ()) for path in Path(place).iterdir()]
         return (
             did_you_mean(last, known)
             or f"There is no module {last!r} in {parent}: fix the name, or update the package."
         )
-    beside = {*_modules(folder), *_modules(folder / "src"), *(_modules(Path(file).parent) if file else ())}
-    if near := did_you_mean(name, beside):
-        return f"{near} If it is a third-party package, run `uv add {package_name_of(name)}`."
-    if package_name_of(name) != name:
-        return f"Run `uv add {package_name_of(name)}`, the package of the module {name}."
-    return f"Run `uv add {name}`. The package may have another name than the module: look it up on pypi.org."
+    package_name = package_name_of(name)
+    if has_other_name(name):
+        return f"Run `uv add {package_name}`, the package of the module {name}."
+    places = dict.fromkeys([folder, folder / "src", *([Path(file).parent] if file else [])])
+    if near := did_you_mean(name, [each for place in places for each in _modules(place, file)], similarity=_TYPO):
+        return f"{near} If it is a third-party package, run `uv add {package_name}`."
+    return f"Run `uv add {package_name}`. The package may have another name than the module: look it up on pypi.org."
 
 
-def _modules(folder: Path) -> Iterator[str]:
+def _modules(folder: Path, file: str) -> Iterator[str]:
+    """Yield the names of the folder's modules, without folders of other ADK agents than that of the author's file."""
     for path in folder.iterdir() if folder.is_dir() else ():
-        if path.suffix == ".py" or (path / "__init__.py").is_file():
+        if path.suffix == ".py" or (
+            (path / "__init__.py").is_file() and (Path(file).is_relative_to(path) or not is_adk_folder(path))
+        ):
             yield _module_name(path)
 
 

@@ -13,26 +13,12 @@ from aion_core.errors import ConfigurationError
 from aion_core.loading.discovery.langgraph_json import LANGGRAPH_JSON as LANGGRAPH_JSON
 from aion_core.loading.discovery.langgraph_json import read_langgraph_json
 from aion_core.loading.frameworks import FRAMEWORKS, missing_framework
+from aion_core.loading.load_errors.package_names import normalized, package_name_of
 
 PYPROJECT, REQUIREMENTS = "pyproject.toml", "requirements.txt"
 
-_PACKAGES = {
-    "PIL": "pillow",
-    "bs4": "beautifulsoup4",
-    "dateutil": "python-dateutil",
-    "dotenv": "python-dotenv",
-    "sklearn": "scikit-learn",
-    "yaml": "pyyaml",
-}
-"""Names of PyPI packages by module name, for packages named differently from their module."""
-
 _IN_UVS_CACHE = re.compile(r"(archive|environments)-v\d+")
 """Pattern of the folder names under which uv's cache stores the environments of `uvx`."""
-
-
-def package_name_of(module: str) -> str:
-    """Return the name of the PyPI package that provides a module, by default the module's name."""
-    return _PACKAGES.get(module, module)
 
 
 def missing_framework_remedy(module: str, folder: Path) -> str:
@@ -41,9 +27,9 @@ def missing_framework_remedy(module: str, folder: Path) -> str:
     if found is None:
         return ""
     extra, framework = found
-    if _is_uvx():
+    if is_uvx():
         command = f"uvx --from 'aion-lambda[{extra},local]' aion dev"
-    elif _project_table(folder / PYPROJECT):
+    elif project_table(folder / PYPROJECT):
         command = f"uv add 'aion-lambda[{extra}]'"
     else:
         command = f"pip install 'aion-lambda[{extra},local]'"
@@ -56,13 +42,13 @@ def listed_package_remedy(module: str, folder: Path) -> str:
     if not file:
         return ""
     name = _package_name(line)
-    if not _is_uvx():
+    if not is_uvx():
         advice = f"{file} names {name}, but the environment that runs aion ({sys.prefix}) does not have it."
         if file == PYPROJECT:
             return f"{advice} Run `uv sync`, then `uv run aion dev`."
         return f"{advice} Run `pip install {f'-r {file}' if file == REQUIREMENTS else repr(line)}` there."
     advice = f"{file} names {name}, but aion runs in an environment of its own (uvx), which does not have it."
-    extra = ",".join(_installed_extras())
+    extra = ",".join(installed_extras())
     from_ = f"--from 'aion-lambda[{f'{extra},' if extra else ''}local]' aion dev"
     if file == PYPROJECT:
         has_aion = any(_package_name(each) == "aion-lambda" for _, each in _requirements(folder))
@@ -73,13 +59,14 @@ def listed_package_remedy(module: str, folder: Path) -> str:
     return f"{advice} Start it with `uvx {more} {from_}`."
 
 
-def _is_uvx() -> bool:
+def is_uvx() -> bool:
     """Return True if aion runs in an environment that `uvx` or `uv tool install` has created."""
     prefix = Path(sys.prefix)
     return (prefix / "uv-receipt.toml").is_file() or any(_IN_UVS_CACHE.fullmatch(part) for part in prefix.parts)
 
 
-def _installed_extras() -> Iterator[str]:
+def installed_extras() -> Iterator[str]:
+    """Yield the extras of aion-lambda whose framework is installed."""
     for extra, framework in FRAMEWORKS.items():
         if framework.distribution:
             with suppress(PackageNotFoundError):
@@ -89,7 +76,7 @@ def _installed_extras() -> Iterator[str]:
 
 def _requirements(folder: Path) -> Iterator[tuple[str, str]]:
     """Yield the project's requirements, each as a pair of the file that lists it and its line."""
-    dependencies = _project_table(folder / PYPROJECT).get("dependencies")
+    dependencies = project_table(folder / PYPROJECT).get("dependencies")
     yield from ((PYPROJECT, str(line)) for line in (dependencies if isinstance(dependencies, list) else ()))
     requirements = folder / REQUIREMENTS
     if requirements.is_file():
@@ -103,7 +90,7 @@ def _requirements(folder: Path) -> Iterator[tuple[str, str]]:
         yield from ((LANGGRAPH_JSON, line) for line in lines)
 
 
-def _project_table(pyproject: Path) -> dict[str, Any]:
+def project_table(pyproject: Path) -> dict[str, Any]:
     """Return the [project] table of a pyproject.toml; {} if the file or the table is missing or invalid."""
     try:
         table = tomllib.loads(pyproject.read_text(encoding="utf-8")).get("project")
@@ -116,14 +103,9 @@ def _provides(line: str, module: str) -> bool:
     """Return True if a requirement line names the package of the module, or of one of its parent packages."""
     parts = module.split(".")
     modules = [".".join(parts[:length]) for length in range(1, len(parts) + 1)]
-    return _package_name(line) in {_normalized(package_name_of(each)) for each in modules}
+    return _package_name(line) in {normalized(package_name_of(each)) for each in modules}
 
 
 def _package_name(line: str) -> str:
     found = re.match(r"[A-Za-z0-9][\w.-]*", line)
-    return _normalized(found[0]) if found else ""
-
-
-def _normalized(name: str) -> str:
-    """Return the normalized package name (PEP 503)."""
-    return re.sub(r"[-_.]+", "-", name).lower()
+    return normalized(found[0]) if found else ""

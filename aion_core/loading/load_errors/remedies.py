@@ -4,12 +4,14 @@ from pathlib import Path
 
 from aion_core.loading.load_errors.import_remedies import import_remedy, shadowing_remedy
 from aion_core.loading.load_errors.missing_variables import variable_remedy
+from aion_core.loading.load_errors.newer_python import newer_python_remedy
 
 
 def remedy_of(error: BaseException, file: str, folder: Path) -> str:
     """Return the remedy for an exception. `file` is the author's file that raised it; "" if unknown."""
     for remedy in (
         shadowing_remedy,
+        newer_python_remedy,
         import_remedy,
         variable_remedy,
         _syntax_remedy,

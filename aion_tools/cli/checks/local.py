@@ -104,6 +104,8 @@ def check_config(config: Path) -> Read:
         if not config.is_dir():
             message = f"No aion.yaml is used. Found: {found.found}"
         checks = [warning("aion.yaml", message, next_step)]
+        if found.notices:
+            checks.append(warning("langgraph.json", " ".join(found.notices).removeprefix("Warning: "), ""))
     else:
         checks = [ok("aion.yaml", f"{found.config if found else config} declares {', '.join(agents)}.")]
     try:

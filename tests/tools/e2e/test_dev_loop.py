@@ -493,6 +493,20 @@ def test_agents_that_failed_to_load_are_listed_first(project: Path) -> None:
         assert task["status"]["state"] == "TASK_STATE_COMPLETED"
 
 
+def test_dev_prints_notices_of_langgraph_json(project: Path) -> None:
+    content = {
+        "graphs": {"mine": "./agent.py:graph"},
+        "auth": {"path": "./auth.py:auth"},
+        "store": {"index": {"dims": 9}},
+    }
+    (project / "langgraph.json").write_text(json.dumps(content))
+    with serving(dev(project, "--store", "memory")) as server:
+        told = "".join(server.printed).splitlines()
+    first = told.index("langgraph.json: graph mine. Not used: auth, store.")
+    assert told[first + 1].startswith("Warning: `auth` of langgraph.json protects nothing here: ")
+    assert told[first + 2].startswith("`store.index` of langgraph.json is not used: ")
+
+
 def test_unloadable_agent_is_served_after_fix(project: Path) -> None:
     edit(project, "import asyncio, os", "import no_such_module")
     with serving(dev(project, "--store", "memory")) as server:

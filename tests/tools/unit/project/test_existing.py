@@ -63,6 +63,7 @@ async def test_init_reads_langgraph_json(run: RunCommand) -> None:
         "dependencies": [".", "cowsay"],
         "graphs": {"counter": "./src/counting/graph.py:graph"},
         "env": {"A": "1"},
+        "auth": {"path": "./auth.py:auth"},
     }
     Path("langgraph.json").write_text(json.dumps(content))
     Path("pyproject.toml").write_text("[project]\nname = 'counting'\n")
@@ -71,6 +72,7 @@ async def test_init_reads_langgraph_json(run: RunCommand) -> None:
     assert "langgraph.json: graph counter." in ran.output
     assert "uv add cowsay" in ran.output
     assert "langgraph.json is no longer read: aion.yaml replaces it.\n" in ran.output
+    assert "Warning: `auth` of langgraph.json protects nothing here: " in ran.output
     assert "langgraph.json sets A: aion.yaml sets them under `environment`." in ran.output
     assert yaml.safe_load(Path("aion.yaml").read_text())["aion"]["environment"] == {"A": "1"}
     assert "pyproject.toml has no aion-lambda. Add it: uv add 'aion-lambda[langgraph]>=" in ran.output

@@ -4,6 +4,7 @@ import json
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -100,6 +101,27 @@ def test_langgraph_json_is_read_with_all_its_keys(tmp_path: Path) -> None:
     assert found.roots == (libs / "one" / "src", libs / "one", libs, libs / "two")
     assert found.found == "langgraph.json: graphs my-agent, my-agent-2, plain. Not used: python_version, http, store."
     assert discover(tmp_path / "langgraph.json") == found
+
+
+AUTH: dict[str, Any] = {"auth": {"path": "./auth.py:auth"}}
+INDEX: dict[str, Any] = {"store": {"index": {"embed": "openai:x", "dims": 9}}}
+NOTICES: dict[str, tuple[dict[str, Any], list[str]]] = {
+    "nothing": ({}, []),
+    "auth": (AUTH, ["Warning: `auth` of langgraph.json protects nothing here: "]),
+    "an index": (INDEX, ["`store.index` of langgraph.json is not used: "]),
+    "a store without an index": ({"store": {"ttl": {}}}, []),
+    "a later Python": ({"python_version": "3.99"}, ["langgraph.json names Python 3.99, and this is Python 3."]),
+    "a Python of now": ({"python_version": "3.11"}, []),
+    "all": ({**AUTH, **INDEX}, ["Warning: `auth` ", "`store.index` "]),
+}
+
+
+@pytest.mark.parametrize("case", NOTICES)
+def test_unused_langgraph_json_key_that_matters_has_notice(case: str, tmp_path: Path) -> None:
+    content, expected = NOTICES[case]
+    put(tmp_path, "langgraph.json", json.dumps({"graphs": {"a": "./a.py:graph"}, **content}))
+    notices = discover(tmp_path).notices
+    assert [notice.startswith(begin) for notice, begin in zip(notices, expected, strict=True)] == [True] * len(expected)
 
 
 def test_env_file_of_langgraph_json_may_be_missing(tmp_path: Path) -> None:

@@ -100,3 +100,52 @@ except AgentLoadError as error:
 """
     ran = subprocess.run([sys.executable, "-c", hidden], cwd=ROOT, capture_output=True, text=True, check=True)
     assert ran.stdout.startswith(do)
+
+
+ADK_FOLDER = {"{}/__init__.py": "from . import agent\n", "{}/agent.py": "root_agent = None\n"}
+MODULE = {"{}.py": ""}
+PACKAGE = {"{}/__init__.py": ""}
+LOOK_UP = "The package may have another name than the module: look it up on pypi.org."
+THIRD_PARTY: dict[str, tuple[str, str, dict[str, str], str]] = {
+    "name like an agent beside it": ("import anthropic_of_test", "anthropics_of_test", ADK_FOLDER, LOOK_UP),
+    "part of a package's name": ("import chat_of_test", "chat_of_test_agents", PACKAGE, LOOK_UP),
+    "part of a file's name": ("import chat_of_test", "chat_of_test_tools", MODULE, LOOK_UP),
+    "known package": (
+        "from googleapiclient.discovery import build",
+        "googleapi_client",
+        PACKAGE,
+        "Run `uv add google-api-python-client`, the package of the module googleapiclient.",
+    ),
+    "typo of a file": ("import promts_of_test", "prompts_of_test", MODULE, "Did you mean 'prompts_of_test'?"),
+    "typo of a package": ("import promts_of_test", "prompts_of_test", PACKAGE, "Did you mean 'prompts_of_test'?"),
+}
+
+
+@pytest.mark.parametrize("case", THIRD_PARTY)
+def test_missing_package_is_not_taken_for_sibling_agent(case: str, tmp_path: Path) -> None:
+    line, sibling, files, expected = THIRD_PARTY[case]
+    written(tmp_path, {"agent.py": f"{line}\n", **{file.format(sibling): text for file, text in files.items()}})
+    assert expected in remedy(tmp_path)
+    assert "aion add" not in remedy(tmp_path)
+    assert ("Did you mean" in remedy(tmp_path)) == expected.startswith("Did you mean")
+
+
+def test_typo_of_agents_own_package_is_named(tmp_path: Path) -> None:
+    files = {file.format("weather_of_test"): text for file, text in ADK_FOLDER.items()}
+    written(tmp_path, {**files, "weather_of_test/agent.py": "from wether_of_test import prompts\nroot_agent = 1\n"})
+    with pytest.raises(AgentLoadError) as failed:
+        made(tmp_path, "weather_of_test").load()
+    assert failed.value.do.startswith("Did you mean 'weather_of_test'?")
+
+
+NAMESPACES = {
+    "import google.oauth3_of_test": "There is no module 'oauth3_of_test' in google: ",
+    "from google.cloud import no_such_of_test": "Run `uv add google-cloud",
+    "import google.cloud.no_such_of_test": "Run `uv add google-cloud",
+}
+
+
+@pytest.mark.parametrize("line", NAMESPACES)
+def test_missing_module_of_shared_namespace_names_its_package(line: str, tmp_path: Path) -> None:
+    written(tmp_path, {"agent.py": f"{line}\n"})
+    assert remedy(tmp_path).startswith(NAMESPACES[line])

@@ -98,9 +98,13 @@ def test_doctor_reads_langgraph_json(run: RunCommand, tmp_path: Path) -> None:
     (tmp_path / "libs").mkdir()
     (tmp_path / "libs" / "shared_of_doctor.py").write_text("VALUE = 1\n")
     config = tmp_path / "langgraph.json"
-    config.write_text('{"graphs": {"mine": "./graph.py:graph"}, "dependencies": ["./libs"]}')
+    config.write_text(
+        '{"graphs": {"mine": "./graph.py:graph"}, "dependencies": ["./libs"], "auth": {"path": "./auth.py:auth"}}'
+    )
     code, results = run_doctor(run, "--config", config, "--no-template")
     assert code == 0
+    assert results["langgraph.json"]["status"] == "warning"
+    assert results["langgraph.json"]["message"].startswith("`auth` of langgraph.json protects nothing here: ")
     assert results["agent mine"]["message"].startswith("graph.py:graph is a LangGraph graph")
 
 
