@@ -170,6 +170,15 @@ def test_deploy_without_any_authentication_is_refused(project: SamProject) -> No
     assert "there are no callers in it: the function would not start" in done.stderr
 
 
+def test_snap_start_of_images_is_refused_before_build(project: SamProject) -> None:
+    (project.folder / "aion.yaml").write_text(CONFIG.replace("aion:\n", "aion:\n  image: true\n"))
+    in_aion(project, "SnapStart: PublishedVersions")
+    done = project.run("deploy", "--yes", "--stack", "snapped")
+    assert done.returncode == 1
+    assert "SnapStart=PublishedVersions is for zips, and aion.yaml has `image: true`" in done.stderr
+    assert not (project.folder / ".aws-sam").exists()
+
+
 def test_deploy_names_template_line_for_undeclared_parameter(project: SamProject) -> None:
     done = project.run("deploy", "--yes", "--stack", "odd", "--parameter", "SlowSeconds=30")
     assert (done.returncode, done.stdout) == (1, "")

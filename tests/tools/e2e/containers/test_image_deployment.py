@@ -100,21 +100,3 @@ def test_deployed_images_answer_and_are_destroyed(project: SamProject) -> None:
     assert "ok       images: deleted" in destroyed.stdout
     assert companions(project) == []
     assert project.client("ecr").describe_repositories()["repositories"] == []
-
-
-def test_snap_start_of_images_is_refused_before_build(project: SamProject) -> None:
-    template = project.folder / "template.yaml"
-    text = template.read_text()
-    template.write_text(
-        text.replace(
-            "        Name: !Ref AWS::StackName",
-            "        SnapStart: PublishedVersions\n        Name: !Ref AWS::StackName",
-        )
-    )
-    try:
-        done = aion(project, "deploy", "--yes", "--stack", "snapped-dev")
-    finally:
-        template.write_text(text)
-    assert done.returncode == 1
-    assert "SnapStart=PublishedVersions is for zips, and aion.yaml has `image: true`" in done.stderr
-    assert project.status("snapped-dev") == ""
