@@ -500,6 +500,7 @@ def test_dev_prints_notices_of_langgraph_json(project: Path) -> None:
         "store": {"index": {"dims": 9}},
     }
     (project / "langgraph.json").write_text(json.dumps(content))
+    (project / "aion.yaml").unlink()  # it would precede langgraph.json
     with serving(dev(project, "--store", "memory")) as server:
         told = "".join(server.printed).splitlines()
     first = told.index("langgraph.json: graph mine. Not used: auth, store.")
