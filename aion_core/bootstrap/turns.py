@@ -10,9 +10,11 @@ from aion_core.bootstrap.background import Background, build_background
 from aion_core.bootstrap.stores import Stores, build_stores
 from aion_core.bootstrap.telemetry import Telemetry
 from aion_core.clock import Clock, SystemClock
-from aion_core.engine.agent import Agent
+from aion_core.engine.agent import Agent, CallsRemoteAgents
 from aion_core.engine.limits.limits import Limits
 from aion_core.engine.listing.conversations import Conversations
+from aion_core.engine.remote_calls.cancellation import Canceled, RemoteCancellations
+from aion_core.engine.remote_calls.records import CallToCancel
 from aion_core.engine.runner.runner import TaskRunner
 from aion_core.engine.runner.worker import Worker
 from aion_core.loading.aion_yaml.agent import AgentConfig
@@ -69,7 +71,15 @@ def build_turn_services(settings: Settings, telemetry: Telemetry) -> TurnService
         metrics=telemetry.metrics,
         traces=telemetry.traces,
     )
-    worker = Worker(stores.tasks, runner, stores.work_queue, clock)
+
+    async def cancel_remote(call: CallToCancel) -> Canceled:
+        agent = await agents[call.context.agent].loaded()
+        return await agent.cancel_remote(call) if isinstance(agent, CallsRemoteAgents) else Canceled.NEVER
+
+    cancellations = RemoteCancellations(
+        stores.tasks.calls, cancel_remote, stores.tasks.note_unreached, stores.work_queue, clock
+    )
+    worker = Worker(stores.tasks, runner, stores.work_queue, clock, cancellations)
     background = None
     if settings.store != "dynamodb":
         background = build_background(settings, stores, worker, clock, telemetry)

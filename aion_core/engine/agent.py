@@ -2,12 +2,15 @@
 
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from msgspec import Struct, field
 
 from aion_core.engine.agent_profile import AgentProfile
 from aion_core.engine.records import Numbered, Turn
+from aion_core.engine.remote_calls.cancellation import Canceled
+from aion_core.engine.remote_calls.records import CallToCancel
+from aion_core.engine.remote_calls.turn_calls import TurnCalls
 from aion_core.protocol.types import Artifact, Message, Task, TaskState
 from aion_core.table.keys import ContextKey
 
@@ -35,6 +38,8 @@ class TurnRequest(Struct, frozen=True):
     """Reads the context's messages before this turn; None without a store."""
     before: Callable[[], Task | None] = lambda: None
     """Returns the task before the message, with its interrupts; None if the message created the task."""
+    calls: TurnCalls | None = None
+    """The turn's calls of remote agents; None without a store."""
 
 
 class Chunk(Struct, frozen=True):
@@ -136,4 +141,13 @@ class Agent(Protocol):
 
     def profile(self) -> AgentProfile:
         """Return what the agent's code says about the agent. Before the code is loaded this is `UNKNOWN`."""
+        ...
+
+
+@runtime_checkable
+class CallsRemoteAgents(Protocol):
+    """An agent that calls remote agents in a way of its own, and so cancels their tasks itself."""
+
+    async def cancel_remote(self, call: CallToCancel) -> Canceled:
+        """Ask the call's remote agent to cancel its task. Any exception means that it was not reached."""
         ...

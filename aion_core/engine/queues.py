@@ -28,6 +28,8 @@ class WakeUp(Struct, frozen=True):
     context: ContextKey
     fence: int = 0
     """Fence of the lease that may have expired when the message arrives; 0 if the message is to start a queued turn."""
+    task_id: str = ""
+    """Canceled task whose remote calls are to be canceled; "" if the message is about a turn."""
 
 
 class WorkQueue(Protocol):
@@ -66,8 +68,9 @@ def body_of(wake_up: WakeUp) -> str:
     """Return the JSON body of a context's wake-up message."""
     context = wake_up.context
     ids = {"owner": context.owner, "agent": context.agent, "context_id": context.context_id, "fence": wake_up.fence}
+    task = {"task_id": wake_up.task_id} if wake_up.task_id else {}
     # Use ASCII, because SQS refuses some characters of ids.
-    return json.dumps({"v": VERSION, **ids}, separators=(",", ":"))
+    return json.dumps({"v": VERSION, **ids, **task}, separators=(",", ":"))
 
 
 def push_body_of(wake_up: PushWakeUp) -> str:
@@ -81,11 +84,11 @@ def push_body_of(wake_up: PushWakeUp) -> str:
 
 def wake_up_of(body: str) -> WakeUp:
     """Parse a context's wake-up message from its JSON body. Raises UnreadableWakeUp."""
-    match _fields(body):
+    match fields := _fields(body):
         case {"owner": str(owner), "agent": str(agent), "context_id": str(context_id), "fence": int(fence)} if (
             owner and agent and context_id
         ):
-            return WakeUp(ContextKey(owner, agent, context_id), fence)
+            return WakeUp(ContextKey(owner, agent, context_id), fence, str(fields.get("task_id", "")))
     raise UnreadableWakeUp(
         "The wake-up message must have the texts `owner`, `agent` and `context_id`, and the number `fence`."
     )

@@ -29,6 +29,8 @@ class Head(Struct, frozen=True):
     """Number of changes of the push subscribers. A commit with an old number is refused: it could omit a subscriber."""
     push_events: PushEvents | None = None
     """Kinds of events wanted by any push subscriber; None without subscribers."""
+    calls: int = 0
+    """Number of remote calls that the task has begun. A cancellation with an old number is refused."""
 
 
 class StoppedBy(StrEnum):

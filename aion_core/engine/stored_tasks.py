@@ -22,6 +22,7 @@ from aion_core.engine.context.changes import context_update, dropped
 from aion_core.engine.context.record import ContextRecord, record_of
 from aion_core.engine.delivery.items import PushItems
 from aion_core.engine.records import Cursor, DeltaBatch, Head, Log
+from aion_core.engine.remote_calls.store import RemoteCallStore
 from aion_core.engine.task.delta_rows import delta_row
 from aion_core.engine.task.head import is_over, listing_at
 from aion_core.engine.task.log import TaskLog
@@ -70,6 +71,8 @@ class StoredTasks:
         self._reads = Reads(table, clock)
         self._log = TaskLog(self._reads, blobs)
         self._rows = self._log.rows
+        self.calls = RemoteCallStore(table, self._rows, clock, lease_seconds=lease_seconds, retention=retention)
+        """The calls of remote agents by the tasks' turns."""
         self._push = PushItems(table, cipher, clock, lease_seconds=lease_seconds, retention=retention)
         self._timers = TimerIndex(table, clock, timers.CONTEXTS, lease_seconds=lease_seconds)
 

@@ -21,6 +21,9 @@ AT_ONCE = 200
 PUSHES_AT_ONCE = 1000
 """Number of push timers per sweep. Only the sweep starts retries that lie beyond the longest delay of the queue."""
 
+CALLS_AT_ONCE = 200
+"""Number of timers of remote calls to cancel per sweep."""
+
 PARALLEL = 16
 """Number of push timers claimed in parallel."""
 
@@ -51,13 +54,14 @@ class Sweep:
         self._push_configs, self._push_queue = push_configs, push_queue
 
     async def once(self, *, at_once: int = AT_ONCE, pushes_at_once: int = PUSHES_AT_ONCE) -> Swept:
-        """Claim the expired timers of contexts and notifications, and enqueue a wake-up message for each.
+        """Claim the expired timers of contexts, notifications and remote calls, and enqueue a wake-up message for each.
 
         If a claim or an enqueue fails, a later sweep finds the timer again. If one kind of timer cannot be read, sweep
-        the other kind, then raise StoreError.
+        the other kinds, then raise StoreError.
         """
         found, enqueued, failure = 0, 0, None
-        for sweep, limit in ((self._contexts, at_once), (self._pushes, pushes_at_once)):
+        kinds = ((self._contexts, at_once), (self._pushes, pushes_at_once), (self._remote_calls, CALLS_AT_ONCE))
+        for sweep, limit in kinds:
             try:
                 swept = await sweep(limit)
             except StoreError as error:
@@ -86,6 +90,12 @@ class Sweep:
             logger.warning("The sweep has found work: %d contexts were overdue.", enqueued)
         self._metrics.count(Metric.SWEEP_FOUND, len(found))
         return Swept(len(found), enqueued)
+
+    async def _remote_calls(self, at_once: int) -> Swept:
+        overdue = await self._store.calls.overdue(limit=at_once)
+        for context, task in overdue:
+            await self._work_queue.enqueue(WakeUp(context, task_id=task.task_id))
+        return Swept(len(overdue), len(overdue))
 
     async def _pushes(self, at_once: int) -> Swept:
         if self._push_configs is None or self._push_queue is None:

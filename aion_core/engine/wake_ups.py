@@ -20,10 +20,13 @@ ENQUEUE_SECONDS = 1.0
 """Longest wait for the push queue at the end of a turn, in seconds."""
 
 
-async def wake(work_queue: WorkQueue, context: ContextKey, *, delay: float = 0.0) -> None:
-    """Enqueue a wake-up message for the context. Log errors of the queue, but do not raise them."""
+async def wake(work_queue: WorkQueue, context: ContextKey, *, canceled_task: str = "", delay: float = 0.0) -> None:
+    """Enqueue a wake-up message for the context, or for the remote calls of a canceled task.
+
+    Log errors of the queue, but do not raise them.
+    """
     try:
-        await work_queue.enqueue(WakeUp(context), delay=delay)
+        await work_queue.enqueue(WakeUp(context, task_id=canceled_task), delay=delay)
     except StoreError as error:
         logger.warning("A wake-up message could not be enqueued: %s", error, extra={"context_id": context.context_id})
 

@@ -100,6 +100,18 @@ def queued_message_key(task: TaskKey, turn_id: str) -> Key:
     return Key(task_partition(task), f"QUEUED#{turn_id}")
 
 
+def call_key(task: TaskKey, call: str) -> Key:
+    """Return the key of a task's call of a remote agent. `call` may be of any length, so it is hashed."""
+    return Key(task_partition(task), f"{CALLS}{_hash(call)[:32]}")
+
+
+CALLS = "CALL#"
+"""Prefix of the sort keys of a task's calls of remote agents. They sort before the task's events."""
+
+CALL_TIMERS = "DUE#CALL"
+"""Partition of the timer index with the remote calls to cancel. There are few, so one partition is enough."""
+
+
 def push_sort(config_id: str) -> str:
     """Return the sort key of a push config (a registered webhook). It sorts after the task's head."""
     return f"PUSH#{config_id}"

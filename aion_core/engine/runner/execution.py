@@ -14,6 +14,7 @@ from aion_core.engine.answer import REPLY, AnswerForm, form_of, inbound_message,
 from aion_core.engine.listing.conversations import Conversations
 from aion_core.engine.outcomes import TurnFinished, TurnStarted
 from aion_core.engine.records import Numbered, StoppedBy
+from aion_core.engine.remote_calls.turn_calls import TurnCalls
 from aion_core.engine.runner.turn_text import COMPLETE, CUT, TurnText
 from aion_core.engine.stream.broadcast import EventBroadcast
 from aion_core.engine.stream.delta_writer import DeltaWriter
@@ -98,7 +99,12 @@ class TurnExecution:
             self.drain,
             self._history,
             self._before,
+            TurnCalls(self._store.calls, self.lease, self._remote_agent_works),
         )
+
+    def _remote_agent_works(self) -> None:
+        """Count the work of a remote agent as progress, so that the turn may wait for it for longer than its tries."""
+        self.made_progress = True
 
     def _before(self) -> Task | None:
         earlier = [entry for entry in self._broadcast.log if entry.generation < self.lease.turn.message_generation]

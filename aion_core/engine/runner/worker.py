@@ -10,6 +10,7 @@ from aion_core.engine.outcomes import LeaseHeld, TurnStarted
 from aion_core.engine.process.deadline import Deadline
 from aion_core.engine.queues import WakeUp, WorkQueue
 from aion_core.engine.records import StoppedBy
+from aion_core.engine.remote_calls.cancellation import RemoteCancellations
 from aion_core.engine.runner.runner import TaskRunner
 from aion_core.engine.stream.broadcast import EventBroadcast
 from aion_core.engine.turn.store import TurnStore
@@ -25,8 +26,17 @@ AFTER_SECONDS = 1.0
 class Worker:
     """Handler of wake-up messages. It runs the queued turns of a context until the deadline of the process."""
 
-    def __init__(self, store: TurnStore, runner: TaskRunner, work_queue: WorkQueue, clock: Clock) -> None:
+    def __init__(
+        self,
+        store: TurnStore,
+        runner: TaskRunner,
+        work_queue: WorkQueue,
+        clock: Clock,
+        cancellations: RemoteCancellations | None = None,
+    ) -> None:
+        """`cancellations` cancels the remote tasks of canceled tasks; without it, their wake-up messages are dropped."""
         self._store, self._runner, self._work_queue, self._clock = store, runner, work_queue, clock
+        self._cancellations = cancellations
 
     async def handle(self, wake_up: WakeUp, *, until: datetime | None = None, deadline: Deadline | None = None) -> None:
         """Run the queued turns of the message's context, unless another holder has the lease.
@@ -35,6 +45,10 @@ class Worker:
         in force, the message is enqueued again for the end of the lease, if it is the lease's own message or the lease
         has nearly expired. Raises StoreError: the queue must deliver the message again.
         """
+        if wake_up.task_id:
+            if self._cancellations is not None:
+                await self._cancellations.carry_out(wake_up)
+            return
         begun = await self._store.begin(wake_up.context, holder=str(uuid7()))
         if isinstance(begun, LeaseHeld):
             left = (begun.until - self._clock.now()).total_seconds()

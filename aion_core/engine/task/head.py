@@ -54,6 +54,7 @@ def head_of(key: TaskKey, item: Item) -> Head:
             fence=item["fence"],
             push_epoch=item.get("push_epoch", 0),
             push_events=PushEvents(item["push_events"]) if "push_events" in item else None,
+            calls=item.get("calls", 0),
         )
     except (KeyError, ValueError, TypeError) as error:
         raise StoreCorrupt("The head of a task cannot be read.") from error

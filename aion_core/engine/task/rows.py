@@ -32,11 +32,11 @@ class LogRows:
         """Return the write of an event's item. The item gets a timer if a webhook may receive the event."""
         row: Item = {
             "token": event.token,
-            **await self._payload(event.task, f"{event.generation}-event", "event", _event_bytes(event.event)),
+            **await self.payload(event.task, f"{event.generation}-event", "event", _event_bytes(event.event)),
         }
         if event.message is not None:
             message = event.message.SerializeToString()
-            row |= await self._payload(event.task, f"{event.generation}-message", "message", message)
+            row |= await self.payload(event.task, f"{event.generation}-message", "message", message)
         if event.key:
             row["key"] = event.key
         if event.request:
@@ -47,39 +47,39 @@ class LogRows:
 
     async def event(self, generation: int, item: Item) -> Numbered:
         """Return the event of an item of the log. Raises StoreCorrupt if it or its blob is missing or unreadable."""
-        packed = await self._unpacked("event", item)
+        packed = await self.unpacked("event", item)
         if packed is None:
             raise StoreCorrupt("An event of the log is empty.")
-        sent = await self._unpacked("message", item)
+        sent = await self.unpacked("message", item)
         message = _parsed(Message, sent) if sent is not None else None
         return Numbered(generation, _event_of(packed), message, item.get("key", ""), _request_of(item))
 
     async def snapshot_row(self, task: TaskKey, generation: int, folded: Task, times: Times) -> Put:
         """Return the write of a task's snapshot. `folded` is the task after event `generation`."""
-        payload = await self._payload(task, f"{generation}-task", "task", folded.SerializeToString())
+        payload = await self.payload(task, f"{generation}-task", "task", folded.SerializeToString())
         return Put(keys.snapshot_key(task, generation), {**payload, **times.ttl})
 
     async def snapshot(self, item: Item) -> Task:
         """Return the task in the item of a snapshot. Raises StoreCorrupt if it or its blob is missing or unreadable."""
-        task: Task = _parsed(Task, await self._unpacked("task", item))
+        task: Task = _parsed(Task, await self.unpacked("task", item))
         return task
 
     async def queued_row(
         self, task: TaskKey, turn_id: str, message: Message, request: Mapping[str, Any], times: Times
     ) -> Put:
         """Return the write of a message that is queued for a later turn of its task."""
-        row = await self._payload(task, f"{turn_id}-message", "message", message.SerializeToString())
+        row = await self.payload(task, f"{turn_id}-message", "message", message.SerializeToString())
         if request:
             row["request"] = json.dumps(request)
         return Put(keys.queued_message_key(task, turn_id), {**row, **times.ttl})
 
     async def queued_message(self, item: Item) -> QueuedMessage:
         """Return the message in the item of a queued message. Raises StoreCorrupt if it or its blob is unreadable."""
-        packed = await self._unpacked("message", item)
+        packed = await self.unpacked("message", item)
         message = _parsed(Message, packed) if packed is not None else None
         return QueuedMessage(message, _request_of(item))
 
-    async def _payload(self, task: TaskKey, file: str, name: str, packed: bytes) -> Item:
+    async def payload(self, task: TaskKey, file: str, name: str, packed: bytes) -> Item:
         """Return the attribute with a payload's bytes, or with the name of a new blob if the payload is large."""
         if len(packed) <= LARGE_BYTES:
             return {name: packed}
@@ -89,7 +89,8 @@ class LogRows:
         await self._blobs.put(blob, packed)
         return {f"{name}_blob": blob}
 
-    async def _unpacked(self, name: str, item: Item) -> bytes | None:
+    async def unpacked(self, name: str, item: Item) -> bytes | None:
+        """Return the bytes of a payload in an item or its blob; None without it. Raises StoreCorrupt."""
         if f"{name}_blob" not in item:
             packed = item.get(name)
             if packed is not None and not isinstance(packed, bytes):

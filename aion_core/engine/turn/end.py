@@ -10,13 +10,16 @@ from aion_core.engine.context.record import ContextRecord
 from aion_core.engine.outcomes import TurnFinished, TurnStarted
 from aion_core.engine.records import Head, Lease, Turn
 from aion_core.engine.task import states
-from aion_core.engine.task.head import advance, moved
+from aion_core.engine.task.head import advance, as_read, moved
 from aion_core.engine.task.transition import HeadMove, QueuedMessage, Transition, new_event
 from aion_core.engine.turn.progress import lost, token_of
 from aion_core.engine.turn.start import beginning
 from aion_core.errors import InvalidTransition, PendingInput
-from aion_core.protocol.types import Event
+from aion_core.protocol.message_json import to_json
+from aion_core.protocol.types import Event, Task, TaskStatusUpdateEvent
+from aion_core.table.conditions import Absent, Both, Equals
 from aion_core.table.times import Times
+from aion_core.table.writes import Change
 
 
 class TurnEnding(Struct, frozen=True, dict=True):
@@ -131,9 +134,34 @@ def canceled(head: Head, event: Event, record: ContextRecord, *, token: str, tim
     return Transition(
         TurnFinished(after, waiting=waiting),
         changes.removed(task_id, record, fence, times),
-        (HeadMove(moved(head, after), after),),
+        (HeadMove(_with_calls(moved(head, after), head), after),),
         (new_event(head, after.generation, event, token=token),),
     )
+
+
+def _with_calls(change: Change, head: Head) -> Change:
+    """Return the change of a task's head, refused if the task has begun a remote call since `head` was read."""
+    calls = Equals("calls", head.calls) if head.calls else Absent("calls")
+    return replace(change, only_if=Both((change.only_if, calls) if change.only_if is not None else (calls,)))
+
+
+UNREACHED = "aion:agentsNotReached"
+"""Key of a canceled task's metadata: the remote agents whose tasks could not be canceled, because they did not answer."""
+
+
+def unreached(head: Head, task: Task, remote: str) -> Transition[None] | None:
+    """Return the transition that adds a remote agent to UNREACHED; None if it is there already.
+
+    It is the only event that may follow the end of a task. The task's status stays as it is.
+    """
+    known = [str(each) for each in to_json(task.metadata).get(UNREACHED, ())]
+    if remote in known:
+        return None
+    event = TaskStatusUpdateEvent(task_id=task.id, context_id=task.context_id, status=task.status)
+    event.metadata.update({UNREACHED: [*known, remote]})
+    after = replace(head, generation=head.generation + 1)
+    move = HeadMove(Change({"generation": after.generation}, only_if=as_read(head, fence=True)), after)
+    return Transition(None, None, (move,), (new_event(head, after.generation, event),))
 
 
 def canceled_before(head: Head, now: Head | None, event: Event, record: ContextRecord) -> TurnFinished:

@@ -10,7 +10,9 @@ from aion_core.engine.context.changes import context_update, dropped
 from aion_core.engine.context.record import ContextRecord, task_of, turn_to_begin
 from aion_core.engine.outcomes import LeaseHeld, TurnFinished, TurnStarted
 from aion_core.engine.records import Head, Lease, StoppedBy, Turn
+from aion_core.engine.remote_calls.rows import canceling
 from aion_core.engine.stored_tasks import BUSY, StoredTasks
+from aion_core.engine.task import projection
 from aion_core.engine.task.head import is_over
 from aion_core.engine.task.transition import Transition
 from aion_core.engine.timers import ExpiredTimer
@@ -19,7 +21,7 @@ from aion_core.engine.turn.end import TurnEnding
 from aion_core.engine.turn.progress import task_changed
 from aion_core.protocol.types import Event, Task
 from aion_core.table import keys
-from aion_core.table.keys import ContextKey
+from aion_core.table.keys import ContextKey, TaskKey
 from aion_core.table.refusals import WriteRefused
 from aion_core.table.retries import TransactionPlan, commit
 from aion_core.table.times import Times
@@ -188,6 +190,7 @@ class TurnStore(StoredTasks):
     async def cancel(self, head: Head, event: Event) -> TurnFinished:
         """Record the cancellation of the task, and remove its running and queued turns.
 
+        The same transaction sets a timer for each remote task that the task waits for, so that it is canceled too.
         The fence grows, so that later events of these turns are refused. Raises LeaseLost if the task has changed since
         `head` was read: read it again.
         """
@@ -197,6 +200,7 @@ class TurnStore(StoredTasks):
             times = self._times()
             record = await self._context(head.context, times)
             canceled = end.canceled(head, event, record, token=token, times=times)
+            calls = await self.calls.cancelable(head.key) if head.calls else ()
             if attempt:
                 now = await self._log.head(head.key)
                 if await self._log.holds(head.key, head.generation + 1, token):
@@ -204,11 +208,25 @@ class TurnStore(StoredTasks):
                     return TransactionPlan(end.canceled_before(head, now, event, record))
                 if now != head:
                     raise task_changed()
-            return TransactionPlan(canceled.outcome, await self._writes(head.context, canceled, times))
+            writes = await self._writes(head.context, canceled, times)
+            writes += [canceling(head.key, call.key, times) for call in calls]
+            return TransactionPlan(canceled.outcome, writes)
 
         finished = await commit(self._table, plan, busy=BUSY)
         await self._notifier.committed(finished.head)
         return finished
+
+    async def note_unreached(self, context: ContextKey, task: TaskKey, remote: str) -> None:
+        """Note in an ended task's metadata, under UNREACHED, that this remote agent was not told of the cancellation."""
+
+        async def plan(attempt: int) -> TransactionPlan[None]:
+            log = await self.log(task)
+            if log is None:
+                return TransactionPlan(None)
+            noted = end.unreached(log.head, projection.fold(log.events), remote)
+            return TransactionPlan(None, await self._writes(context, noted, self._times()) if noted else ())
+
+        await commit(self._table, plan, busy=BUSY)
 
     async def expired_timers(self, *, limit: int, complete: bool = False) -> Sequence[ExpiredTimer]:
         """Return up to `limit` contexts with expired timers, longest overdue first. The index may be outdated.

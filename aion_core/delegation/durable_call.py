@@ -1,0 +1,174 @@
+"""One call of a remote agent: it goes on after a lost connection, and after the loss of either process.
+
+The message is stored before it is sent. A call that begins again sends the same message, or follows the remote task if
+it is known: SubscribeToTask (A2A 3.1.6), else GetTask.
+"""
+
+import logging
+from collections.abc import AsyncGenerator, Collection, Mapping
+from contextlib import aclosing
+from typing import Any
+
+import httpx
+from a2a.client.client import Client, ClientCallContext
+from a2a.client.errors import A2AClientError, A2AClientTimeoutError
+from a2a.types import GetTaskRequest, SubscribeToTaskRequest
+from a2a.utils.errors import A2AError, InternalError, TaskNotFoundError
+from msgspec import Struct
+
+from aion_core.clock import Clock, SystemClock
+from aion_core.delegation.news import RemoteNews
+from aion_core.engine.remote_calls.records import CallState, RemoteCall
+from aion_core.engine.remote_calls.turn_calls import TurnCalls
+from aion_core.engine.task.states import INTERRUPTED
+from aion_core.errors import AgentFailed
+from aion_core.protocol.types import SendMessageRequest, StreamResponse
+from aion_core.table.times import milliseconds
+
+logger = logging.getLogger(__name__)
+
+TRANSIENT = frozenset({408, 425, 429, 500, 502, 503, 504})
+"""HTTP statuses after which another attempt may succeed."""
+
+
+class Patience(Struct, frozen=True):
+    """Times of the attempts to reach a remote agent."""
+
+    first_wait: float = 0.5
+    """Seconds before the second attempt; the wait doubles up to `longest_wait`."""
+    longest_wait: float = 15.0
+    first_contact: float = 90.0
+    """Seconds until a call gives up on a remote agent that has never answered it."""
+    silence: float = 600.0
+    """Seconds until a call gives up on a remote agent that has accepted it and can no longer be reached."""
+
+
+class DurableCall:
+    """A call of a remote agent by a turn. `responses` may be iterated once; a new attempt of the turn makes a new one."""
+
+    def __init__(
+        self,
+        client: Client,
+        calls: TurnCalls,
+        call: RemoteCall,
+        *,
+        name: str,
+        clock: Clock | None = None,
+        patience: Patience | None = None,
+    ) -> None:
+        """`name` is what the caller's client may read about the remote agent in an error."""
+        self._client, self._calls, self.call, self._name = client, calls, call, name
+        self._clock, self._patience = clock or SystemClock(), patience or Patience()
+        self._news = RemoteNews()
+        self._wait, self._silent_since = 0.0, milliseconds(self._clock.now())
+
+    @property
+    def is_settled(self) -> bool:
+        """True once the remote agent has answered: with a message, or a task that has ended or asks a question."""
+        return self._news.is_settled
+
+    async def responses(
+        self,
+        *,
+        heard: Collection[str] = (),
+        metadata: Mapping[str, Any] | None = None,
+        context: ClientCallContext | None = None,
+    ) -> AsyncGenerator[StreamResponse, None]:
+        """Yield the remote agent's responses until it has answered.
+
+        `heard` has the ids of the messages and artifacts that an earlier attempt has recorded: they are not repeated.
+        Raises AgentFailed if the remote agent refuses the message, cannot be reached or no longer knows the task; and
+        LeaseLost if the caller's task was canceled.
+        """
+        self.call = await self._calls.begin(self.call)
+        self._news = RemoteNews(heard)
+        if self.call.remote_task:
+            self._news.resumes(self.call.remote_task)
+        reached = bool(self.call.remote_task)
+        while True:
+            source = self._follow(context) if reached else self._send(metadata or {}, context)
+            try:
+                async with aclosing(source) as stream:
+                    async for response in stream:
+                        news = list(self._news.of(response))
+                        if self._news.task_id and not reached:
+                            reached = True
+                            await self._calls.reached(self.call, self._news.task_id)
+                        self._heard(news=bool(news))
+                        if self._news.is_settled:
+                            async for late in self._missing(context):
+                                yield late
+                            await self._settle()
+                        for each in news:
+                            yield each
+                        if self._news.is_settled:
+                            return
+            except A2AError as error:
+                self._check(error, reached=reached)
+            self._news.lost_stream()
+            await self._pause()
+
+    async def _send(
+        self, metadata: Mapping[str, Any], context: ClientCallContext | None
+    ) -> AsyncGenerator[StreamResponse, None]:
+        request = SendMessageRequest(message=self.call.message)
+        if metadata:
+            request.metadata.update(metadata)
+        async for response in self._client.send_message(request, context=context):
+            yield response
+
+    async def _follow(self, context: ClientCallContext | None) -> AsyncGenerator[StreamResponse, None]:
+        """Yield the responses of a subscription to the remote task, or the task itself if it cannot be subscribed to."""
+        task_id = self._news.task_id
+        try:
+            async for response in self._client.subscribe(SubscribeToTaskRequest(id=task_id), context=context):
+                yield response
+        except (A2AError, NotImplementedError) as error:
+            if is_transient(error) or isinstance(error, TaskNotFoundError):
+                raise
+            # The task has ended, or the remote agent does not stream.
+            yield StreamResponse(task=await self._client.get_task(GetTaskRequest(id=task_id), context=context))
+
+    async def _missing(self, context: ClientCallContext | None) -> AsyncGenerator[StreamResponse, None]:
+        """Yield the artifacts of which a lost stream has delivered only a part, whole."""
+        if not self._news.is_incomplete:
+            return
+        task = await self._client.get_task(GetTaskRequest(id=self._news.task_id), context=context)
+        for response in self._news.of(StreamResponse(task=task)):
+            if response.HasField("artifact_update"):
+                yield response
+
+    async def _settle(self) -> None:
+        await self._calls.settle(self.call, CallState.ASKS if self._news.state in INTERRUPTED else CallState.ENDED)
+
+    def _heard(self, *, news: bool) -> None:
+        self._silent_since = milliseconds(self._clock.now())
+        if news:
+            self._wait = 0.0
+        self._calls.progressed()
+
+    def _check(self, error: A2AError, *, reached: bool) -> None:
+        """Raise AgentFailed if another attempt would not help."""
+        if isinstance(error, TaskNotFoundError) and reached:
+            raise AgentFailed(f"The agent {self._name} no longer knows the task that it had begun.") from error
+        if not is_transient(error):
+            raise AgentFailed(f"The agent {self._name} has refused the message: {error}") from error
+        silent = (milliseconds(self._clock.now()) - self._silent_since) / 1000
+        if silent >= (self._patience.silence if reached else self._patience.first_contact):
+            raise AgentFailed(f"The agent {self._name} could not be reached for {silent:.0f} s: {error}") from error
+        logger.info("The agent %s cannot be reached and is tried again: %s", self._name, error)
+
+    async def _pause(self) -> None:
+        """Wait before the next attempt. The waits grow until the remote agent says something new."""
+        self._wait = min(max(self._wait * 2, self._patience.first_wait), self._patience.longest_wait)
+        await self._clock.sleep(self._wait)
+
+
+def is_transient(error: BaseException) -> bool:
+    """Return True if the same request may succeed later: no connection, a broken stream, an overloaded server."""
+    if isinstance(error, A2AClientTimeoutError | InternalError):
+        return True
+    cause = error.__cause__
+    if isinstance(cause, httpx.HTTPStatusError):
+        return cause.response.status_code in TRANSIENT
+    return isinstance(error, A2AClientError) and isinstance(cause, httpx.RequestError)

@@ -1,0 +1,123 @@
+"""Calls of remote agents by the turns of all tasks, stored before they are sent."""
+
+from collections.abc import Sequence
+from datetime import timedelta
+from functools import partial
+
+from aion_core.clock import Clock
+from aion_core.engine.records import Lease
+from aion_core.engine.remote_calls.records import CANCELABLE, CallState, CallToCancel, RemoteCall
+from aion_core.engine.remote_calls.rows import CallRows
+from aion_core.engine.task.rows import LogRows
+from aion_core.engine.timers import NO_TIMER, TimerIndex
+from aion_core.errors import LeaseLost, StoreCorrupt
+from aion_core.table import keys
+from aion_core.table.conditions import Both, Equals, Exists
+from aion_core.table.item import LAST, Item
+from aion_core.table.keys import ContextKey, TaskKey
+from aion_core.table.port import Table
+from aion_core.table.reads import Reads
+from aion_core.table.refusals import WriteRefused
+from aion_core.table.retries import TransactionPlan, commit, write_unless_refused
+from aion_core.table.times import Times
+from aion_core.table.writes import Change, Update, Write
+
+BUSY = "The task changes too fast to call a remote agent. Try again in a moment."
+
+
+class RemoteCallStore:
+    """Calls of remote agents. A call is stored under the turn's fence, before its message is sent.
+
+    The head of the task counts its calls, so that a cancellation misses none: it cancels the remote tasks too.
+    """
+
+    def __init__(
+        self, table: Table, rows: LogRows, clock: Clock, *, lease_seconds: float, retention: timedelta
+    ) -> None:
+        self._table, self._reads, self._rows = table, Reads(table, clock), CallRows(rows)
+        self._times = partial(Times.read, clock, lease_seconds, retention)
+        self._timers = TimerIndex(table, clock, (keys.CALL_TIMERS,), lease_seconds=lease_seconds)
+
+    async def of_task(self, task: TaskKey) -> list[RemoteCall]:
+        """Return all calls of a task, in no particular order. Raises StoreCorrupt."""
+        return [await self._rows.call_of(item) for item in await self._items(task)]
+
+    async def cancelable(self, task: TaskKey) -> list[RemoteCall]:
+        """Return the calls of a task whose remote task may still run, or wait for an answer."""
+        states = set(map(str, CANCELABLE))
+        return [await self._rows.call_of(item) for item in await self._items(task) if item.get("state") in states]
+
+    async def begin(self, lease: Lease, call: RemoteCall) -> RemoteCall:
+        """Store a call of the running turn and return it, or return the call that has this key already.
+
+        A stored call keeps its message: a turn that runs again sends the same message. Raises LeaseLost if the task was
+        canceled, or another process has taken the turn over.
+        """
+        task = TaskKey(lease.context.owner, lease.turn.task_id)
+
+        async def plan(attempt: int) -> TransactionPlan[RemoteCall]:
+            item = await self._reads.get(keys.call_key(task, call.key))
+            if item is not None:
+                return TransactionPlan(await self._rows.call_of(item))
+            if attempt:
+                head = await self._table.get(keys.head_key(task))
+                if head is None or head.get("fence") != lease.fence:
+                    raise LeaseLost("The task was canceled, or another process runs it now.")
+            mine = Change(add={"calls": 1}, only_if=Both((Exists(), Equals("fence", lease.fence))))
+            writes: list[Write] = [
+                await self._rows.begun(task, lease.context, call, self._times()),
+                Update(keys.head_key(task), mine),
+            ]
+            return TransactionPlan(call, writes)
+
+        return await commit(self._table, plan, busy=BUSY)
+
+    async def reached(self, task: TaskKey, call: str, remote_task: str) -> None:
+        """Store the id of the remote task. A cancellation needs it, so it is stored for a canceled task too."""
+        await self._change(task, call, Change({"remote_task": remote_task}, only_if=Exists()))
+
+    async def settle(self, task: TaskKey, call: str, state: CallState) -> None:
+        """Store the state in which the remote agent has left the call: ASKS or ENDED. A canceled call keeps its own."""
+        await self._change(task, call, Change({"state": state.value}, only_if=Equals("state", CallState.OPEN.value)))
+
+    async def to_cancel(self, task: TaskKey) -> list[CallToCancel]:
+        """Return the calls of a canceled task that are still to be canceled. Raises StoreCorrupt."""
+        waiting = [item for item in await self._items(task) if item.get("state") == CallState.CANCELING.value]
+        return [await self._rows.to_cancel(task, item) for item in waiting]
+
+    async def claim(self, call: CallToCancel, *, until: int) -> bool:
+        """Count an attempt to cancel, and set the timer to `until`. Return False if another process did so before."""
+        as_read = Both((Equals("due_at", call.due_at), Equals("state", CallState.CANCELING.value)))
+        change = Change({"due_at": until, "tries": call.tries + 1}, only_if=as_read)
+        try:
+            await self._table.write(Update(keys.call_key(call.task, call.call.key), change))
+        except WriteRefused:
+            return False
+        return True
+
+    async def close(self, call: CallToCancel, state: CallState) -> None:
+        """Record that the remote task is canceled, or cannot be: CANCELED or UNREACHED. The timer is removed."""
+        only_if = Equals("state", CallState.CANCELING.value)
+        await self._change(call.task, call.call.key, Change({"state": state.value}, remove=NO_TIMER, only_if=only_if))
+
+    async def overdue(self, *, limit: int) -> Sequence[tuple[ContextKey, TaskKey]]:
+        """Claim up to `limit` overdue timers of calls to cancel. Return their tasks, each once, with their contexts.
+
+        Raises StoreError.
+        """
+        found: dict[TaskKey, ContextKey] = {}
+        for _, key in (await self._timers.expired(limit))[:limit]:
+            item = await self._table.get(key)
+            if item is not None and await self._timers.claim(key):
+                task = keys.task_of(key)
+                try:
+                    found[task] = ContextKey(task.owner, item["agent"], item["context_id"])
+                except KeyError as error:
+                    raise StoreCorrupt("A remote call cannot be read.") from error
+        return [(context, task) for task, context in found.items()]
+
+    async def _items(self, task: TaskKey) -> list[Item]:
+        return await self._reads.query(keys.task_partition(task), keys.CALLS, f"{keys.CALLS}{LAST}")
+
+    async def _change(self, task: TaskKey, call: str, change: Change) -> None:
+        await write_unless_refused(lambda: self._table.write(Update(keys.call_key(task, call), change)))

@@ -1,0 +1,38 @@
+"""Calls of remote agents by one running turn."""
+
+from collections.abc import Callable
+
+from aion_core.engine.records import Lease
+from aion_core.engine.remote_calls.records import CallState, RemoteCall
+from aion_core.engine.remote_calls.store import RemoteCallStore
+from aion_core.table.keys import TaskKey
+
+
+class TurnCalls:
+    """The remote calls of a running turn and of the task's earlier turns."""
+
+    def __init__(self, store: RemoteCallStore, lease: Lease, progressed: Callable[[], None]) -> None:
+        """`progressed` is called whenever a remote agent shows that it works."""
+        self._store, self._lease, self._progressed = store, lease, progressed
+        self.task = TaskKey(lease.context.owner, lease.turn.task_id)
+        self.context, self.turn_id = lease.context, lease.turn.id
+
+    async def all(self) -> list[RemoteCall]:
+        """Return all calls that the task's turns have begun, in no particular order."""
+        return await self._store.of_task(self.task)
+
+    async def begin(self, call: RemoteCall) -> RemoteCall:
+        """Store the call before its message is sent; return the stored call if its key is known. Raises LeaseLost."""
+        return await self._store.begin(self._lease, call)
+
+    async def reached(self, call: RemoteCall, remote_task: str) -> None:
+        """Store the id of the call's remote task."""
+        await self._store.reached(self.task, call.key, remote_task)
+
+    async def settle(self, call: RemoteCall, state: CallState) -> None:
+        """Store that the remote agent has answered (ENDED) or asks a question (ASKS)."""
+        await self._store.settle(self.task, call.key, state)
+
+    def progressed(self) -> None:
+        """Note that the remote agent works: the turn that waits for it makes progress."""
+        self._progressed()
