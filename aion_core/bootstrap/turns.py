@@ -77,7 +77,7 @@ def build_turn_services(settings: Settings, telemetry: Telemetry) -> TurnService
         return await agent.cancel_remote(call) if isinstance(agent, CallsRemoteAgents) else Canceled.NEVER
 
     cancellations = RemoteCancellations(
-        stores.tasks.calls, cancel_remote, stores.tasks.note_unreached, stores.work_queue, clock
+        stores.tasks.remote_calls, cancel_remote, stores.tasks.note_unreached, stores.work_queue, clock
     )
     worker = Worker(stores.tasks, runner, stores.work_queue, clock, cancellations)
     background = None

@@ -71,7 +71,7 @@ class StoredTasks:
         self._reads = Reads(table, clock)
         self._log = TaskLog(self._reads, blobs)
         self._rows = self._log.rows
-        self.calls = RemoteCallStore(table, self._rows, clock, lease_seconds=lease_seconds, retention=retention)
+        self.remote_calls = RemoteCallStore(table, self._rows, clock, lease_seconds=lease_seconds, retention=retention)
         """The calls of remote agents by the tasks' turns."""
         self._push = PushItems(table, cipher, clock, lease_seconds=lease_seconds, retention=retention)
         self._timers = TimerIndex(table, clock, timers.CONTEXTS, lease_seconds=lease_seconds)

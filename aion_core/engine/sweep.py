@@ -92,7 +92,7 @@ class Sweep:
         return Swept(len(found), enqueued)
 
     async def _remote_calls(self, at_once: int) -> Swept:
-        overdue = await self._store.calls.overdue(limit=at_once)
+        overdue = await self._store.remote_calls.overdue(limit=at_once)
         for context, task in overdue:
             await self._work_queue.enqueue(WakeUp(context, task_id=task.task_id))
         return Swept(len(overdue), len(overdue))

@@ -99,7 +99,7 @@ class TurnExecution:
             self.drain,
             self._history,
             self._before,
-            TurnCalls(self._store.calls, self.lease, self._remote_agent_works),
+            TurnCalls(self._store.remote_calls, self.lease, self._remote_agent_works),
         )
 
     def _remote_agent_works(self) -> None:

@@ -200,7 +200,7 @@ class TurnStore(StoredTasks):
             times = self._times()
             record = await self._context(head.context, times)
             canceled = end.canceled(head, event, record, token=token, times=times)
-            calls = await self.calls.cancelable(head.key) if head.calls else ()
+            calls = await self.remote_calls.cancelable(head.key) if head.calls else ()
             if attempt:
                 now = await self._log.head(head.key)
                 if await self._log.holds(head.key, head.generation + 1, token):

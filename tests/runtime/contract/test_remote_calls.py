@@ -16,14 +16,14 @@ from tests.support.conversation import CANCELED, INPUT_REQUIRED, StoreConversati
 from tests.support.stores import LEASE_SECONDS
 
 
-def call(key: str = "ask-0", text: str = "weather?", **more: str) -> RemoteCall:
+def call(key: str = "ask-0", text: str = "weather?", agent: str = "") -> RemoteCall:
     message = Message(message_id=f"derived-{key}", context_id="remote-c", role=Role.ROLE_USER, parts=[Part(text=text)])
-    return RemoteCall(key, "https://weather.example", message, **more)
+    return RemoteCall(key, "https://weather.example", message, agent)
 
 
 async def begun(chat: StoreConversation, turn: TurnStarted, *calls: RemoteCall) -> None:
     for each in calls:
-        assert await chat.store.calls.begin(turn.lease, each) == each
+        assert await chat.store.remote_calls.begin(turn.lease, each) == each
 
 
 async def canceled(chat: StoreConversation, *calls: RemoteCall) -> list[CallToCancel]:
@@ -31,7 +31,7 @@ async def canceled(chat: StoreConversation, *calls: RemoteCall) -> list[CallToCa
     turn = await chat.starts()
     await begun(chat, turn, *calls)
     await chat.cancels("t-m-1")
-    return sorted(await chat.store.calls.to_cancel(turn.head.key), key=lambda each: each.call.key)
+    return sorted(await chat.store.remote_calls.to_cancel(turn.head.key), key=lambda each: each.call.key)
 
 
 @pytest.mark.parametrize("text", ["weather?", "x" * (LARGE_BYTES + 1)], ids=["small", "blob"])
@@ -39,9 +39,9 @@ async def test_call_that_begins_again_keeps_its_message(chat: StoreConversation,
     turn = await chat.starts()
     first = call(text=text, agent="forecaster")
     await begun(chat, turn, first)
-    assert await chat.store.calls.begin(turn.lease, call(text="other words")) == first
-    await chat.store.calls.reached(turn.head.key, "ask-0", "remote-t")
-    assert await chat.store.calls.of_task(turn.head.key) == [replace(first, remote_task="remote-t")]
+    assert await chat.store.remote_calls.begin(turn.lease, call(text="other words")) == first
+    await chat.store.remote_calls.reached(turn.head.key, "ask-0", "remote-t")
+    assert await chat.store.remote_calls.of_task(turn.head.key) == [replace(first, remote_task="remote-t")]
     assert (await chat.head("t-m-1")).calls == 1
 
 
@@ -49,7 +49,7 @@ async def test_calls_of_other_tasks_are_apart(chat: StoreConversation) -> None:
     turn = await chat.starts()
     await begun(chat, turn, call())
     other = await chat.waits("m-2")
-    assert await chat.store.calls.of_task(other.head.key) == []
+    assert await chat.store.remote_calls.of_task(other.head.key) == []
 
 
 async def test_call_does_not_disturb_turn(chat: StoreConversation) -> None:
@@ -67,8 +67,8 @@ async def test_late_worker_begins_no_call(chat: StoreConversation) -> None:
     chat.clock.move(LEASE_SECONDS + 1)
     await chat.begins()
     with pytest.raises(LeaseLost):
-        await chat.store.calls.begin(turn.lease, call())
-    assert await chat.store.calls.of_task(turn.head.key) == []
+        await chat.store.remote_calls.begin(turn.lease, call())
+    assert await chat.store.remote_calls.of_task(turn.head.key) == []
     assert (await chat.head("t-m-1")).calls == 0
 
 
@@ -76,8 +76,8 @@ async def test_canceled_task_begins_no_call(chat: StoreConversation) -> None:
     turn = await chat.starts()
     await chat.cancels("t-m-1")
     with pytest.raises(LeaseLost):
-        await chat.store.calls.begin(turn.lease, call())
-    assert await chat.store.calls.to_cancel(turn.head.key) == []
+        await chat.store.remote_calls.begin(turn.lease, call())
+    assert await chat.store.remote_calls.to_cancel(turn.head.key) == []
 
 
 @pytest.mark.parametrize("before", [(), ("ask-0",)], ids=["first call", "second call"])
@@ -90,18 +90,18 @@ async def test_cancel_that_misses_a_call_is_refused(chat: StoreConversation, bef
     with pytest.raises(LeaseLost):
         await chat.store.cancel(head, chat.canceled(head))
     await chat.cancels("t-m-1")
-    found = {each.call.key for each in await chat.store.calls.to_cancel(turn.head.key)}
+    found = {each.call.key for each in await chat.store.remote_calls.to_cancel(turn.head.key)}
     assert found == {*before, "late"}
 
 
 async def test_cancel_reaches_running_and_asking_calls_only(chat: StoreConversation) -> None:
     turn = await chat.starts()
     await begun(chat, turn, call("running"), call("asking"), call("ended"))
-    await chat.store.calls.reached(turn.head.key, "running", "remote-t")
-    await chat.store.calls.settle(turn.head.key, "asking", CallState.ASKS)
-    await chat.store.calls.settle(turn.head.key, "ended", CallState.ENDED)
+    await chat.store.remote_calls.reached(turn.head.key, "running", "remote-t")
+    await chat.store.remote_calls.settle(turn.head.key, "asking", CallState.ASKS)
+    await chat.store.remote_calls.settle(turn.head.key, "ended", CallState.ENDED)
     await chat.cancels("t-m-1")
-    found = {each.call.key: each for each in await chat.store.calls.to_cancel(turn.head.key)}
+    found = {each.call.key: each for each in await chat.store.remote_calls.to_cancel(turn.head.key)}
     assert set(found) == {"running", "asking"}
     assert found["running"].call.remote_task == "remote-t"
     assert found["running"].context == chat.context
@@ -110,10 +110,10 @@ async def test_cancel_reaches_running_and_asking_calls_only(chat: StoreConversat
 async def test_cancel_of_interrupted_task_reaches_asking_call(chat: StoreConversation) -> None:
     turn = await chat.starts()
     await begun(chat, turn, call())
-    await chat.store.calls.settle(turn.head.key, "ask-0", CallState.ASKS)
+    await chat.store.remote_calls.settle(turn.head.key, "ask-0", CallState.ASKS)
     await chat.ends(turn, INPUT_REQUIRED, "which city?")
     await chat.cancels("t-m-1")
-    [found] = await chat.store.calls.to_cancel(turn.head.key)
+    [found] = await chat.store.remote_calls.to_cancel(turn.head.key)
     assert found.call.key == "ask-0"
 
 
@@ -121,33 +121,35 @@ async def test_id_of_remote_task_is_stored_after_cancellation(chat: StoreConvers
     """Let the worker learn the remote task's id although its own task is canceled by then."""
     [found] = await canceled(chat, call())
     assert not found.call.remote_task
-    await chat.store.calls.reached(found.task, "ask-0", "remote-t")
-    await chat.store.calls.settle(found.task, "ask-0", CallState.ENDED)
-    [found] = await chat.store.calls.to_cancel(found.task)
+    await chat.store.remote_calls.reached(found.task, "ask-0", "remote-t")
+    await chat.store.remote_calls.settle(found.task, "ask-0", CallState.ENDED)
+    [found] = await chat.store.remote_calls.to_cancel(found.task)
     assert found.call.remote_task == "remote-t"
 
 
 async def test_attempt_is_claimed_once(chat: StoreConversation) -> None:
     [found] = await canceled(chat, call())
-    assert await chat.store.calls.claim(found, until=found.due_at + 1000)
-    assert not await chat.store.calls.claim(found, until=found.due_at + 2000)
-    [again] = await chat.store.calls.to_cancel(found.task)
+    assert await chat.store.remote_calls.claim(found, until=found.due_at + 1000)
+    assert not await chat.store.remote_calls.claim(found, until=found.due_at + 2000)
+    [again] = await chat.store.remote_calls.to_cancel(found.task)
     assert (again.due_at, again.tries) == (found.due_at + 1000, 1)
 
 
 @pytest.mark.parametrize("state", [CallState.CANCELED, CallState.UNREACHED])
 async def test_closed_call_has_no_timer(chat: StoreConversation, state: CallState) -> None:
     [found] = await canceled(chat, call())
-    await chat.store.calls.close(found, state)
+    await chat.store.remote_calls.close(found, state)
     chat.clock.move(LEASE_SECONDS + 1)
-    assert (chat.context, found.task) not in await chat.store.calls.overdue(limit=1000)
-    assert await chat.store.calls.to_cancel(found.task) == []
-    assert not await chat.store.calls.claim(found, until=found.due_at + 1000)
+    assert (chat.context, found.task) not in await chat.store.remote_calls.overdue(limit=1000)
+    assert await chat.store.remote_calls.to_cancel(found.task) == []
+    assert not await chat.store.remote_calls.claim(found, until=found.due_at + 1000)
 
 
 async def test_sweep_wakes_overdue_call_once(chat: StoreConversation) -> None:
     found = await canceled(chat, call("ask-0"), call("ask-1"))
-    assert (chat.context, found[0].task) not in await chat.store.calls.overdue(limit=1000), "its time has not come"
+    assert (chat.context, found[0].task) not in await chat.store.remote_calls.overdue(limit=1000), (
+        "its time has not come"
+    )
     chat.clock.move(LEASE_SECONDS + 1)
     queue = Enqueued()
     await Sweep(chat.store, queue).once()

@@ -34,13 +34,15 @@ class CanceledConversation(StoreConversation):
             self.attempts.append((call.call.key, (self.clock.now() - self._began).total_seconds()))
             return await attempt(call)
 
-        self.cancellations = RemoteCancellations(store.calls, counted, store.note_unreached, self.queue, self.clock)
+        self.cancellations = RemoteCancellations(
+            store.remote_calls, counted, store.note_unreached, self.queue, self.clock
+        )
         self.queue.handled_by(self.cancellations.carry_out)
 
     async def cancels_calls(self, *keys: str) -> None:
         turn = await self.starts()
         for key in keys:
-            await self.store.calls.begin(turn.lease, RemoteCall(key, f"{key}.example", Message(message_id=key)))
+            await self.store.remote_calls.begin(turn.lease, RemoteCall(key, f"{key}.example", Message(message_id=key)))
         await self.cancels("t-m-1")
         await self.queue.enqueue(self.wake_up)
 
@@ -52,7 +54,7 @@ class CanceledConversation(StoreConversation):
         return list(to_json((await self.task("t-m-1")).metadata).get(UNREACHED, []))
 
     async def is_closed(self) -> bool:
-        return not await self.store.calls.to_cancel(self.key("t-m-1"))
+        return not await self.store.remote_calls.to_cancel(self.key("t-m-1"))
 
 
 @pytest.mark.parametrize("owner", ["ann", "a#b|c", "Zoë \U0001f98a"])
@@ -140,7 +142,7 @@ async def test_hanging_attempt_is_given_up(monkeypatch: pytest.MonkeyPatch) -> N
     await chat.cancels_calls("weather")
     await chat.cancellations.carry_out(chat.wake_up)
     assert not await chat.is_closed()
-    [found] = await chat.store.calls.to_cancel(chat.key("t-m-1"))
+    [found] = await chat.store.remote_calls.to_cancel(chat.key("t-m-1"))
     assert found.tries == 1
 
 
@@ -151,4 +153,4 @@ async def test_one_unreachable_agent_does_not_delay_others() -> None:
     chat = CanceledConversation(one_is_gone)
     await chat.cancels_calls("maps", "weather")
     await chat.clock.passes(0.1)
-    assert [each.call.key for each in await chat.store.calls.to_cancel(chat.key("t-m-1"))] == ["maps"]
+    assert [each.call.key for each in await chat.store.remote_calls.to_cancel(chat.key("t-m-1"))] == ["maps"]

@@ -12,7 +12,7 @@ from aion_core.engine.context.record import ContextRecord
 from aion_core.engine.outcomes import TurnFinished, TurnStarted
 from aion_core.engine.records import Head, StoppedBy
 from aion_core.engine.task import timestamps
-from aion_core.engine.task.head import advance, fenced, is_over, moved
+from aion_core.engine.task.head import advance, fenced, head_item, is_over, moved
 from aion_core.engine.task.transition import HeadMove, NewEvent, QueuedMessage, Transition
 from aion_core.engine.turn import end as end_module
 from aion_core.engine.turn import progress, start
@@ -20,8 +20,9 @@ from aion_core.engine.turn.end import TurnEnding
 from aion_core.errors import InvalidTransition, LeaseLost, PendingInput
 from aion_core.protocol.types import Event, Message, TaskState, stream_response
 from aion_core.table import times
+from aion_core.table.conditions import Absent, Both
 from aion_core.table.keys import TaskKey
-from tests.support.given import CONTEXT, TASK, TIMES, head, lease, status, turn
+from tests.support.given import CONTEXT, TASK, TIMES, accepted_in, head, lease, status, turn
 
 DEADLINE, WORKER = StoppedBy.DEADLINE, StoppedBy.WORKER
 HELD = ContextRecord(fence=3, queue_version=2, holder="me", until=TIMES.now + 1, running=turn(), exists=True)
@@ -336,9 +337,25 @@ def test_cancel_removes_all_turns_of_its_task(record: ContextRecord, fence: int,
     assert canceled == Transition(
         TurnFinished(after, waiting=waiting),
         changes.removed("t-1", record, fence, TIMES),
-        (moves(SUBSCRIBED, after),),
+        (unless_calls_begin(moves(SUBSCRIBED, after)),),
         (NewEvent(TASK, 3, event, token="t", notifies=True),),
     )
+
+
+def unless_calls_begin(move: HeadMove) -> HeadMove:
+    """Return the move of a head without remote calls, refused if the task has begun one."""
+    assert move.change.only_if is not None
+    only_if = Both((move.change.only_if, Absent("calls")))
+    return HeadMove(replace(move.change, only_if=only_if), move.after)
+
+
+@pytest.mark.parametrize(("known", "accepted"), [(0, "none"), (1, "one"), (2, "two")])
+def test_cancel_knows_all_remote_calls(known: int, accepted: str) -> None:
+    before = head(calls=known)
+    [move] = end_module.canceled(before, status("CANCELED"), HELD, token="t", times=TIMES).heads
+    stored = {**head_item(before), "generation": 2, "fence": 3}
+    calls = {"none": {}, "one": {"calls": 1}, "two": {"calls": 2}}
+    assert accepted_in(move.change, {name: {**stored, **values} for name, values in calls.items()}) == {accepted}
 
 
 def test_cancel_does_not_lower_fencing_token_of_task() -> None:
