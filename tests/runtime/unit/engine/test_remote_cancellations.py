@@ -1,5 +1,6 @@
 """Cancellations of remote tasks: attempts until the remote agent is reached, or ten minutes have passed."""
 
+import itertools
 from collections.abc import Awaitable, Callable
 
 import pytest
@@ -89,8 +90,8 @@ async def test_remote_agent_that_comes_back_is_reached() -> None:
     assert await chat.is_closed()
     assert await chat.unreached() == []
     times = [at for _, at in chat.attempts]
-    waits = [after - before for before, after in zip(times, times[1:], strict=False)]
-    assert all(later > earlier for earlier, later in zip(waits, waits[1:], strict=False)), waits
+    waits = [after - before for before, after in itertools.pairwise(times)]
+    assert all(later > earlier for earlier, later in itertools.pairwise(waits)), waits
 
 
 async def _not_yet(_: CallToCancel) -> Canceled:
