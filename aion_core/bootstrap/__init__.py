@@ -80,7 +80,9 @@ def build_sweep(settings: Settings | None = None, telemetry: Telemetry | None = 
 
     stores = build_stores(settings, SystemClock())
     push = (stores.push.configs, stores.push.queue) if stores.push else ()
-    return Sweep(stores.tasks, stores.work_queue, *push, metrics=telemetry.metrics)
+    return Sweep(
+        stores.tasks, stores.work_queue, *push, remote_calls=stores.tasks.remote_calls, metrics=telemetry.metrics
+    )
 
 
 @no_garbage_collection()

@@ -78,7 +78,14 @@ def build_background(
     """Return the background work of a single-process server, with a consumer for each local queue."""
     push = stores.push
     assert push is not None  # noqa: S101  # a local deployment always has push notifications
-    sweep = Sweep(stores.tasks, stores.work_queue, push.configs, push.queue, metrics=telemetry.metrics)
+    sweep = Sweep(
+        stores.tasks,
+        stores.work_queue,
+        push.configs,
+        push.queue,
+        remote_calls=stores.tasks.remote_calls,
+        metrics=telemetry.metrics,
+    )
     background = Background(sweep.once, clock, lease_seconds=settings.lease_seconds)
 
     async def run_turn(wake_up: WakeUp) -> None:

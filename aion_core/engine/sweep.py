@@ -9,6 +9,7 @@ from msgspec import Struct
 from aion_core.engine.delivery.records import ExpiredPushTimer
 from aion_core.engine.delivery.store import DeliveryStore
 from aion_core.engine.queues import PushQueue, PushWakeUp, WakeUp, WorkQueue
+from aion_core.engine.remote_calls.store import RemoteCallStore
 from aion_core.engine.turn.store import TurnStore
 from aion_core.errors import StoreError
 from aion_core.telemetry import Metric, Metrics, NullMetrics
@@ -47,8 +48,10 @@ class Sweep:
         push_configs: DeliveryStore | None = None,
         push_queue: PushQueue | None = None,
         *,
+        remote_calls: RemoteCallStore | None = None,
         metrics: Metrics | None = None,
     ) -> None:
+        self._remote_calls = remote_calls
         self._metrics = metrics or NullMetrics()
         self._store, self._work_queue = store, work_queue
         self._push_configs, self._push_queue = push_configs, push_queue
@@ -60,7 +63,7 @@ class Sweep:
         the other kinds, then raise StoreError.
         """
         found, enqueued, failure = 0, 0, None
-        kinds = ((self._contexts, at_once), (self._pushes, pushes_at_once), (self._remote_calls, CALLS_AT_ONCE))
+        kinds = ((self._contexts, at_once), (self._pushes, pushes_at_once), (self._cancellations, CALLS_AT_ONCE))
         for sweep, limit in kinds:
             try:
                 swept = await sweep(limit)
@@ -91,8 +94,8 @@ class Sweep:
         self._metrics.count(Metric.SWEEP_FOUND, len(found))
         return Swept(len(found), enqueued)
 
-    async def _remote_calls(self, at_once: int) -> Swept:
-        overdue = await self._store.remote_calls.overdue(limit=at_once)
+    async def _cancellations(self, at_once: int) -> Swept:
+        overdue = await self._remote_calls.overdue(limit=at_once) if self._remote_calls is not None else ()
         for context, task in overdue:
             await self._work_queue.enqueue(WakeUp(context, task_id=task.task_id))
         return Swept(len(overdue), len(overdue))

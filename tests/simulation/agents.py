@@ -5,6 +5,7 @@ from collections.abc import AsyncGenerator
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from aion_core.delegation.durable_call import DurableCall
 from aion_core.engine.agent import (
     AgentArtifact,
     AgentMessage,
@@ -19,11 +20,13 @@ from aion_core.engine.agent import (
 )
 from aion_core.engine.agent_profile import UNKNOWN, AgentProfile
 from aion_core.engine.fenced_writes import Fence, FencedWrites
+from aion_core.engine.remote_calls.records import RemoteCall
 from aion_core.protocol.types import Artifact, Message, Part, TaskState
 from aion_core.table import keys
 from aion_core.table.item import Key
 from aion_core.table.keys import ContextKey
 from aion_core.table.writes import Put
+from tests.simulation.remotes import REMOTE, SimRemoteClient
 from tests.simulation.table import operation
 
 if TYPE_CHECKING:
@@ -46,7 +49,9 @@ class Program:
 
     def seconds(self) -> float:
         """Return how many seconds the program takes if no fault happens."""
-        return sum(float(op[1]) for step in self.steps for op in step if op[0] in ("sleep", "block", "stubborn"))
+        return sum(
+            float(op[1]) for step in self.steps for op in step if op[0] in ("sleep", "block", "stubborn", "call")
+        )
 
 
 PROGRAMS: dict[str, Program] = {
@@ -87,6 +92,9 @@ PROGRAMS: dict[str, Program] = {
     "stubborn": Program(((("say",), ("stubborn", 20.0), ("effect",), ("say",)),), drains=False),
     "deaf": Program(tuple((("sleep", 100.0), ("effect",), ("say",)) for _ in range(12)), drains=False),
     "sour": Program(((("say",), ("sour", 20.0)), (("say",),))),
+    # Call a remote agent, for less than a lease's term, and for longer than an invocation.
+    "calls": Program(((("call", 20.0), ("effect",)), (("call", 3.0), ("say",)))),
+    "calls for long": Program(((("call", 1500.0),), (("effect",), ("say",)))),
 }
 
 
@@ -207,6 +215,9 @@ class ScriptedAgent:
                 self._world.history.recalled.append((asked.context, asked.message.message_id, ids))
             case ("effect",):
                 await self._process.effect("agent.effect", lambda: self._did(asked, "effect", state.position))
+            case ("call", seconds):
+                yield await self._call(asked, key, seconds)
+                self._did(asked, f"recorded {key}", state.position)
             case ("sleep", seconds):
                 await asyncio.sleep(seconds)
             case ("block", seconds):
@@ -227,6 +238,21 @@ class ScriptedAgent:
                     await asyncio.sleep(seconds)
                 except asyncio.CancelledError:
                     raise RuntimeError("the model's client does not like to be cancelled") from None
+
+    async def _call(self, asked: TurnRequest, key: str, seconds: float) -> AgentMessage:
+        """Call the remote agent, and return its answer as a message. Each attempt proposes a message of its own."""
+        assert asked.calls is not None
+        client: Any = SimRemoteClient(self._process)
+        parts = [Part(text=str(seconds)), Part(text=asked.task.id), Part(text=key)]
+        message = Message(message_id=self._world.new_id(), context_id=f"remote-{asked.task.id}", parts=parts)
+        durable = DurableCall(
+            client, asked.calls, RemoteCall(key, REMOTE, message), name="remote", clock=self._process.clock
+        )
+        said = ""
+        async for response in durable.responses():
+            for status in (response.task.status, response.status_update.status):
+                said = text_of(status.message) or said
+        return AgentMessage(Message(message_id=key, parts=[Part(text=said)]), key=key)
 
     async def _state(self, asked: TurnRequest) -> ProgramState:
         """Return the newest checkpoint of the context."""

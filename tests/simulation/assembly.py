@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from msgspec.structs import replace
 
+from aion_core.delegation.cancel import cancel_remote_task
 from aion_core.engine import timers
 from aion_core.engine.admission.quotas import OpenTasks
 from aion_core.engine.call import CallContext
@@ -23,6 +24,8 @@ from aion_core.engine.listing.task_list import TaskList
 from aion_core.engine.process.deadline import Deadline
 from aion_core.engine.push_config import PushConfig
 from aion_core.engine.queues import PushWakeUp, WakeUp
+from aion_core.engine.remote_calls.cancellation import Canceled, RemoteCancellations
+from aion_core.engine.remote_calls.records import CallToCancel
 from aion_core.engine.runner import execution
 from aion_core.engine.runner.runner import TaskRunner
 from aion_core.engine.runner.worker import Worker
@@ -36,8 +39,10 @@ from aion_core.push.request import Notification, WebhookRequest
 from aion_core.table import keys
 from aion_core.table.blobs import Blobs
 from aion_core.table.keys import TaskKey
+from aion_core.table.times import milliseconds
 from tests.simulation.agents import ScriptedAgent
 from tests.simulation.heartbeat import SimHeartbeat
+from tests.simulation.remotes import SimRemoteClient
 from tests.simulation.table import SimOperations
 from tests.support.metrics import MemoryMetrics
 
@@ -63,6 +68,17 @@ PUSH_OPERATIONS = {
 """Name of each push config method in the kinds of side effect."""
 
 
+CALL_OPERATIONS = {
+    "begin": "call_begin",
+    "claim": "call_claim",
+    "overdue": "call_overdue",
+    "all": "call_read",
+    "to_cancel": "call_read",
+    **dict.fromkeys(("reached", "settle", "close"), "call_move"),
+}
+"""Name of each method of the remote calls' store in the kinds of side effect."""
+
+
 @dataclass(frozen=True)
 class Parts:
     """Engine objects of one process."""
@@ -80,24 +96,22 @@ def assemble(process: "Process") -> Parts:
     world, clock, work_queue = process.world, process.clock, process.work_queue
     settings = world.deployment
     agent, metrics = ScriptedAgent(process), MemoryMetrics()
-    store: Any = SimOperations(
-        process,
-        TaskStore(
-            process.table,
-            cast("Blobs", process.blobs),  # the store calls only the methods that SimBlobs has
-            clock,
-            retention=settings.retention,
-            cipher=world.cipher,
-            notifier=CommitNotifier(work_queue),
-        ),
-        names={"every_event": "log"},
+    tasks = TaskStore(
+        process.table,
+        cast("Blobs", process.blobs),  # the store calls only the methods that SimBlobs has
+        clock,
+        retention=settings.retention,
+        cipher=world.cipher,
+        notifier=CommitNotifier(work_queue),
     )
+    store: Any = SimOperations(process, tasks, names={"every_event": "log"})
+    store.remote_calls = calls = SimOperations(process, tasks.remote_calls, names=CALL_OPERATIONS)
     configs: Any = SimOperations(
         process,
         PushConfigs(process.table, world.cipher, clock, retention=settings.retention),
         names=PUSH_OPERATIONS,
     )
-    tasks: Any = SimOperations(
+    task_list: Any = SimOperations(
         process, TaskList(process.table, clock), names=dict.fromkeys(("page", "count", "secret"), "list")
     )
     limits: Any = SimOperations(process, RateLimits(process.table, clock, retention=settings.retention))
@@ -107,12 +121,18 @@ def assemble(process: "Process") -> Parts:
         clock,
         work_queue,
         keep_lease=partial(SimHeartbeat, process),
-        conversations=Conversations(store, tasks),
+        conversations=Conversations(store, task_list),
         replies={AGENT: settings.reply},
         answers={AGENT: settings.answer},
         metrics=metrics,
     )
-    worker = Worker(store, runner, work_queue, clock)
+
+    async def cancel_remote(call: CallToCancel) -> Canceled:
+        client: Any = SimRemoteClient(process)
+        return await cancel_remote_task(client, call, now=milliseconds(clock.now()))
+
+    cancellations = RemoteCancellations(calls, cancel_remote, store.note_unreached, work_queue, clock)
+    worker = Worker(store, runner, work_queue, clock, cancellations)
     most = settings.open_tasks
     service = TaskService(
         store,
@@ -123,7 +143,9 @@ def assemble(process: "Process") -> Parts:
         replies={AGENT: settings.reply},
         open_tasks=OpenTasks(limits, store, clock, most=most) if most else None,
     )
-    sweep = Sweep(store, work_queue, configs, work_queue, metrics=metrics)
+    sweep = Sweep(
+        store, work_queue, configs, work_queue, remote_calls=calls if settings.delegates else None, metrics=metrics
+    )
     delivery = PushDelivery(
         store,
         configs,
@@ -135,7 +157,7 @@ def assemble(process: "Process") -> Parts:
         retry_seconds=RETRY_SECONDS,
         metrics=metrics,
     )
-    return Parts(service, worker, sweep, delivery, Registry(configs, work_queue), TaskLister(store, tasks))
+    return Parts(service, worker, sweep, delivery, Registry(configs, work_queue), TaskLister(store, task_list))
 
 
 RETRY_SECONDS = (5.0, 60.0, 1000.0)

@@ -8,6 +8,8 @@ from aion_core.engine.context import changes, record
 from aion_core.engine.delivery import readiness, rows, transitions
 from aion_core.engine.delivery.push_configs import PushConfigs
 from aion_core.engine.fenced_writes import FencedWrites
+from aion_core.engine.remote_calls.cancellation import RemoteCancellations
+from aion_core.engine.remote_calls.store import RemoteCallStore
 from aion_core.engine.runner import failures
 from aion_core.engine.runner.execution import TurnExecution
 from aion_core.engine.runner.runner import TaskRunner
@@ -29,6 +31,7 @@ from tests.simulation.faults import Aim, Fault
 from tests.simulation.planting import Bug, Edit
 
 TOLD, LISTENS_LATE, FORGOTTEN = ("told of a task",), ("begins to listen late",), ("kept for an hour",)
+DELEGATES = ("cancels a call", "texts again during a call")
 READERS = ("readers elsewhere", "leaves in the middle", "stream")
 LOST_WAKE_UPS = tuple(Aim(Fault.LOST, "queue.send", number) for number in range(1, 6))
 
@@ -444,10 +447,46 @@ BUGS = [
     bug(
         "sweeps no notifications",
         "I8 I14 I16",
-        Edit(
-            Sweep, "once", "((self._contexts, at_once), (self._pushes, pushes_at_once))", "((self._contexts, at_once),)"
-        ),
+        Edit(Sweep, "once", "(self._pushes, pushes_at_once), ", ""),
         scenarios=TOLD,
         aims=LOST_WAKE_UPS,
+    ),
+    bug(
+        "cancels no remote task",
+        "I32",
+        Edit(TaskStore, "cancel", "for call in calls]", "for call in ()]"),
+        scenarios=DELEGATES,
+    ),
+    bug(
+        "misses a remote call that begins as its task is canceled",
+        "I32",
+        Edit(end, "_with_calls", "return replace(change, only_if=", "return change; (calls, "),
+        scenarios=DELEGATES,
+        aims=aims(Fault.SLOW, "cancel.get", range(1, 4), 2.5),
+    ),
+    bug(
+        "sends another message after a crash",
+        "I30",
+        Edit(
+            RemoteCallStore,
+            "begin",
+            "return TransactionPlan(await self._rows.call_of(item))",
+            "return TransactionPlan(call)",
+        ),
+        scenarios=("calls a remote agent",),
+    ),
+    bug(
+        "sweeps no remote calls",
+        "I14 I32",
+        Edit(Sweep, "once", ", (self._cancellations, CALLS_AT_ONCE)", ""),
+        scenarios=("cancels a call",),
+        aims=LOST_WAKE_UPS,
+    ),
+    bug(
+        "gives a remote task up at once",
+        "I32",
+        Edit(RemoteCancellations, "_attempt", "if outcome is Canceled.DONE:", "if True:"),
+        scenarios=("cancels a call",),
+        aims=aims(Fault.THROTTLED, "remote.cancel", range(1, 3)),
     ),
 ]

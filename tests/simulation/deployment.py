@@ -20,3 +20,5 @@ class Deployment:
     retention: timedelta = timedelta(days=30)
     open_tasks: int | None = None
     """Limit of open tasks of an owner."""
+    delegates: bool = False
+    """True if the agents call a remote agent."""

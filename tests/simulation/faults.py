@@ -15,10 +15,13 @@ TRANSACTIONS = ("transact",)
 INDEX = ("query_index",)
 BLOB_READS, BLOB_WRITES = ("blob.get",), ("blob.put", "blob.delete")
 TO_CLIENT = ("sse.write", "answer.write")
+REMOTE_READS, REMOTE_WRITES = ("remote.read",), ("remote.send", "remote.cancel")
 QUEUE = ("queue.send", "queue.receive", "queue.delete")
 NOT_IN_TRANSACTIONS = ("append_deltas.write", "list.write", "count_task.write", "forget_tasks.write")
 """Writes of items that no transaction writes: they cannot conflict."""
-WITHOUT_TABLE = (*BLOB_READS, *BLOB_WRITES, *QUEUE, *TO_CLIENT, "agent.effect", "webhook.post", "invoke")
+WITHOUT_TABLE = (
+    *BLOB_READS, *BLOB_WRITES, *REMOTE_READS, *REMOTE_WRITES, *QUEUE, *TO_CLIENT, "agent.effect", "webhook.post", "invoke"
+)  # fmt: skip
 """Kinds of side effect other than requests to the table; "invoke" is the start of an invocation."""
 
 
@@ -66,10 +69,10 @@ def applies(fault: Fault, kind: str) -> bool:
             return kind not in ("invoke", "queue.receive")
         case Fault.CRASH_AFTER:
             return writes or kind in (
-                *BLOB_WRITES, "queue.send", "queue.delete", *TO_CLIENT, "agent.effect", "webhook.post"
+                *BLOB_WRITES, *REMOTE_WRITES, "queue.send", "queue.delete", *TO_CLIENT, "agent.effect", "webhook.post"
             )  # fmt: skip
         case Fault.CRASH_IN_FLIGHT:
-            return writes or kind in (*BLOB_WRITES, "queue.send", "webhook.post")
+            return writes or kind in (*BLOB_WRITES, *REMOTE_WRITES, "queue.send", "webhook.post")
         case Fault.KILLED_SOON | Fault.TIME_IS_SHORT:
             return kind == "invoke"
         case Fault.DOUBLED:
@@ -83,7 +86,7 @@ def applies(fault: Fault, kind: str) -> bool:
         case Fault.LOST:
             return kind == "queue.send"
         case Fault.THROTTLED:
-            return reads or writes or kind in (*BLOB_READS, *BLOB_WRITES, "queue.send")
+            return reads or writes or kind in (*BLOB_READS, *BLOB_WRITES, *REMOTE_READS, *REMOTE_WRITES, "queue.send")
         case Fault.HALF_MADE | Fault.THROTTLED_REASON:
             return method in TRANSACTIONS
         case Fault.BURST | Fault.SKEWED:
@@ -91,7 +94,7 @@ def applies(fault: Fault, kind: str) -> bool:
         case Fault.CONFLICT:
             return writes and kind not in NOT_IN_TRANSACTIONS
         case Fault.ANSWER_LOST | Fault.ARRIVES_LATE:
-            return writes or kind in (*BLOB_WRITES, "queue.send")
+            return writes or kind in (*BLOB_WRITES, *REMOTE_WRITES, "queue.send")
         case Fault.STALE:
             return method in INDEX
         case Fault.BLOB_GONE:

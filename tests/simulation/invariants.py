@@ -16,6 +16,7 @@ from tests.simulation.history import Entry, Hold, plain, users_messages
 from tests.simulation.loop import at_once
 from tests.simulation.push_invariants import PUSH_CHECKS
 from tests.simulation.reader_invariants import READER_CHECKS
+from tests.simulation.remote_invariants import REMOTE_CHECKS
 from tests.simulation.store_invariants import STORE_CHECKS
 
 if TYPE_CHECKING:
@@ -354,4 +355,5 @@ CHECKS: tuple[Callable[["SimWorld"], Iterator[str]], ...] = (
     *READER_CHECKS,
     *STORE_CHECKS,
     *PUSH_CHECKS,
+    *REMOTE_CHECKS,
 )

@@ -360,3 +360,44 @@ async def told_of_a_question(world: SimWorld) -> None:
     if world.choices.random() < 0.4:
         await ben.cancel(task.id)
     await ann.rest(task.id)
+
+
+DELEGATES = Deployment(delegates=True)
+
+
+@scenario("calls a remote agent", weight=3, deployment=DELEGATES)
+async def calls(world: SimWorld) -> None:
+    ann = Client(world)
+    task = await ann.send("calls", "m-1", wait=world.choices.random() < 0.5)
+    await ann.rest(id_of(task))
+
+
+@scenario(
+    "calls a remote agent for long", weight=1, main=False, deployment=Deployment(delegates=True, watch_seconds=5.0)
+)
+async def calls_for_long(world: SimWorld) -> None:
+    ann = Client(world)
+    await ann.rest(id_of(await ann.send("calls for long", "m-1", wait=False)))
+
+
+@scenario("cancels a call", weight=3, deployment=DELEGATES)
+async def cancels_a_call(world: SimWorld) -> None:
+    """Cancel a task at any moment of its remote call, so that the remote task must be canceled too."""
+    ann, ben = Client(world), Client(world, name="ann-2")
+    task = await ann.send("calls for long", "m-1", wait=False)
+    if not id_of(task):
+        return
+    await pause(world, 0.0, 0.01, 0.02, 0.05, 0.3, 5.0, 40.0)
+    await ben.cancel(task.id)
+    await ann.rest(task.id)
+
+
+@scenario("texts again during a call", deployment=Deployment(delegates=True, when_busy=WhenBusy.INTERRUPT))
+async def texts_again(world: SimWorld) -> None:
+    ann, ben = Client(world), Client(world, name="ann-2")
+    first = await ann.send("calls for long", "m-1", wait=False)
+    await pause(world, 0.0, 0.05, 0.3, 5.0)
+    second = await ben.send("quick", "m-2", wait=False)
+    await ann.cancel(id_of(first))
+    for task in (first, second):
+        await ann.rest(id_of(task))

@@ -97,7 +97,7 @@ STORE_BUGS = [
     bug(
         "stores an event whose blob is not there",
         "I26 I4",
-        Edit(LogRows, "_payload", "await self._blobs.put(blob, packed)", "pass"),
+        Edit(LogRows, "payload", "await self._blobs.put(blob, packed)", "pass"),
         scenarios=("large payloads",),
     ),
     bug(

@@ -28,6 +28,7 @@ from tests.simulation.loop import LIFE, Deadlock, Runaway, SimClock, SimLoop, Si
 from tests.simulation.processes import INVOCATION_SECONDS, Process
 from tests.simulation.queue import Letter, WakeUpQueue
 from tests.simulation.receivers import Receiver, ReceiverAnswer, fine
+from tests.simulation.remotes import RemoteAgent
 from tests.simulation.server import Entrypoint
 from tests.simulation.table import HALF_MADE, SimFaults, SimOperation
 from tests.simulation.watch import Watch
@@ -61,6 +62,7 @@ class SimWorld:
         """The logs of all tasks, read without faults."""
         self.history = History()
         self.watch = Watch(self)
+        self.remote = RemoteAgent(self)
         self.receiver: Receiver = fine
         """The webhook of the clients."""
         self.queue = WakeUpQueue(self.outside, self.random, self._deliver)
@@ -312,7 +314,9 @@ class SimWorld:
                 )
         elif process.name.startswith("sweep"):
             assert isinstance(wake_up, WakeUp)
-            if wake_up.context in history.claimed:
+            if wake_up.task_id:
+                assert self.deployment.delegates
+            elif wake_up.context in history.claimed:
                 history.claimed.remove(wake_up.context)
             else:
                 history.surprises.append(

@@ -152,9 +152,10 @@ async def test_sweep_wakes_overdue_call_once(chat: StoreConversation) -> None:
     )
     chat.clock.move(LEASE_SECONDS + 1)
     queue = Enqueued()
-    await Sweep(chat.store, queue).once()
+    sweep = Sweep(chat.store, queue, remote_calls=chat.store.remote_calls)
+    await sweep.once()
     assert queue.sent.count(WakeUp(chat.context, task_id="t-m-1")) == 1
-    await Sweep(chat.store, queue).once()
+    await sweep.once()
     assert queue.sent.count(WakeUp(chat.context, task_id="t-m-1")) == 1, "the first sweep has claimed it"
 
 

@@ -1,0 +1,55 @@
+"""Invariants of calls of a remote agent under every fault, each a function of the history."""
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
+
+from aion_core.protocol.types import TaskState
+from tests.simulation.facts import folded
+
+if TYPE_CHECKING:
+    from tests.simulation.remotes import RemoteTask
+    from tests.simulation.world import SimWorld
+
+
+def _caller(task: "RemoteTask") -> tuple[str, str]:
+    """Return the caller's task id, and the position of the call in it."""
+    return task.message.parts[1].text, task.message.parts[2].text
+
+
+def i30_each_call_begins_one_remote_task(world: "SimWorld") -> Iterator[str]:
+    for (task_id, key), times in Counter(map(_caller, world.remote.tasks.values())).items():
+        if times > 1:
+            yield f"The call {key} of {task_id} began {times} remote tasks."
+
+
+def i31_completed_task_has_remote_answers(world: "SimWorld") -> Iterator[str]:
+    by_task: dict[str, list[str]] = {}
+    for task_id, key in map(_caller, world.remote.tasks.values()):
+        by_task.setdefault(task_id, []).append(key)
+    for task in world.history.log:
+        found = folded(world, task)
+        if found is None or found.status.state != TaskState.TASK_STATE_COMPLETED:
+            continue
+        said = {message.message_id: "".join(part.text for part in message.parts) for message in found.history}
+        for key in by_task.get(task.task_id, []):
+            if said.get(key) != f"word {key}":
+                yield f"{task.task_id} is complete, and the answer of its call {key} is {said.get(key)!r}."
+
+
+def i32_remote_tasks_of_canceled_task_are_canceled(world: "SimWorld") -> Iterator[str]:
+    ids = {task.task_id: task for task in world.history.log}
+    for remote in world.remote.tasks.values():
+        task_id, key = _caller(remote)
+        found = folded(world, ids[task_id]) if task_id in ids else None
+        if found is None or found.status.state != TaskState.TASK_STATE_CANCELED:
+            continue
+        if not world.remote.is_over(remote):
+            yield f"{task_id} is canceled, and the remote task of its call {key} still runs."
+
+
+REMOTE_CHECKS: tuple[Callable[["SimWorld"], Iterator[str]], ...] = (
+    i30_each_call_begins_one_remote_task,
+    i31_completed_task_has_remote_answers,
+    i32_remote_tasks_of_canceled_task_are_canceled,
+)

@@ -1,0 +1,160 @@
+"""Remote agent of the simulated agents, and its client in one process. The remote agent deduplicates messages."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import httpx
+from a2a.client.errors import A2AClientError
+from a2a.types import CancelTaskRequest, GetTaskRequest, ListTasksRequest, ListTasksResponse, SubscribeToTaskRequest
+from a2a.utils.errors import TaskNotCancelableError, TaskNotFoundError, UnsupportedOperationError
+
+from aion_core.errors import StoreUnavailable
+from aion_core.protocol.types import (
+    Message,
+    Part,
+    Role,
+    SendMessageRequest,
+    StreamResponse,
+    Task,
+    TaskState,
+    TaskStatus,
+)
+
+if TYPE_CHECKING:
+    from tests.simulation.processes import Process
+    from tests.simulation.world import SimWorld
+
+REMOTE = "https://remote.example"
+
+
+def answer_for(message: Message) -> str:
+    """Return the remote agent's answer to a message, whose last part names the call."""
+    return f"word {message.parts[-1].text}"
+
+
+@dataclass
+class RemoteTask:
+    """Task of the remote agent, begun by one message."""
+
+    task_id: str
+    message: Message
+    ends: float
+    canceled: float | None = None
+    """Time of its cancellation."""
+    sends: int = 1
+    """Number of times that its message has arrived."""
+
+
+class RemoteAgent:
+    """The remote agent of a world: each message begins one task, which works for as many seconds as the text says."""
+
+    def __init__(self, world: "SimWorld") -> None:
+        self._world = world
+        self.tasks: dict[str, RemoteTask] = {}
+        """Tasks by the id of their message."""
+
+    def receive(self, message: Message) -> str:
+        """Return the id of the message's task."""
+        known = self.tasks.get(message.message_id)
+        if known is not None:
+            known.sends += 1
+            return known.task_id
+        seconds = float(message.parts[0].text)
+        begun = RemoteTask(f"remote-{len(self.tasks)}", message, self._world.loop.time() + seconds)
+        self.tasks[message.message_id] = begun
+        return begun.task_id
+
+    def found(self, task_id: str) -> RemoteTask:
+        """Return the task with this id. Raises TaskNotFoundError."""
+        for task in self.tasks.values():
+            if task.task_id == task_id:
+                return task
+        raise TaskNotFoundError
+
+    def is_over(self, task: RemoteTask) -> bool:
+        """Return True if the task has ended or is canceled."""
+        return task.canceled is not None or self._world.loop.time() >= task.ends
+
+    def read(self, task_id: str) -> Task:
+        """Return the task as GetTask does."""
+        found = self.found(task_id)
+        task = Task(id=task_id, context_id=found.message.context_id, history=[found.message])
+        task.status.state = TaskState.TASK_STATE_WORKING
+        if found.canceled is not None:
+            task.status.state = TaskState.TASK_STATE_CANCELED
+        elif self.is_over(found):
+            answer = Message(
+                message_id=f"{task_id}.answer", role=Role.ROLE_AGENT, parts=[Part(text=answer_for(found.message))]
+            )
+            task.status.CopyFrom(TaskStatus(state=TaskState.TASK_STATE_COMPLETED, message=answer))
+        return task
+
+    def cancel(self, task_id: str) -> Task:
+        """Cancel the task. Raises TaskNotCancelableError."""
+        found = self.found(task_id)
+        if self.is_over(found):
+            raise TaskNotCancelableError
+        found.canceled = self._world.loop.time()
+        return self.read(task_id)
+
+
+class SimRemoteClient:
+    """Client of the remote agent in one process. Each request is a side effect, and may be lost on the way."""
+
+    def __init__(self, process: "Process") -> None:
+        self._process, self._remote = process, process.world.remote
+
+    async def send_message(self, request: SendMessageRequest, *, context: Any = None) -> AsyncIterator[StreamResponse]:
+        """Send the message, then follow the task."""
+        message = Message()
+        message.CopyFrom(request.message)
+        task_id = await self._request("remote.send", lambda: self._remote.receive(message))
+        yield StreamResponse(task=self._remote.read(task_id))
+        if not request.configuration.return_immediately:
+            async for response in self._follow(task_id):
+                yield response
+
+    async def subscribe(self, request: SubscribeToTaskRequest, *, context: Any = None) -> AsyncIterator[StreamResponse]:
+        """Yield the task, then follow it. Raises UnsupportedOperationError for a task that has ended."""
+        found = await self._request("remote.read", lambda: self._remote.found(request.id))
+        if self._remote.is_over(found):
+            raise UnsupportedOperationError
+        yield StreamResponse(task=self._remote.read(request.id))
+        async for response in self._follow(request.id):
+            yield response
+
+    async def get_task(self, request: GetTaskRequest, *, context: Any = None) -> Task:
+        """Return the task."""
+        task: Task = await self._request("remote.read", lambda: self._remote.read(request.id))
+        return task
+
+    async def list_tasks(self, request: ListTasksRequest, *, context: Any = None) -> ListTasksResponse:
+        """Return the tasks of the request's context."""
+        found = [
+            self._remote.read(task.task_id)
+            for task in await self._request("remote.read", lambda: list(self._remote.tasks.values()))
+            if task.message.context_id == request.context_id
+        ]
+        return ListTasksResponse(tasks=found)
+
+    async def cancel_task(self, request: CancelTaskRequest, *, context: Any = None) -> Task:
+        """Cancel the task."""
+        task: Task = await self._request("remote.cancel", lambda: self._remote.cancel(request.id))
+        return task
+
+    async def _follow(self, task_id: str) -> AsyncIterator[StreamResponse]:
+        """Yield the task's end. The stream may break off before."""
+        found = self._remote.found(task_id)
+        while not self._remote.is_over(found):
+            await asyncio.sleep(min(5.0, max(0.01, found.ends - self._process.world.loop.time())))
+            # Receive a heartbeat: with a fault, the stream breaks off.
+            await self._request("remote.read", lambda: None)
+        yield StreamResponse(task=self._remote.read(task_id))
+
+    async def _request(self, kind: str, act: Callable[[], Any]) -> Any:
+        try:
+            return await self._process.effect(kind, act)
+        except StoreUnavailable as error:
+            raise A2AClientError("Network communication error") from httpx.ConnectError(str(error))
