@@ -9,8 +9,8 @@ from aion_core.engine.remote_calls.cancellation import Canceled
 from aion_core.engine.remote_calls.records import CallToCancel, RemoteCall
 from aion_core.protocol.types import SendMessageRequest
 
-ARRIVAL_SECONDS = 30
-"""Longest time from the caller's cancellation to the arrival of its message: the caller's process stops before."""
+ARRIVAL_SECONDS = 540
+"""Seconds after the caller's cancellation in which its message may still arrive, if the caller's process was frozen."""
 
 LAST_TASKS = 50
 """Number of a context's tasks among which the call's task is searched."""

@@ -4,6 +4,7 @@ The message is stored before it is sent. A call that begins again sends the same
 it is known: SubscribeToTask (A2A 3.1.6), else GetTask.
 """
 
+import asyncio
 import logging
 from collections.abc import AsyncGenerator, Collection, Mapping
 from contextlib import aclosing
@@ -105,6 +106,10 @@ class DurableCall:
                             return
             except A2AError as error:
                 self._check(error, reached=reached)
+            except asyncio.CancelledError:
+                if not reached:
+                    await self._calls.stopped_in_flight(self.call)
+                raise
             self._news.lost_stream()
             await self._pause()
 

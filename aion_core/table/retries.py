@@ -70,8 +70,8 @@ async def commit(table: Table, plan: Callable[[int], Awaitable[TransactionPlan[T
     raise StoreUnavailable(busy)
 
 
-async def write_unless_refused(make: Callable[[], Awaitable[Any]]) -> None:
-    """Make one write. Ignore a failed condition, and repeat the write after a conflict with a transaction.
+async def write_unless_refused(make: Callable[[], Awaitable[Any]]) -> bool:
+    """Make one write. Return False if its condition fails. Repeat the write after a conflict with a transaction.
 
     Raises StoreUnavailable after too many conflicts.
     """
@@ -80,10 +80,10 @@ async def write_unless_refused(make: Callable[[], Awaitable[Any]]) -> None:
             await make()
         except WriteRefused as refused:
             if not refused.is_conflict:
-                return
+                return False
             await jitter(attempt)
         else:
-            return
+            return True
     raise StoreUnavailable("Too many transactions write this item at once.")
 
 

@@ -66,6 +66,7 @@ PARTITIONS = (
             "EVENT#*": "task events",
             "QUEUED#*": "queued messages",
             "PUSH#*": "push configs",
+            "CALL#*": "remote calls",
             "*": "tasks",
         },
     ),

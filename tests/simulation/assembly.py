@@ -74,7 +74,7 @@ CALL_OPERATIONS = {
     "overdue": "call_overdue",
     "all": "call_read",
     "to_cancel": "call_read",
-    **dict.fromkeys(("reached", "settle", "close"), "call_move"),
+    **dict.fromkeys(("reached", "reopen", "settle", "close"), "call_move"),
 }
 """Name of each method of the remote calls' store in the kinds of side effect."""
 
@@ -105,7 +105,8 @@ def assemble(process: "Process") -> Parts:
         notifier=CommitNotifier(work_queue),
     )
     store: Any = SimOperations(process, tasks, names={"every_event": "log"})
-    store.remote_calls = calls = SimOperations(process, tasks.remote_calls, names=CALL_OPERATIONS)
+    calls: Any = SimOperations(process, tasks.remote_calls, names=CALL_OPERATIONS)
+    store.remote_calls = calls
     configs: Any = SimOperations(
         process,
         PushConfigs(process.table, world.cipher, clock, retention=settings.retention),

@@ -28,6 +28,10 @@ class CallState(StrEnum):
 CANCELABLE = (CallState.OPEN, CallState.ASKS)
 """States of a call whose remote task may still run, or wait for an answer."""
 
+CLOSED = (CallState.CANCELED, CallState.UNREACHED)
+NOT_CLOSED = (*CANCELABLE, CallState.ENDED, CallState.CANCELING)
+"""States of a call after and before the last attempt to cancel its remote task."""
+
 
 class RemoteCall(Struct, frozen=True):
     """One message to a remote agent. A repeated send has the same message, so that a remote agent can recognise it."""

@@ -1,15 +1,17 @@
 """Call of a remote agent as an item of its task's partition."""
 
+from collections.abc import Collection
+
 from aion_core.engine.remote_calls.records import CANCELABLE, CallState, CallToCancel, RemoteCall
 from aion_core.engine.task.rows import LogRows
 from aion_core.errors import StoreCorrupt
 from aion_core.protocol.types import Message
 from aion_core.table import keys
-from aion_core.table.conditions import Absent, OneOf
+from aion_core.table.conditions import Absent, Condition, OneOf
 from aion_core.table.item import Item, readable
 from aion_core.table.keys import ContextKey, TaskKey
 from aion_core.table.times import Times
-from aion_core.table.writes import Change, Put, Update
+from aion_core.table.writes import Change, Put
 
 
 class CallRows:
@@ -53,15 +55,21 @@ class CallRows:
         call = await self.call_of(item)
         with readable("A remote call"):
             context = ContextKey(task.owner, item["agent"], item["context_id"])
-            return CallToCancel(task, context, call, item["canceled_at"], item["due_at"], item.get("tries", 0))
+            return CallToCancel(task, context, call, item["canceled_at"], item["due_at"], item["tries"])
 
 
-def canceling(task: TaskKey, call: str, times: Times) -> Update:
-    """Return the write that sets the timer to cancel a call, in the transaction that cancels the call's task."""
+def canceling(times: Times, *, before: Collection[CallState] = CANCELABLE) -> Change:
+    """Return the change that sets the timer to cancel a call that is in one of the states `before`."""
     values = {
         "state": CallState.CANCELING.value,
         "canceled_at": times.now,
         "due_shard": keys.CALL_TIMERS,
         "due_at": times.lease_until,
+        "tries": 0,
     }
-    return Update(keys.call_key(task, call), Change(values, only_if=OneOf("state", tuple(map(str, CANCELABLE)))))
+    return Change(values, only_if=is_in(before))
+
+
+def is_in(states: Collection[CallState]) -> Condition:
+    """Return the condition that the call is in one of these states."""
+    return OneOf("state", tuple(state.value for state in states))

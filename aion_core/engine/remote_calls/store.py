@@ -4,10 +4,12 @@ from collections.abc import Sequence
 from datetime import timedelta
 from functools import partial
 
+from msgspec.structs import replace
+
 from aion_core.clock import Clock
 from aion_core.engine.records import Lease
-from aion_core.engine.remote_calls.records import CANCELABLE, CallState, CallToCancel, RemoteCall
-from aion_core.engine.remote_calls.rows import CallRows
+from aion_core.engine.remote_calls.records import CANCELABLE, CLOSED, NOT_CLOSED, CallState, CallToCancel, RemoteCall
+from aion_core.engine.remote_calls.rows import CallRows, canceling, is_in
 from aion_core.engine.task.rows import LogRows
 from aion_core.engine.timers import NO_TIMER, TimerIndex
 from aion_core.errors import LeaseLost, StoreCorrupt
@@ -73,12 +75,22 @@ class RemoteCallStore:
         return await commit(self._table, plan, busy=BUSY)
 
     async def reached(self, task: TaskKey, call: str, remote_task: str) -> None:
-        """Store the id of the remote task. A cancellation needs it, so it is stored for a canceled task too."""
-        await self._change(task, call, Change({"remote_task": remote_task}, only_if=Exists()))
+        """Store the id of the remote task. A cancellation needs it, so it is stored for a canceled task too.
+
+        A process that was frozen may send its message long after the task was canceled. The remote task is then
+        canceled again.
+        """
+        if not await self._change(task, call, Change({"remote_task": remote_task}, only_if=is_in(NOT_CLOSED))):
+            late = canceling(self._times(), before=CLOSED)
+            await self._change(task, call, replace(late, values={**late.values, "remote_task": remote_task}))
+
+    async def reopen(self, task: TaskKey, call: str) -> None:
+        """Set the timer again if the call's last attempt to cancel is over: its message may have been sent since."""
+        await self._change(task, call, canceling(self._times(), before=CLOSED))
 
     async def settle(self, task: TaskKey, call: str, state: CallState) -> None:
         """Store the state in which the remote agent has left the call: ASKS or ENDED. A canceled call keeps its own."""
-        await self._change(task, call, Change({"state": state.value}, only_if=Equals("state", CallState.OPEN.value)))
+        await self._change(task, call, Change({"state": state.value}, only_if=is_in([CallState.OPEN])))
 
     async def to_cancel(self, task: TaskKey) -> list[CallToCancel]:
         """Return the calls of a canceled task that are still to be canceled. Raises StoreCorrupt."""
@@ -87,7 +99,7 @@ class RemoteCallStore:
 
     async def claim(self, call: CallToCancel, *, until: int) -> bool:
         """Count an attempt to cancel, and set the timer to `until`. Return False if another process did so before."""
-        as_read = Both((Equals("due_at", call.due_at), Equals("state", CallState.CANCELING.value)))
+        as_read = Both((Equals("due_at", call.due_at), is_in([CallState.CANCELING])))
         change = Change({"due_at": until, "tries": call.tries + 1}, only_if=as_read)
         try:
             await self._table.write(Update(keys.call_key(call.task, call.call.key), change))
@@ -97,8 +109,8 @@ class RemoteCallStore:
 
     async def close(self, call: CallToCancel, state: CallState) -> None:
         """Record that the remote task is canceled, or cannot be: CANCELED or UNREACHED. The timer is removed."""
-        only_if = Equals("state", CallState.CANCELING.value)
-        await self._change(call.task, call.call.key, Change({"state": state.value}, remove=NO_TIMER, only_if=only_if))
+        change = Change({"state": state.value}, remove=NO_TIMER, only_if=is_in([CallState.CANCELING]))
+        await self._change(call.task, call.call.key, change)
 
     async def overdue(self, *, limit: int) -> Sequence[tuple[ContextKey, TaskKey]]:
         """Claim up to `limit` overdue timers of calls to cancel. Return their tasks, each once, with their contexts.
@@ -119,5 +131,5 @@ class RemoteCallStore:
     async def _items(self, task: TaskKey) -> list[Item]:
         return await self._reads.query(keys.task_partition(task), keys.CALLS, f"{keys.CALLS}{LAST}")
 
-    async def _change(self, task: TaskKey, call: str, change: Change) -> None:
-        await write_unless_refused(lambda: self._table.write(Update(keys.call_key(task, call), change)))
+    async def _change(self, task: TaskKey, call: str, change: Change) -> bool:
+        return await write_unless_refused(lambda: self._table.write(Update(keys.call_key(task, call), change)))

@@ -29,6 +29,10 @@ class TurnCalls:
         """Store the id of the call's remote task."""
         await self._store.reached(self.task, call.key, remote_task)
 
+    async def stopped_in_flight(self, call: RemoteCall) -> None:
+        """Note that the turn was stopped while the call's message was sent, so that it may have arrived."""
+        await self._store.reopen(self.task, call.key)
+
     async def settle(self, call: RemoteCall, state: CallState) -> None:
         """Store that the remote agent has answered (ENDED) or asks a question (ASKS)."""
         await self._store.settle(self.task, call.key, state)

@@ -209,7 +209,7 @@ class TurnStore(StoredTasks):
                 if now != head:
                     raise task_changed()
             writes = await self._writes(head.context, canceled, times)
-            writes += [canceling(head.key, call.key, times) for call in calls]
+            writes += [Update(keys.call_key(head.key, call.key), canceling(times)) for call in calls]
             return TransactionPlan(canceled.outcome, writes)
 
         finished = await commit(self._table, plan, busy=BUSY)

@@ -127,6 +127,20 @@ async def test_id_of_remote_task_is_stored_after_cancellation(chat: StoreConvers
     assert found.call.remote_task == "remote-t"
 
 
+@pytest.mark.parametrize("state", [CallState.CANCELED, CallState.UNREACHED])
+async def test_message_sent_after_the_last_attempt_is_canceled_too(chat: StoreConversation, state: CallState) -> None:
+    """Let a frozen process send its message long after the cancellation."""
+    [found] = await canceled(chat, call())
+    await chat.store.remote_calls.claim(found, until=found.due_at + 1000)
+    [found] = await chat.store.remote_calls.to_cancel(found.task)
+    await chat.store.remote_calls.close(found, state)
+    await chat.store.remote_calls.reached(found.task, "ask-0", "remote-t")
+    [again] = await chat.store.remote_calls.to_cancel(found.task)
+    assert (again.call.remote_task, again.tries) == ("remote-t", 0)
+    chat.clock.move(LEASE_SECONDS + 1)
+    assert (chat.context, found.task) in await chat.store.remote_calls.overdue(limit=1000)
+
+
 async def test_attempt_is_claimed_once(chat: StoreConversation) -> None:
     [found] = await canceled(chat, call())
     assert await chat.store.remote_calls.claim(found, until=found.due_at + 1000)
