@@ -40,6 +40,7 @@ class RemoteTask:
 
     task_id: str
     message: Message
+    began: float
     ends: float
     canceled: float | None = None
     """Time of its cancellation."""
@@ -62,7 +63,8 @@ class RemoteAgent:
             known.sends += 1
             return known.task_id
         seconds = float(message.parts[0].text)
-        begun = RemoteTask(f"remote-{len(self.tasks)}", message, self._world.loop.time() + seconds)
+        now = self._world.loop.time()
+        begun = RemoteTask(f"remote-{len(self.tasks)}", message, now, now + seconds)
         self.tasks[message.message_id] = begun
         return begun.task_id
 
