@@ -22,6 +22,7 @@ Rules are pure functions and stand beside the store that applies them. Read it i
     answer.py           the answer of a turn: a status message, an artifact, or a Message in place of the task
     stream/             a task's events and text, live in this process and read from the log in others
     cancellation.py     a cancellation is recorded at once, whichever process runs the task
+    remote_calls/       calls of remote agents: stored before they are sent, and canceled with their task
     queues.py           wake-up messages and the queues that carry them
     wake_ups.py         a wake-up message follows a commit
     timers.py           timers in the table, for wake-up messages that were lost
