@@ -11,6 +11,7 @@ from aion_core.engine.delivery.records import Delivery
 from aion_core.engine.listing.task_list import TaskFilter
 from aion_core.engine.outcomes import LeaseHeld
 from aion_core.engine.records import Head, Numbered, Turn
+from aion_core.engine.remote_calls.records import CallState, RemoteCall
 from aion_core.engine.task.projection import fold
 from aion_core.engine.task.states import INTERRUPTED, state_name
 from aion_core.errors import StoreError
@@ -37,6 +38,8 @@ class TaskReport:
     context: "ContextStatus | None"
     undelivered: list[int]
     deliveries: tuple[Delivery, ...]
+    calls: tuple[RemoteCall, ...]
+    """The task's calls of remote agents."""
     now: datetime
     content: bool
 
@@ -57,6 +60,10 @@ class TaskReport:
             "contextState": self._context(),
             "undeliveredEvents": self.undelivered,
             "webhooks": [delivery_document(each) for each in self.deliveries],
+            "remoteCalls": [
+                {"agent": each.remote, "task": each.remote_task or None, "state": each.state.value}
+                for each in self.calls
+            ],
             "notRead": list(self.unread),
         }
 
@@ -83,7 +90,12 @@ class TaskReport:
         for each in self.deliveries:
             fields = delivery_document(each)
             text += ["", f"webhook {each.config_id}:", *(f"  {name:18}{value}" for name, value in fields.items())]
+        text += ["", *map(one_line, self.call_facts())] if self.calls else []
         return "\n".join(text)
+
+    def call_facts(self) -> list[str]:
+        """Return a sentence for each remote agent that the task has called."""
+        return [CALL_FACTS[each.state].format(each.remote, _named_task(each)) for each in self.calls]
 
     def _interrupts(self) -> list[str]:
         """Return the ids of the interrupts for whose answer the task waits; empty if they have no ids."""
@@ -141,6 +153,22 @@ class TaskReport:
         return lines
 
 
+CALL_FACTS = {
+    CallState.OPEN: "The agent {0} works for it{1}.",
+    CallState.ASKS: "The agent {0} waits for an answer{1}.",
+    CallState.ENDED: "The agent {0} has answered{1}.",
+    CallState.CANCELING: "The agent {0} is still to be told of the cancellation{1}.",
+    CallState.CANCELED: "The agent {0} was told of the cancellation{1}.",
+    CallState.UNREACHED: "The agent {0} could not be told of the cancellation{1}.",
+}
+"""Sentence about a remote agent that a task has called, by the state of the call."""
+
+
+def _named_task(call: RemoteCall) -> str:
+    task_id = call.remote_task or call.message.task_id
+    return f" (its task {task_id})" if task_id else ""
+
+
 def describe_context(seen: "ContextStatus | None", now: datetime) -> tuple[str, bool]:
     """Return a sentence about the context's state, and True if a wake-up message has a turn to start or check. Pure."""
     from aion_core.engine.context.record import turn_to_begin
@@ -183,6 +211,7 @@ async def task_report(operator: "Operator", head: Head, *, content: bool) -> Tas
         await operator.inspection.context(head.context),
         await operator.inspection.events_with_timers(head.key),
         tuple(await operator.push_configs.deliveries(head.key)) if operator.push_configs is not None else (),
+        tuple(await operator.tasks.remote_calls.of_task(head.key)) if head.calls else (),
         operator.clock.now(),
         content,
     )

@@ -95,6 +95,7 @@ class TaskStory:
         if self.report.undelivered:
             facts.append(f"Not yet posted to every webhook: {_numbered('event', self.report.undelivered)}.")
         facts += [f"{_capital(delivery_text(each))}." for each in self.report.deliveries]
+        facts += self.report.call_facts()
         for each in self.letters:
             facts.append(
                 f"A message of the {each.queue} queue, sent at {time_text(each.letter.sent_at)}, is a dead letter "

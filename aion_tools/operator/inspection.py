@@ -23,7 +23,17 @@ from aion_core.table.reads import Reads, all_pages
 from aion_core.table.schema import TTL_ATTRIBUTE, VERSION_ATTRIBUTE
 from aion_core.table.times import moment
 
-HEAD_ATTRIBUTES = ("agent", "context_id", "state", "timestamp", "generation", "fence", "push_epoch", "push_events")
+HEAD_ATTRIBUTES = (
+    "agent",
+    "context_id",
+    "state",
+    "timestamp",
+    "generation",
+    "fence",
+    "push_epoch",
+    "push_events",
+    "calls",
+)
 """The attributes of an item that hold a task's head."""
 
 DELIVERY_ATTRIBUTES = (

@@ -73,6 +73,7 @@ def head_item(head: Head) -> Item:
         BY_CONTEXT.partition: keys.listing_context(head.context),
         BY_AGENT.sort: listing_at(head),
         **subscriber_attributes(head),
+        **({"calls": head.calls} if head.calls else {}),
     }
 
 

@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from aion_core.engine.queues import PushWakeUp, WakeUp, body_of, push_body_of
-from aion_core.protocol.types import TaskState
+from aion_core.engine.remote_calls.records import CallState, RemoteCall
+from aion_core.protocol.types import Message, TaskState
 from aion_core.table import keys
 from aion_core.table.keys import ContextKey
 from aion_tools.dev.data_folder import LOG
@@ -143,6 +144,28 @@ def test_why_explains_running_and_queued_turns(run: RunCommand, chat: StoreConve
     assert now(waiting) == (
         f"The turn waits behind the running task t-m-1 of its context: `aion why t-m-1 --owner {chat.context.owner}`."
     )
+
+
+@pytest.mark.parametrize(
+    ("state", "fact"),
+    [
+        (CallState.OPEN, "works for it"),
+        (CallState.ASKS, "waits for an answer"),
+        (CallState.ENDED, "has answered"),
+    ],
+)
+def test_why_names_remote_agents(run: RunCommand, chat: StoreConversation, state: CallState, fact: str) -> None:
+    async def calls() -> None:
+        begun = await chat.starts("m-1")
+        await chat.store.remote_calls.begin(begun.lease, RemoteCall("ask", "weather", Message(message_id="r-1")))
+        await chat.store.remote_calls.reached(begun.head.key, "ask", "remote-t")
+        await chat.store.remote_calls.settle(begun.head.key, "ask", state)
+
+    asyncio.run(calls())
+    printed = run("t-m-1", "--owner", chat.context.owner).stdout
+    assert f"The agent weather {fact} (its task remote-t)." in story(printed)
+    (document,) = json.loads(run("t-m-1", "--owner", chat.context.owner, "--json").stdout)
+    assert document["remoteCalls"] == [{"agent": "weather", "task": "remote-t", "state": state.value}]
 
 
 def test_why_explains_turn_that_waits_behind_interrupted_task(run: RunCommand, chat: StoreConversation) -> None:

@@ -10,7 +10,7 @@ from tests.support.given import AT, TASK, head
 
 
 def test_scan_reads_each_stored_attribute_of_task() -> None:
-    stored = head_item(head(push_epoch=1, push_events=PushEvents.ALL)).keys()
+    stored = head_item(head(push_epoch=1, push_events=PushEvents.ALL, calls=1)).keys()
     in_indexes = {BY_AGENT.partition, BY_AGENT.sort, BY_CONTEXT.partition}
     assert stored - in_indexes == {*HEAD_ATTRIBUTES}, "`aion tasks` would show the default of a missing attribute."
 
