@@ -29,6 +29,10 @@ AionError
 ├── PendingInput                 a message is waiting for the ending task: the task continues
 ├── InvalidTransition            the new state of a task cannot follow its current one
 ├── AgentFailed                  the task becomes `failed`, with a safe reason
+│   └── RemoteAgentError         a remote agent has not answered; the author may catch it
+│       ├── RemoteAgentFailed    its task has failed, or was rejected or canceled
+│       ├── RemoteAgentRefused   it does not accept the message
+│       └── RemoteAgentUnreachable  it cannot be reached, or no longer knows the task
 └── ConfigurationError           the operator must correct the settings or aion.yaml; raised at start
     └── AgentLoadError           the author must correct the agent's code
 """
@@ -181,6 +185,35 @@ class AgentFailed(AionError):
         super().__init__(text)
         if note:
             self.add_note(note)
+
+
+class RemoteAgentError(AgentFailed):
+    """A remote agent that the agent has called has not answered. `agent` is its name in aion.yaml or its URL.
+
+    `reason` is what the remote agent says, or how it was tried to reach. If the author's code does not catch the error,
+    the caller's task fails with its text.
+    """
+
+    def __init__(self, text: str, *, agent: str, reason: str = "") -> None:
+        super().__init__(text)
+        self.agent, self.reason = agent, reason
+
+
+class RemoteAgentFailed(RemoteAgentError):
+    """The remote agent's task has ended without an answer. `state` is `failed`, `rejected` or `canceled`."""
+
+    def __init__(self, *, agent: str, state: str, reason: str = "") -> None:
+        said = {"canceled": "has canceled its task", "rejected": "has rejected the message"}.get(state, "has failed")
+        super().__init__(f"The agent {agent} {said}{f': {reason}' if reason else '.'}", agent=agent, reason=reason)
+        self.state = state
+
+
+class RemoteAgentRefused(RemoteAgentError):
+    """The remote agent does not accept the message: its credentials, its form, or the remote agent's card."""
+
+
+class RemoteAgentUnreachable(RemoteAgentError):
+    """The remote agent could not be reached for too long, or no longer knows the task that it had begun."""
 
 
 CANCELED_ITSELF = "The agent canceled its own work."

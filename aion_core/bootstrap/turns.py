@@ -4,9 +4,11 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from aion_core.bootstrap.agent_environment import agent_environment
 from aion_core.bootstrap.background import Background, build_background
+from aion_core.bootstrap.remotes import build_remotes
 from aion_core.bootstrap.stores import Stores, build_stores
 from aion_core.bootstrap.telemetry import Telemetry
 from aion_core.clock import Clock, SystemClock
@@ -22,6 +24,7 @@ from aion_core.loading.deployment import read_deployment_config
 from aion_core.loading.frameworks import AgentDependencies
 from aion_core.loading.lazy_agent import AgentReplies, LazyAgent
 from aion_core.settings import Settings
+from aion_core.table.times import milliseconds
 
 
 class TurnServices(Struct, frozen=True):
@@ -51,7 +54,8 @@ def build_turn_services(settings: Settings, telemetry: Telemetry) -> TurnService
     environment = agent_environment(declared, settings, clock)
     environment.apply()
     stores = build_stores(settings, clock)
-    agents = build_agents(configs, declared.folder, stores.agents, declared.roots)
+    remotes = build_remotes(declared.remotes)
+    agents = build_agents(configs, declared.folder, replace(stores.agents, remotes=remotes), declared.roots)
 
     def refreshed(agent_id: str) -> Agent:
         environment.refresh_if_due()
@@ -73,8 +77,14 @@ def build_turn_services(settings: Settings, telemetry: Telemetry) -> TurnService
     )
 
     async def cancel_remote(call: CallToCancel) -> Canceled:
-        agent = await agents[call.context.agent].loaded()
-        return await agent.cancel_remote(call) if isinstance(agent, CallsRemoteAgents) else Canceled.NEVER
+        if call.call.agent:
+            agent = await agents[call.context.agent].loaded()
+            return await agent.cancel_remote(call) if isinstance(agent, CallsRemoteAgents) else Canceled.NEVER
+        # Import late, because most processes cancel no call.
+        from aion_core.delegation.cancel import cancel_remote_task
+
+        async with remotes.client(call.call.remote) as client:
+            return await cancel_remote_task(client, call, now=milliseconds(clock.now()))
 
     cancellations = RemoteCancellations(
         stores.tasks.remote_calls, cancel_remote, stores.tasks.note_unreached, stores.work_queue, clock

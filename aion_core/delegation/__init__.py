@@ -1,7 +1,14 @@
 """Delegation: calls of remote agents (A2A) that survive the loss of either side.
 
+remote.py         a remote agent, and the origin of a URL
+remotes.py        remote agents by name or URL, and their cards
+credentials.py    authentication of requests, and the only origin that may receive it
+client.py         the requests that a call needs of a client
 news.py           what a remote agent says that its caller has not heard yet
 durable_call.py   one call: send, follow, try again, until the remote agent has answered
+outcome.py        the answer or question in a call's responses
+author_calls.py   the calls of an author's code in one turn: recognised again, with their questions and files
+ids.py            messageId and contextId, derived from the caller's task
 cancel.py         cancel a call's remote task
 depth.py          limit for agents that call each other in a loop
 """

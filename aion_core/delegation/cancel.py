@@ -1,9 +1,9 @@
 """Cancellation of a call's remote task (A2A 3.1.5), also of a task whose id the caller has never learned."""
 
-from a2a.client.client import Client
 from a2a.types import CancelTaskRequest, ListTasksRequest
 from a2a.utils.errors import A2AError, TaskNotCancelableError, TaskNotFoundError
 
+from aion_core.delegation.client import RemoteClient
 from aion_core.delegation.durable_call import is_transient
 from aion_core.engine.remote_calls.cancellation import Canceled
 from aion_core.engine.remote_calls.records import CallToCancel, RemoteCall
@@ -16,7 +16,7 @@ LAST_TASKS = 50
 """Number of a context's tasks among which the call's task is searched."""
 
 
-async def cancel_remote_task(client: Client, to_cancel: CallToCancel, *, now: int) -> Canceled:
+async def cancel_remote_task(client: RemoteClient, to_cancel: CallToCancel, *, now: int) -> Canceled:
     """Ask the remote agent to cancel the task of the call. `now` is the current time in milliseconds."""
     call = to_cancel.call
     try:
@@ -32,7 +32,7 @@ async def cancel_remote_task(client: Client, to_cancel: CallToCancel, *, now: in
     return Canceled.DONE
 
 
-async def _find(client: Client, call: RemoteCall) -> str:
+async def _find(client: RemoteClient, call: RemoteCall) -> str:
     """Return the id of the task that the call's message has created; "" if the message has not arrived."""
     message = call.message
     try:
@@ -46,7 +46,7 @@ async def _find(client: Client, call: RemoteCall) -> str:
     return ids.get(message.message_id, "")
 
 
-async def _send_again(client: Client, call: RemoteCall) -> str:
+async def _send_again(client: RemoteClient, call: RemoteCall) -> str:
     """Send the message again to a remote agent that lists no tasks. Return the id of its task; "" without a task."""
     request = SendMessageRequest(message=call.message)
     request.configuration.return_immediately = True

@@ -11,19 +11,20 @@ from contextlib import aclosing
 from typing import Any
 
 import httpx
-from a2a.client.client import Client, ClientCallContext
+from a2a.client.client import ClientCallContext
 from a2a.client.errors import A2AClientError, A2AClientTimeoutError
 from a2a.types import GetTaskRequest, SubscribeToTaskRequest
 from a2a.utils.errors import A2AError, InternalError, TaskNotFoundError
 from msgspec import Struct
 
 from aion_core.clock import Clock, SystemClock
+from aion_core.delegation.client import RemoteClient
 from aion_core.delegation.news import RemoteNews
 from aion_core.engine.remote_calls.records import CallState, RemoteCall
 from aion_core.engine.remote_calls.turn_calls import TurnCalls
 from aion_core.engine.task.states import INTERRUPTED
-from aion_core.errors import AgentFailed
-from aion_core.protocol.types import SendMessageRequest, StreamResponse
+from aion_core.errors import RemoteAgentRefused, RemoteAgentUnreachable
+from aion_core.protocol.types import SendMessageRequest, StreamResponse, Task
 from aion_core.table.times import milliseconds
 
 logger = logging.getLogger(__name__)
@@ -49,7 +50,7 @@ class DurableCall:
 
     def __init__(
         self,
-        client: Client,
+        client: RemoteClient,
         calls: TurnCalls,
         call: RemoteCall,
         *,
@@ -61,6 +62,7 @@ class DurableCall:
         self._client, self._calls, self.call, self._name = client, calls, call, name
         self._clock, self._patience = clock or SystemClock(), patience or Patience()
         self._news = RemoteNews()
+        self._may_have_sent = False
         self._wait, self._silent_since = 0.0, milliseconds(self._clock.now())
 
     @property
@@ -78,10 +80,11 @@ class DurableCall:
         """Yield the remote agent's responses until it has answered.
 
         `heard` has the ids of the messages and artifacts that an earlier attempt has recorded: they are not repeated.
-        Raises AgentFailed if the remote agent refuses the message, cannot be reached or no longer knows the task; and
-        LeaseLost if the caller's task was canceled.
+        Raises RemoteAgentRefused if the remote agent does not accept the message; RemoteAgentUnreachable if it cannot
+        be reached or no longer knows the task; and LeaseLost if the caller's task was canceled.
         """
-        self.call = await self._calls.begin(self.call)
+        new, self.call = self.call, await self._calls.begin(self.call)
+        self._may_have_sent = self.call is not new
         self._news = RemoteNews(heard)
         if self.call.remote_task:
             self._news.resumes(self.call.remote_task)
@@ -119,8 +122,27 @@ class DurableCall:
         request = SendMessageRequest(message=self.call.message)
         if metadata:
             request.metadata.update(metadata)
-        async for response in self._client.send_message(request, context=context):
-            yield response
+        if self._may_have_sent and (answered := await self._answered_task(context)) is not None:
+            yield StreamResponse(task=answered)
+            return
+        self._may_have_sent = True
+        try:
+            async for response in self._client.send_message(request, context=context):
+                yield response
+        except A2AError as error:
+            # Another answer was faster, or the remote agent has gone on by itself, as after an authorization.
+            if is_transient(error) or (answered := await self._answered_task(context)) is None:
+                raise
+            yield StreamResponse(task=answered)
+
+    async def _answered_task(self, context: ClientCallContext | None) -> Task | None:
+        """Return the remote task whose question the message answers, if it has the answer or waits for none; else None."""
+        message = self.call.message
+        if not message.task_id:
+            return None
+        task = await self._client.get_task(GetTaskRequest(id=message.task_id), context=context)
+        has_answer = any(each.message_id == message.message_id for each in task.history)
+        return task if has_answer or task.status.state not in INTERRUPTED else None
 
     async def _follow(self, context: ClientCallContext | None) -> AsyncGenerator[StreamResponse, None]:
         """Yield the responses of a subscription to the remote task, or the task itself if it cannot be subscribed to."""
@@ -153,15 +175,19 @@ class DurableCall:
         self._calls.progressed()
 
     def _check(self, error: A2AError, *, reached: bool) -> None:
-        """Raise AgentFailed if another attempt would not help."""
-        if isinstance(error, TaskNotFoundError) and reached:
-            raise AgentFailed(f"The agent {self._name} no longer knows the task that it had begun.") from error
+        """Raise RemoteAgentError if another attempt would not help."""
+        agent, reason = self._name, reason_of(error)
+        if isinstance(error, TaskNotFoundError) and (reached or self.call.message.task_id):
+            text = f"The agent {agent} no longer knows the task that it had begun."
+            raise RemoteAgentUnreachable(text, agent=agent, reason=reason) from error
         if not is_transient(error):
-            raise AgentFailed(f"The agent {self._name} has refused the message: {error}") from error
+            text = f"The agent {agent} has refused the message: {reason}"
+            raise RemoteAgentRefused(text, agent=agent, reason=reason) from error
         silent = (milliseconds(self._clock.now()) - self._silent_since) / 1000
         if silent >= (self._patience.silence if reached else self._patience.first_contact):
-            raise AgentFailed(f"The agent {self._name} could not be reached for {silent:.0f} s: {error}") from error
-        logger.info("The agent %s cannot be reached and is tried again: %s", self._name, error)
+            text = f"The agent {agent} could not be reached for {silent:.0f} s: {reason}"
+            raise RemoteAgentUnreachable(text, agent=agent, reason=reason) from error
+        logger.info("The agent %s cannot be reached and is tried again: %s", agent, error)
 
     async def _pause(self) -> None:
         """Wait before the next attempt. The waits grow until the remote agent says something new."""
@@ -177,3 +203,15 @@ def is_transient(error: BaseException) -> bool:
     if isinstance(cause, httpx.HTTPStatusError):
         return cause.response.status_code in TRANSIENT
     return isinstance(error, A2AClientError) and isinstance(cause, httpx.RequestError)
+
+
+def reason_of(error: A2AError) -> str:
+    """Return why the remote agent has not answered, for the caller's client: without addresses of the caller's network."""
+    cause = error.__cause__
+    if isinstance(cause, httpx.HTTPStatusError):
+        return f"it answers with HTTP status {cause.response.status_code}."
+    if isinstance(cause, httpx.TimeoutException):
+        return "it does not answer in time."
+    if isinstance(cause, httpx.RequestError):
+        return "there is no connection to it."
+    return str(error) or type(error).__name__

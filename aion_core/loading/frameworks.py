@@ -4,9 +4,10 @@ from collections.abc import Callable, Container, Iterator
 from datetime import timedelta
 from importlib import import_module
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from aion_core.clock import Clock
+from aion_core.delegation.remotes import Remotes
 from aion_core.engine.agent import Agent
 from aion_core.engine.stored_tasks import StoredTasks
 from aion_core.table.blobs import Blobs
@@ -24,6 +25,8 @@ class AgentDependencies(Struct, frozen=True):
     """Cipher for agents' sessions; None without a KMS key."""
     clock: Clock
     retention: timedelta
+    remotes: Remotes = field(default_factory=Remotes)
+    """Remote agents that the agents' code may call."""
 
 
 class Framework(Struct, frozen=True, kw_only=True):

@@ -16,12 +16,16 @@ from a2a.utils.errors import (
 )
 
 from aion_core.agents.executor.event_queue import RecordingQueue
+from aion_core.agents.executor.remote_calls import ExecutorCalls, question_in
 from aion_core.agents.executor.request_context import request_context
 from aion_core.agents.executor.resumption import check_restart
 from aion_core.agents.executor.translation import ExecutorTranslator
 from aion_core.agents.reply_sink import TurnReplySink
 from aion_core.agents.turn_context import context_of
 from aion_core.authoring.context import aion_context_set
+from aion_core.authoring.remote import remote_caller_set
+from aion_core.delegation.author_calls import AuthorCalls
+from aion_core.delegation.remotes import Remotes
 from aion_core.engine.agent import Agent, Emission, TurnRequest
 from aion_core.engine.agent_options import AfterCrash
 from aion_core.engine.agent_profile import UNKNOWN, AgentProfile
@@ -57,11 +61,13 @@ class ExecutorAgent:
         name: str = "",
         resume: AfterCrash = AfterCrash.FAIL,
         configuration: Mapping[str, Any] | None = None,
+        remotes: Remotes | None = None,
     ) -> None:
-        """Adapt an executor object.
+        """Adapt an executor object, which may call the agents in `remotes` by name.
 
         `tasks` is the store of the tasks that messages reference. `resume` is the policy for an interrupted turn.
         """
+        self._remotes = remotes or Remotes()
         self._executor, self._tasks = executor, tasks
         self._name, self._resume, self._configuration = name, resume, configuration or {}
 
@@ -77,10 +83,12 @@ class ExecutorAgent:
         return self._run(request)
 
     async def _run(self, request: TurnRequest) -> AsyncGenerator[Emission, None]:
-        check_restart(request, self._resume)
+        await check_restart(request, self._resume)
         context = await request_context(request, self._tasks, self._configuration)
         queue, translator = RecordingQueue(), ExecutorTranslator(request, restarts=self._resume is AfterCrash.RESTART)
-        with aion_context_set(context_of(request, TurnReplySink(request, queue.send, queue.put), name=self._name)):
+        sink = TurnReplySink(request, queue.send, queue.put)
+        remote_calls = AuthorCalls(request, self._remotes, ExecutorCalls(request, queue.send))
+        with aion_context_set(context_of(request, sink, name=self._name)), remote_caller_set(remote_calls):
             # As in the SDK, run `execute()` in a separate asyncio task. After a cancellation, call the executor's
             # `cancel()` before cancelling that asyncio task.
             work = asyncio.create_task(_execution(self._executor.execute(context, queue)))
@@ -91,12 +99,15 @@ class ExecutorAgent:
                         yield emission
                     # Mark the event as recorded: the runner records an emission before it requests the next.
                     entry.set_recorded()
-            _check_result(work, ended=translator.ending is not None)
+            question = None if work.cancelled() else question_in(work.exception())
+            if question is None:
+                _check_result(work, ended=translator.ending is not None)
             if translator.ending is None:
                 for chunk in translator.close_streams():
                     yield chunk
-                yield translator.end()
+                yield translator.end() if question is None else question.ending()
         finally:
+            remote_calls.close()
             if not work.done():
                 await self._stop(work, request, context, ended=translator.ending is not None)
             queue.end()
@@ -148,6 +159,7 @@ def build_agent(loaded: LoadedObject, config: AgentConfig, dependencies: AgentDe
         name=config.name,
         resume=config.resume,
         configuration=config.configuration,
+        remotes=dependencies.remotes,
     )
 
 

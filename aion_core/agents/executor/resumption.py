@@ -11,12 +11,17 @@ NOT_RESUMABLE = (
 )
 
 
-def check_restart(request: TurnRequest, resume: AfterCrash) -> None:
-    """Raise AgentFailed if the turn was interrupted before, and `resume` or MAX_RUNS forbids another restart."""
+async def check_restart(request: TurnRequest, resume: AfterCrash) -> None:
+    """Raise AgentFailed if the turn was interrupted before, and `resume` or MAX_RUNS forbids another restart.
+
+    A turn that waits for a remote agent may be handed on more often.
+    """
     runs = request.turn.tries + request.turn.handoffs
     if runs <= 1:
         return
     if resume is AfterCrash.FAIL:
         raise AgentFailed(NOT_RESUMABLE)
+    if runs > MAX_RUNS and request.calls is not None and await request.calls.all():
+        runs = request.turn.tries
     if runs > MAX_RUNS:
         raise AgentFailed(TOO_MANY_RUNS)

@@ -24,6 +24,8 @@ agent_inbox.py         requests in the form of LangChain's Agent Inbox
 canceled_calls.py      tool calls that a canceled or failed turn has left open
 callbacks.py           LangChain callbacks, which observe model calls, tools and nodes
 model_calls.py         model calls that are not for the client
+remote_calls.py         calls of remote agents by nodes and tools
+remote_questions.py     questions of remote agents as interrupts
 reply_sink.py          takes the calls of the author's helpers
 translation.py         stream events as emissions
 author_emissions.py    emissions of the author's code

@@ -32,6 +32,7 @@ from aion_core.agents.langgraph.stored_classes import stored_classes
 from aion_core.agents.langgraph.thread import config_of
 from aion_core.agents.langgraph.translation import LangGraphTranslator
 from aion_core.agents.langgraph.turn import GraphTurn
+from aion_core.delegation.remotes import Remotes
 from aion_core.engine.agent import Agent, Emission, Paused, Reply, TurnRequest
 from aion_core.engine.agent_profile import UNKNOWN, AgentProfile
 from aion_core.errors import AgentFailed, ConfigurationError
@@ -58,6 +59,7 @@ class LangGraphAgent:
         savers: SaverFactory | None = None,
         *,
         memories: MemoryFactory | None = None,
+        remotes: Remotes | None = None,
         name: str = "",
         configuration: Mapping[str, Any] | None = None,
         recursion_limit: int | None = None,
@@ -66,11 +68,12 @@ class LangGraphAgent:
         """Prepare the graph, unless a factory makes a graph for each turn.
 
         `name` is the agent's name. `configuration` is part of each turn's config, and is the context of a graph with a
-        context schema. `recursion_limit` is the maximum number of steps of a turn. Checkpoints may contain instances of
+        context schema. Its nodes may call the agents in `remotes` by name. `recursion_limit` is the maximum number of steps of a turn. Checkpoints may contain instances of
         classes in the graph's `module`. Raises ConfigurationError for an unsupported graph; a factory's graph is
         checked in each turn.
         """
         self._name, self._savers, self._memories, self._module = name, savers, memories, module
+        self._remotes = remotes or Remotes()
         self._configuration, self._recursion_limit = configuration or {}, recursion_limit
         self._factory = graph if isinstance(graph, PerTurnFactory) else None
         self._prepared = self._prepare(graph) if not isinstance(graph, PerTurnFactory) else None
@@ -140,6 +143,7 @@ class LangGraphAgent:
             context=own_context(compiled, self._configuration),
             savers=self._savers,
             memories=self._memories,
+            remotes=self._remotes,
             types=stored_classes(compiled, self._module),
             nodes=node_names(compiled),
             skips_input=needs_no_input_checkpoint(compiled),
@@ -219,6 +223,7 @@ def build_agent(loaded: LoadedObject, config: AgentConfig, dependencies: AgentDe
         loaded.agent,
         partial(TableSaver, table, dependencies.blobs, clock, retention=dependencies.retention),
         memories=partial(LongTermMemory, table, clock),
+        remotes=dependencies.remotes,
         name=config.name,
         configuration=config.configuration,
         recursion_limit=config.recursion_limit,

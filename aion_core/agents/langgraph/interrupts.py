@@ -16,6 +16,7 @@ from pydantic.errors import PydanticUserError
 
 from aion_core.agents.client_answers import PAUSED_BEFORE, accepted_answers, interrupt_ids
 from aion_core.agents.expected_answers import ExpectedAnswer, expected_answer, is_generated
+from aion_core.agents.langgraph import remote_questions
 from aion_core.agents.langgraph.agent_inbox import Inbox, inbox_of
 from aion_core.agents.langgraph.approvals import Review, review_of
 from aion_core.agents.langgraph.parts import content_of, content_parts, sent_data
@@ -23,7 +24,7 @@ from aion_core.agents.plain_json import plain_json
 from aion_core.agents.questions import Question, question_message
 from aion_core.engine.agent import InputRequired, TurnRequest
 from aion_core.engine.resume_input import has_only_files, parts_by_interrupt, resume_value
-from aion_core.protocol.types import Message, Part, Role
+from aion_core.protocol.types import Message, Part, Role, TaskState
 
 
 def input_required(
@@ -36,7 +37,10 @@ def input_required(
     """
     schemas = schemas or {}
     questions = [_question(each, schemas.get(each.id)) for each in interrupts]
-    return InputRequired(question_message(questions, error=rejection))
+    message = question_message(questions, error=rejection)
+    if remote_questions.need_authorization(interrupts):
+        return InputRequired(message, TaskState.TASK_STATE_AUTH_REQUIRED)
+    return InputRequired(message)
 
 
 def paused_nodes(state: StateSnapshot) -> list[str]:
@@ -66,6 +70,8 @@ def resume_command(
     answers = parts_by_interrupt(request.message, interrupt_ids(question))
 
     def value(interrupt: Interrupt, parts: Sequence[Part]) -> Any:
+        if remote_questions.is_remote(interrupt):
+            return remote_questions.answer_of(parts)
         answer = content_of(parts, files=True) if has_only_files(parts) else resume_value(parts)
         approval = _approval_of(interrupt)
         return approval.value_of(answer, tools) if approval is not None else _form_of(interrupt).fitted(answer)
@@ -116,6 +122,8 @@ def _refusing_schemas(error: BaseException) -> dict[str, Any]:
 
 def _question(interrupt: Interrupt, schema: Any = None) -> Question:
     """Return the interrupt's question. `schema` replaces the interrupt's own schema."""
+    if remote_questions.is_remote(interrupt):
+        return remote_questions.question_of(interrupt)
     (text, details), approval, form = (
         _prompt_and_details(interrupt),
         _approval_of(interrupt),

@@ -12,6 +12,7 @@ from langgraph.pregel._write import ChannelWrite, ChannelWriteTupleEntry
 from msgspec import Struct
 
 from aion_core.agents.langgraph.graph import INBOX, OUTBOX, Graph
+from aion_core.delegation.remotes import Remotes
 from aion_core.errors import AgentLoadError
 from aion_core.state.long_term_memory import LongTermMemory
 
@@ -41,6 +42,8 @@ class GraphSetup(Struct, frozen=True, kw_only=True):
     """Context for a graph with its own context schema; None if the context is the turn's AionContext."""
     savers: SaverFactory | None
     memories: MemoryFactory | None
+    remotes: Remotes
+    """Remote agents that the nodes may call."""
     types: Collection[type]
     """The author's classes whose instances checkpoints may contain."""
     nodes: str

@@ -22,6 +22,7 @@ from aion_core.agents.langgraph.input_contract import check_input, state_values
 from aion_core.agents.langgraph.interrupts import resume_command
 from aion_core.agents.langgraph.pending_emissions import PendingEmissions
 from aion_core.agents.langgraph.redeployment import NODES
+from aion_core.agents.langgraph.remote_calls import GraphCalls
 from aion_core.agents.langgraph.reply_sink import GraphReplySink
 from aion_core.agents.langgraph.setup import GraphSetup
 from aion_core.agents.langgraph.state import messages_of, values_of
@@ -32,6 +33,8 @@ from aion_core.agents.langgraph.unreturned_output import UnreturnedOutput
 from aion_core.agents.turn_context import context_of
 from aion_core.authoring.context import aion_context_set
 from aion_core.authoring.emit import emission_listener
+from aion_core.authoring.remote import remote_caller_set
+from aion_core.delegation.author_calls import AuthorCalls
 from aion_core.engine.agent import Emission, StepCompleted, TurnRequest
 from aion_core.engine.fenced_writes import Fence
 from aion_core.protocol.types import Message
@@ -151,9 +154,10 @@ class GraphTurn:
         """Run the graph to its end and yield its emissions. Raises GraphDrained if the runner's deadline stops it."""
         graph, pending = self._graph, self._pending
         context = context_of(self._request, GraphReplySink(self._request), name=self._setup.name)
+        remote_calls = AuthorCalls(self._request, self._setup.remotes, GraphCalls(self._request.turn.id))
         token = emission_listener.set(pending.add)
         try:
-            with aion_context_set(context):
+            with aion_context_set(context), remote_caller_set(remote_calls):
                 stream = graph.astream(
                     graph_input,
                     self._config,
@@ -190,6 +194,7 @@ class GraphTurn:
             pending.abort()
             raise
         finally:
+            remote_calls.close()
             pending.close()
             with suppress(ValueError):
                 emission_listener.reset(token)

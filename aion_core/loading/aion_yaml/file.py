@@ -9,6 +9,7 @@ from aion_core.loading.aion_yaml.agent import AgentConfig
 from aion_core.loading.aion_yaml.cors import CorsConfig
 from aion_core.loading.aion_yaml.environment import Secret, Value, Variable
 from aion_core.loading.aion_yaml.field_types import RelativePath, StrictModel
+from aion_core.loading.aion_yaml.remotes import RemoteConfig
 from aion_core.loading.aion_yaml.security import SecurityConfig
 
 
@@ -26,6 +27,7 @@ class LimitsConfig(StrictModel):
 
 
 AgentId = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]{0,63}$")]
+RemoteName = AgentId
 
 
 class AionSection(StrictModel):
@@ -48,6 +50,8 @@ class AionSection(StrictModel):
     secrets: dict[Variable, Secret] = {}
     """Environment variables for the agents' code, with the name of a secret in Secrets Manager, or `ssm:` and that of a
     parameter. On your machine, the values come from `.env`."""
+    remotes: dict[RemoteName, RemoteConfig] = {}
+    """Agents elsewhere (A2A), by the names with which the agents' code calls them."""
     agents: dict[AgentId, AgentConfig] = Field(min_length=1)
     """Agents by their ids. Each answers at `/agents/<id>`, the first one at the root too."""
 
@@ -55,6 +59,16 @@ class AionSection(StrictModel):
     def _variables_are_unique(self) -> Self:
         if both := sorted(self.environment.keys() & self.secrets.keys()):
             raise ValueError(f"{', '.join(both)} is in both environment and secrets; remove one of them")
+        return self
+
+    @model_validator(mode="after")
+    def _secrets_of_remotes_are_declared(self) -> Self:
+        for name, remote in self.remotes.items():
+            if remote.secret is not None and remote.secret not in self.secrets:
+                raise ValueError(
+                    f"remotes.{name}.secret names {remote.secret}, which is not a variable under `secrets`. Add it there, "
+                    "with the name of its secret on AWS"
+                )
         return self
 
     def with_deployment_settings(self) -> dict[str, AgentConfig]:

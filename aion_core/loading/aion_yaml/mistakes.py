@@ -11,6 +11,7 @@ from aion_core.loading.aion_yaml.card import LISTABLE
 from aion_core.loading.aion_yaml.field_types import MEDIA_TYPE, WEB_ADDRESS
 from aion_core.loading.aion_yaml.file import ConfigFile
 from aion_core.loading.aion_yaml.misplaced_keys import misplaced
+from aion_core.loading.aion_yaml.remotes import REMOTE_URL
 from aion_core.loading.aion_yaml.security import SCHEME_TYPES, SCOPE
 
 
@@ -71,6 +72,9 @@ _ERROR_TEXTS: dict[tuple[str, str | None], Callable[[Any], str]] = {
     ),
     ("string_pattern_mismatch", LISTABLE): lambda value: (
         f"is {value!r}: it has no spaces and no commas, since the header A2A-Extensions lists it with others."
+    ),
+    ("string_pattern_mismatch", REMOTE_URL): lambda value: (
+        f"is {value!r}: it has to be an http or https URL, or begin with a variable: ${{NAME}}."
     ),
     ("string_pattern_mismatch", WEB_ADDRESS): lambda value: f"is {value!r}: it has to be an http or https URL.",
 }

@@ -14,6 +14,7 @@ from aion_core.loading.aion_yaml.agent import AgentConfig
 from aion_core.loading.aion_yaml.environment import SecretSource
 from aion_core.loading.aion_yaml.file import AionSection, ConfigFile
 from aion_core.loading.aion_yaml.mistakes import error_texts
+from aion_core.loading.aion_yaml.remotes import RemoteConfig
 
 AION_YAML = "aion.yaml"
 """Usual name of the file."""
@@ -63,6 +64,8 @@ class DeploymentConfig(Struct, frozen=True):
     """Environment variables for the agents' code."""
     secrets: Mapping[str, SecretSource] = field(default_factory=dict)
     """Sources of secret values, by the name of the environment variable for the agents' code."""
+    remotes: Mapping[str, RemoteConfig] = field(default_factory=dict)
+    """Remote agents by the names with which the agents' code calls them."""
     exclude: Sequence[str] = ()
     """Patterns of the dependencies' files that the Lambda packages leave out."""
 
@@ -79,6 +82,7 @@ def read_config_file(path: Path) -> DeploymentConfig:
         roots,
         parsed.environment,
         parsed.secrets,
+        parsed.remotes,
         parsed.exclude,
     )
 

@@ -1,0 +1,51 @@
+"""A remote agent: its address, and the origin of a URL."""
+
+import os
+import re
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+from msgspec import Struct
+
+from aion_core.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    import httpx
+
+_VARIABLE = re.compile(r"\$\{(\w+)\}")
+
+
+class Remote(Struct, frozen=True):
+    """A remote agent: where it is, and how its requests are authenticated."""
+
+    name: str
+    """Name in aion.yaml, or the URL."""
+    url: str
+    """URL of the agent or of its card. `${NAME}` stands for the value of an environment variable."""
+    auth: "Callable[[], httpx.Auth] | None" = None
+    """Makes the authentication of a request from the credentials as they are now; None without credentials."""
+
+    def address(self) -> str:
+        """Return the URL with the values of its variables. Raises ConfigurationError for a variable without a value."""
+
+        def value(found: re.Match[str]) -> str:
+            if not (held := os.environ.get(found[1])):
+                raise missing_variable(found[1], f"The URL of the remote {self.name!r}")
+            return held
+
+        return _VARIABLE.sub(value, self.url)
+
+
+def origin_of(url: str) -> tuple[str, str, int | None]:
+    """Return the scheme, host and port of a URL."""
+    parts = urlsplit(url)
+    return parts.scheme, parts.hostname or "", parts.port or {"http": 80, "https": 443}.get(parts.scheme)
+
+
+def missing_variable(variable: str, what: str) -> ConfigurationError:
+    """Return the error for something that needs a variable without a value."""
+    return ConfigurationError(
+        f"{what} needs the variable {variable}, which has no value. On this machine, put {variable}=… into .env; on AWS, "
+        "name its secret under `secrets` in aion.yaml."
+    )
