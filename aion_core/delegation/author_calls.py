@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Collection, Mapping
 from contextlib import aclosing
 from typing import Any, Protocol
+from urllib.parse import quote, unquote
 
 from msgspec import Struct, field
 
@@ -110,7 +111,7 @@ class AuthorCalls:
         site = self._sites.get(name)
         if site is None or site.attempt != attempt:
             site = self._sites[name] = _Site(attempt, failed=site.failed if site is not None else set())
-        claim = _Claim(_key_of(f"{name}/{remote}/{key}", message, known, site.taken))
+        claim = _Claim(_key_of(f"{quote(name, safe='')}/{remote}/{key}", message, known, site.taken))
         site.claims.append(claim)
         self._in_flight[remote] += 1
         try:
@@ -231,7 +232,7 @@ def run_of(known: Collection[RemoteCall], turn_id: str) -> str:
         first, number = (parsed[1], int(parsed[2])) if parsed else (call.key, 0)
         is_open = call.state is CallState.ASKS and follow_up(by_key, first, number + 1) is None
         if is_open or (parsed is not None and parsed[3] == turn_id):
-            return first.partition("/")[0]
+            return unquote(first.partition("/")[0])
     return ""
 
 

@@ -16,7 +16,7 @@ from a2a.utils.errors import (
 )
 
 from aion_core.agents.executor.event_queue import RecordingQueue
-from aion_core.agents.executor.remote_calls import ExecutorCalls, question_in
+from aion_core.agents.executor.remote_calls import ExecutorCalls, as_first, first_message, question_in
 from aion_core.agents.executor.request_context import request_context
 from aion_core.agents.executor.resumption import check_restart
 from aion_core.agents.executor.translation import ExecutorTranslator
@@ -84,11 +84,13 @@ class ExecutorAgent:
 
     async def _run(self, request: TurnRequest) -> AsyncGenerator[Emission, None]:
         await check_restart(request, self._resume)
-        context = await request_context(request, self._tasks, self._configuration)
+        first = await first_message(request)
+        seen = request if first is request.message else as_first(request, first)
+        context = await request_context(seen, self._tasks, self._configuration)
         queue, translator = RecordingQueue(), ExecutorTranslator(request, restarts=self._resume is AfterCrash.RESTART)
         sink = TurnReplySink(request, queue.send, queue.put)
-        remote_calls = AuthorCalls(request, self._remotes, ExecutorCalls(request, queue.send))
-        with aion_context_set(context_of(request, sink, name=self._name)), remote_caller_set(remote_calls):
+        remote_calls = AuthorCalls(request, self._remotes, ExecutorCalls(request, first, queue.send))
+        with aion_context_set(context_of(seen, sink, name=self._name)), remote_caller_set(remote_calls):
             # As in the SDK, run `execute()` in a separate asyncio task. After a cancellation, call the executor's
             # `cancel()` before cancelling that asyncio task.
             work = asyncio.create_task(_execution(self._executor.execute(context, queue)))

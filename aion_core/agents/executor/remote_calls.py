@@ -2,10 +2,13 @@
 
 from collections.abc import Awaitable, Callable, Collection
 
+from msgspec.structs import replace
+
 from aion_core.delegation.author_calls import run_of
 from aion_core.delegation.outcome import Outcome
 from aion_core.engine.agent import InputRequired, TurnRequest
 from aion_core.engine.remote_calls.records import RemoteCall
+from aion_core.engine.task import states
 from aion_core.protocol.reserved_keys import without_reserved_metadata
 from aion_core.protocol.types import Artifact, Event, Message, TaskArtifactUpdateEvent, TaskState
 
@@ -30,30 +33,42 @@ def question_in(error: BaseException | None) -> RemoteQuestion | None:
     return error if isinstance(error, RemoteQuestion) else None
 
 
+async def first_message(request: TurnRequest) -> Message:
+    """Return the message for which `execute()` runs: the turn's, or an earlier one if the turn's answers a remote agent."""
+    before = request.before()
+    if before is None or before.status.state not in states.INTERRUPTED or request.calls is None:
+        return request.message
+    run = run_of(await request.calls.all(), request.turn.id)
+    return next((message for message in request.task.history if message.message_id == run), request.message)
+
+
+def as_first(request: TurnRequest, first: Message) -> TurnRequest:
+    """Return the turn's request with the message for which `execute()` runs."""
+    is_new = bool(request.task.history) and request.task.history[0].message_id == first.message_id
+    return replace(request, message=first, before=(lambda: None) if is_new else request.before)
+
+
 class ExecutorCalls:
-    """`CallingTurn` of an executor: the turn of an answer runs `execute()` again, with the calls of the turn before."""
+    """`CallingTurn` of an executor: the turn of an answer runs `execute()` again for the message of the first turn."""
 
     question = RemoteQuestion
 
-    def __init__(self, request: TurnRequest, send: Callable[[Event], Awaitable[None]]) -> None:
-        """`send` sends an event of the SDK to the client."""
-        self._request, self._send = request, send
-        self._run = ""
+    def __init__(self, request: TurnRequest, first: Message, send: Callable[[Event], Awaitable[None]]) -> None:
+        """`first` is the message for which `execute()` runs. `send` sends an event of the SDK to the client."""
+        self._request, self._run, self._send = request, first.message_id, send
         self._is_used = False
         """True after this turn's message has answered a question."""
 
     def site(self, known: Collection[RemoteCall]) -> tuple[str, str]:
-        """Return the id of the turn with the first of the calls. See `CallingTurn.site`."""
-        self._run = self._run or run_of(known, self._request.turn.id) or self._request.turn.id
+        """Return the id of the message for which `execute()` runs. See `CallingTurn.site`."""
         return self._run, ""
 
     def ask(self, outcome: Outcome, answer: RemoteCall | None) -> Message:
         """Return the message of the turn as the answer, or end the turn with the question. See `CallingTurn.ask`."""
-        turn_id = self._request.turn.id
         if answer is not None:
-            self._is_used = self._is_used or answer.key.endswith(f"@{turn_id}")
+            self._is_used = self._is_used or answer.key.endswith(f"@{self._request.turn.id}")
             return answer.message
-        if self._is_used or self._run == turn_id:
+        if self._is_used or self._run == self._request.message.message_id:
             raise RemoteQuestion(outcome.question, outcome.state)
         self._is_used = True
         return without_reserved_metadata(self._request.message)

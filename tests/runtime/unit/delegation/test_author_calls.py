@@ -1,0 +1,149 @@
+"""`call_agent` in graphs and executors, against a remote agent on a real socket."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from a2a.types import Part
+
+from aion_core.delegation.depth import DEPTH
+from aion_tools.testing import AgentClient, AgentReply, serve
+from tests.runtime.unit.delegation.remote_servers import AGENTS, SERVERS
+from tests.support.agents.remote import NOTES
+
+CALLERS = AGENTS / "delegating.yaml"
+GRAPHS = ["node", "at_once", "nested", "tools", "functional"]
+EACH = [*GRAPHS, "executor", "executor_at_once"]
+
+
+@pytest.fixture(scope="module", params=SERVERS)
+def server(request: pytest.FixtureRequest) -> Iterator[str]:
+    with SERVERS[request.param]() as url:
+        yield url
+
+
+@pytest.fixture
+def remote(server: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Serve the remote agent; return the file of its notes."""
+    monkeypatch.setenv("REMOTE_URL", server)
+    monkeypatch.setenv(NOTES, str(tmp_path / "notes"))
+    return tmp_path / "notes"
+
+
+def runs(notes: Path) -> list[str]:
+    """Return what the remote agent has heard, in order."""
+    return [line.partition(" ")[2] for line in notes.read_text().splitlines()]
+
+
+async def answered(client: AgentClient, reply: AgentReply, *texts: str) -> AgentReply:
+    """Answer the questions of a task one after another."""
+    for text in texts:
+        assert reply.state == "input-required"
+        assert reply.task is not None
+        reply = await client.ask(text, task_id=reply.task.id, context_id=reply.context_id)
+    return reply
+
+
+@pytest.mark.parametrize("agent", EACH)
+async def test_answer_of_remote_agent_reaches_author(remote: Path, agent: str) -> None:
+    async with serve(CALLERS, agent=agent) as client:
+        reply = await client.ask("say hello")
+    assert (reply.state, reply.text) == ("completed", "hello!")
+    assert runs(remote) == ["say hello"]
+
+
+@pytest.mark.parametrize("agent", EACH)
+async def test_questions_reach_client_and_answers_remote(remote: Path, agent: str) -> None:
+    async with serve(CALLERS, agent=agent) as client:
+        asked = await client.ask("ask twice")
+        assert asked.text == "Question 1 twice?"
+        again = await answered(client, asked, "red")
+        assert again.text == "Question 2 twice?"
+        reply = await answered(client, again, "blue")
+    assert (reply.state, reply.text) == ("completed", "Heard red and blue.")
+    assert runs(remote) == ["ask twice", "red", "blue"]
+
+
+@pytest.mark.parametrize("agent", ["node", "at_once", "tools", "executor", "executor_at_once"])
+async def test_several_calls_of_one_run_keep_apart(remote: Path, agent: str) -> None:
+    async with serve(CALLERS, agent=agent) as client:
+        asked = await client.ask("say one; ask twice; ask; say two")
+        reply = await answered(client, asked, "red", "blue", "green")
+    assert (reply.state, reply.text) == ("completed", "one! Heard red and blue. Heard green. two!")
+    assert sorted(runs(remote)) == sorted(["say one", "ask twice", "ask", "say two", "red", "blue", "green"])
+
+
+async def test_parallel_nodes_each_ask(remote: Path) -> None:
+    async with serve(CALLERS, agent="parallel") as client:
+        asked = await client.ask("ask left; ask right")
+        assert asked.task is not None
+        assert [question.text for question in asked.questions] == ["Question 1 left?", "Question 1 right?"]
+        _, right = asked.questions
+        part = Part(text="blue", metadata={"interruptId": right.id})
+        asked = await client.ask(parts=[part], task_id=asked.task.id, context_id=asked.context_id)
+        assert asked.text == "Question 1 left?"
+        reply = await answered(client, asked, "red")
+    assert (reply.state, reply.text) == ("completed", "Heard red. Heard blue.")
+    assert sorted(runs(remote)) == ["ask left", "ask right", "blue", "red"]
+
+
+@pytest.mark.parametrize("agent", ["node", "executor"])
+async def test_authorization_reaches_client(remote: Path, agent: str) -> None:
+    async with serve(CALLERS, agent=agent) as client:
+        asked = await client.ask("authorize")
+        assert (asked.state, asked.text) == ("auth-required", "Log in first.")
+        assert asked.task is not None
+        reply = await client.ask("done", task_id=asked.task.id, context_id=asked.context_id)
+    assert (reply.state, reply.text) == ("completed", "Authorized.")
+
+
+@pytest.mark.parametrize("agent", ["node", "executor"])
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("fail", "The agent remote has failed: The lake is dry."),
+        ("reject", "The agent remote has rejected the message: Not on Sundays."),
+        ("cancel", "The agent remote has canceled its task."),
+    ],
+)
+async def test_failure_fails_caller_with_its_reason(remote: Path, agent: str, text: str, said: str) -> None:
+    async with serve(CALLERS, agent=agent) as client:
+        reply = await client.ask(text)
+    # With AION_REVEAL_ERRORS, LangGraph's note about the node follows.
+    assert (reply.state, reply.text.splitlines()[0]) == ("failed", said)
+
+
+async def test_author_may_catch_failure(remote: Path) -> None:
+    async with serve(CALLERS, agent="catching") as client:
+        reply = await client.ask("reject")
+    assert (reply.state, reply.text) == ("completed", "remote rejected: Not on Sundays.")
+
+
+@pytest.mark.parametrize("agent", ["node", "tools", "executor"])
+async def test_files_become_artifacts_once(remote: Path, agent: str) -> None:
+    """Get a file before a question: the code that runs again with the answer does not send it again."""
+    async with serve(CALLERS, agent=agent) as client:
+        reply = await answered(client, await client.ask("file; ask"), "red")
+    assert reply.text == "Here is the map. Heard red."
+    assert reply.task is not None
+    (artifact,) = reply.task.artifacts
+    assert (artifact.name, artifact.parts[0].raw, artifact.parts[0].filename) == ("map", b"a map", "map.png")
+    assert artifact.artifact_id != "map"
+
+
+async def test_text_of_artifacts_is_answer(remote: Path) -> None:
+    async with serve(CALLERS, agent="node") as client:
+        reply = await client.ask("data")
+    assert (reply.state, reply.text) == ("completed", "Warm.")
+
+
+async def test_request_has_own_context_and_depth(remote: Path) -> None:
+    async with serve(CALLERS, agent="node") as client:
+        first = await client.ask("request")
+        second = await client.ask("request", context_id=first.context_id)
+    sent, again = json.loads(first.text), json.loads(second.text)
+    assert sent["metadata"] == {DEPTH: 1}
+    assert sent["message"]["contextId"] not in ("", first.context_id)
+    assert again["message"]["contextId"] == sent["message"]["contextId"]
+    assert again["message"]["messageId"] != sent["message"]["messageId"]
