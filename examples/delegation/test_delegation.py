@@ -5,6 +5,7 @@ from pathlib import Path
 
 import httpx
 import pytest
+import yaml
 from starlette.middleware.base import BaseHTTPMiddleware
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
@@ -25,6 +26,12 @@ async def as_api_gateway(request: Request, call_next: Callable[[Request], Awaita
     return await call_next(request)
 
 
+@pytest.fixture
+def planner() -> Path:
+    """Return the aion.yaml of the planner."""
+    return HERE / "planner" / "aion.yaml"
+
+
 @pytest.fixture(params=["open", "signed", "slow"])
 def weather(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     """Serve the weather agent on a real socket, and configure the planner with its URL."""
@@ -33,26 +40,36 @@ def weather(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
     config = str(HERE / "weather" / "aion.yaml")
     environ = {**ENVIRONMENT, "AION_CONFIG": config, "AION_BASE_URL": url}
     if request.param == "slow":
-        # Let the weather agent respond before its task has ended, so that the planner must poll the task.
+        # Let the weather agent respond before its task has ended, so that the planner must follow the task.
         environ["AION_BLOCKING_WAIT"] = "0.001"
     app = build_app(Settings.from_environ(environ))
-    monkeypatch.setenv("WEATHER_URL", url)
+    for name, value in {**CALLER, "WEATHER_URL": url}.items():
+        monkeypatch.setenv(name, value)
     if request.param == "signed":
         app.add_middleware(BaseHTTPMiddleware, dispatch=as_api_gateway)
-        for name, value in {**CALLER, "WEATHER_REGION": REGION}.items():
-            monkeypatch.setenv(name, value)
     with listening(app, port=port):
         yield url
 
 
-async def test_planner_answers_with_help_of_weather_agent(weather: str) -> None:
-    async with serve(HERE / "planner" / "aion.yaml") as client:
+@pytest.fixture
+def signing_planner(planner: Path, tmp_path: Path) -> Path:
+    """Return an aion.yaml of the planner that signs its requests to the weather agent."""
+    declared = yaml.safe_load(planner.read_text())
+    declared["aion"]["remotes"]["weather"] |= {"scheme": "sigv4", "region": REGION}
+    (tmp_path / "agent.py").write_text((HERE / "planner" / "agent.py").read_text())
+    path = tmp_path / "aion.yaml"
+    path.write_text(yaml.safe_dump(declared))
+    return path
+
+
+async def test_planner_answers_with_help_of_weather_agent(weather: str, signing_planner: Path) -> None:
+    async with serve(signing_planner) as client:
         reply = await client.ask("Plan a day in Rome.")
     assert (reply.state, reply.text) == ("completed", "It is sunny in Rome. Go to the beach.")
 
 
-async def test_planner_forwards_questions_of_weather_agent(weather: str) -> None:
-    async with serve(HERE / "planner" / "aion.yaml") as client:
+async def test_planner_forwards_questions_of_weather_agent(weather: str, signing_planner: Path) -> None:
+    async with serve(signing_planner) as client:
         reply = await client.ask("Plan a day.")
         for answer in ("Paris", "Oslo"):
             assert (reply.state, reply.text) == ("input-required", "Which city: Rome, Oslo, London?")
@@ -62,9 +79,9 @@ async def test_planner_forwards_questions_of_weather_agent(weather: str) -> None
 
 
 @pytest.mark.parametrize("weather", ["open"], indirect=True)
-async def test_planner_sends_each_message_to_weather_agent_once(weather: str) -> None:
+async def test_planner_sends_each_message_to_weather_agent_once(weather: str, planner: Path) -> None:
     """Run the planner's node three times in one task: the weather agent gets each message only once."""
-    async with serve(HERE / "planner" / "aion.yaml") as client:
+    async with serve(planner) as client:
         reply = await client.ask("Plan a day.")
         for answer in ("Paris", "Oslo"):
             assert reply.task is not None
@@ -78,10 +95,8 @@ async def test_planner_sends_each_message_to_weather_agent_once(weather: str) ->
 
 
 @pytest.mark.parametrize("weather", ["signed"], indirect=True)
-async def test_weather_agent_refuses_unsigned_request(weather: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("WEATHER_REGION")
-    async with serve(HERE / "planner" / "aion.yaml") as client:
+async def test_weather_agent_refuses_unsigned_request(weather: str, planner: Path) -> None:
+    async with serve(planner) as client:
         reply = await client.ask("Plan a day in Rome.")
-    assert reply.state == "completed"
-    assert "The weather agent does not answer" in reply.text
-    assert "403" in reply.text
+    assert reply.state == "failed"
+    assert reply.text.startswith("The agent weather has refused the message: it answers with HTTP status 403.")
