@@ -3,6 +3,7 @@
 context.py         context of a turn: the event, the inbound message, the thread for replies
 types.py           inbox and outbox
 emit.py            functions with which a LangGraph node emits files, data, messages and metadata
+remote.py          calls of other agents, and their answers
 events.py          LangGraph node that calls a handler for the turn's event
 scripted_chat_model.py   LangGraph's chat model without a provider
 scripted_llm.py    ADK's model without a provider

@@ -10,6 +10,7 @@ blobs.py                  large payloads in S3
 queues.py                 SQS queues of wake-up messages
 cipher.py                 envelope encryption with KMS
 secrets.py                secrets of Secrets Manager and SSM Parameter Store
+request_signature.py      signed requests to another deployment
 metrics.py                metrics as log lines for CloudWatch
 log_formatter.py          log records as JSON lines for CloudWatch Logs
 """
