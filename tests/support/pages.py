@@ -105,7 +105,7 @@ edit() {
   # An earlier command's file may cause a reload of its own.
   before=$(edits "$1")
   # In one step: the server must not load a half-written file.
-  cat > "$LOG.new"
+  sed "s|http://127.0.0.1:8000|${SERVER:-http://127.0.0.1:8000}|" > "$LOG.new"
   mv "$LOG.new" "$1"
   if [ -n "$SERVER_GROUP" ]; then
     until [ "$(edits "$1")" -gt "$before" ]; do alive; sleep 0.1; done
@@ -121,7 +121,7 @@ _MARK = "@@ block "
 def run(page: str, folder: Path, **environ: str) -> dict[int, str]:
     """Run a page's blocks in a folder, in the page's order; return the output of each block by its line.
 
-    A block with a title is written to that file. A shell block is run, unless it needs AWS or another service; a server
+    A block with a title is written to that file, with the address of the running server. A shell block is run, unless it needs AWS or another service; a server
     in it runs in the background. Raise AssertionError with the whole output if a command fails.
     """
     parts = [_PRELUDE]
