@@ -78,7 +78,8 @@ async def call_agent(
         raise TypeError(f"call_agent's metadata is {type(metadata).__name__}: give it as a dict.")
     own = without_reserved_keys(metadata or {})
     as_value(own, "call_agent's metadata")
-    return await caller.call(agent, _message(message), metadata=own, key=key)
+    said = _message(message)
+    return await caller.call(agent, said, metadata=own, key=key)
 
 
 _current: ContextVar[RemoteCaller] = ContextVar("aion_remote_caller")

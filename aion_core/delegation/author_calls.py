@@ -18,7 +18,7 @@ from msgspec import Struct, field
 from aion_core.authoring.remote import RemoteAnswer
 from aion_core.delegation import ids
 from aion_core.delegation.depth import next_depth
-from aion_core.delegation.outcome import Outcome, is_transient_text, outcome_of
+from aion_core.delegation.outcome import Outcome, outcome_of
 from aion_core.delegation.remotes import Remotes
 from aion_core.engine.agent import TurnRequest
 from aion_core.engine.remote_calls.records import CallState, RemoteCall
@@ -152,7 +152,9 @@ class AuthorCalls:
             number += 1
             answer, outcome = follow_up(known, claim.key, number), Outcome()
             if answer is None:
-                outcome = await self._outcome(calls, call, metadata)
+                outcome = (
+                    outcome_of([call.answer]) if call.answer is not None else await self._outcome(calls, call, metadata)
+                )
                 # A remote agent may go on by itself after its question, as after an authorization.
                 if not outcome.asks and call.state is not CallState.ASKS:
                     break
@@ -182,11 +184,12 @@ class AuthorCalls:
 
         whole = {**metadata, **next_depth(self._request.request, call.remote)}
         async with self._remotes.client(call.remote) as client:
-            durable = DurableCall(client, calls, call, name=call.remote)
+            durable = DurableCall(client, calls, call, name=call.remote, keeps_answer=True)
             async with aclosing(durable.responses(metadata=whole)) as stream:
-                responses = [each async for each in stream if not is_transient_text(each)]
+                async for _ in stream:
+                    pass
         (await self._read(calls))[call.key] = durable.call
-        return outcome_of(responses)
+        return durable.outcome
 
     def _first(self, key: str, remote: str, given: Message) -> RemoteCall:
         """Return a new call. A message of the caller's own conversation gets another one with the remote agent."""

@@ -6,7 +6,7 @@ it is known: SubscribeToTask (A2A 3.1.6), else GetTask.
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, Collection, Mapping
+from collections.abc import AsyncGenerator, Collection, Mapping, Sequence
 from contextlib import aclosing
 from typing import Any
 
@@ -20,6 +20,7 @@ from msgspec import Struct
 from aion_core.clock import Clock, SystemClock
 from aion_core.delegation.client import RemoteClient
 from aion_core.delegation.news import RemoteNews
+from aion_core.delegation.outcome import Outcome, is_transient_text, outcome_of
 from aion_core.engine.remote_calls.records import CallState, RemoteCall
 from aion_core.engine.remote_calls.turn_calls import TurnCalls
 from aion_core.engine.task.states import INTERRUPTED
@@ -57,8 +58,14 @@ class DurableCall:
         name: str,
         clock: Clock | None = None,
         patience: Patience | None = None,
+        keeps_answer: bool = False,
     ) -> None:
-        """`name` is what the caller's client may read about the remote agent in an error."""
+        """`name` is what the caller's client may read about the remote agent in an error.
+
+        With `keeps_answer`, the answer is stored with the call.
+        """
+        self._keeps_answer = keeps_answer
+        self._kept: list[StreamResponse] = []
         self._client, self._calls, self.call, self._name = client, calls, call, name
         self._clock, self._patience = clock or SystemClock(), patience or Patience()
         self._news = RemoteNews()
@@ -100,10 +107,10 @@ class DurableCall:
                             await self._calls.reached(self.call, self._news.task_id)
                         self._heard(news=bool(news))
                         if self._news.is_settled:
-                            async for late in self._missing(context):
-                                yield late
-                            await self._settle()
+                            news = [*[late async for late in self._missing(context)], *news]
+                            await self._settle(news)
                         for each in news:
+                            self._keep(each)
                             yield each
                         if self._news.is_settled:
                             return
@@ -165,8 +172,21 @@ class DurableCall:
             if response.HasField("artifact_update"):
                 yield response
 
-    async def _settle(self) -> None:
-        await self._calls.settle(self.call, CallState.ASKS if self._news.state in INTERRUPTED else CallState.ENDED)
+    async def _settle(self, last: Sequence[StreamResponse]) -> None:
+        if self._news.state in INTERRUPTED:
+            await self._calls.settle(self.call, CallState.ASKS)
+            return
+        answer = outcome_of([*self._kept, *last]).response() if self._keeps_answer else None
+        await self._calls.settle(self.call, CallState.ENDED, answer)
+
+    def _keep(self, response: StreamResponse) -> None:
+        if self._keeps_answer and not is_transient_text(response):
+            self._kept.append(response)
+
+    @property
+    def outcome(self) -> Outcome:
+        """What the remote agent has answered, after the last response of a call that keeps its answer."""
+        return outcome_of(self._kept)
 
     def _heard(self, *, news: bool) -> None:
         self._silent_since = milliseconds(self._clock.now())

@@ -34,6 +34,10 @@ class Outcome(Struct, frozen=True):
         """Question of a remote task that waits for an answer."""
         return self.task.status.message if self.task is not None else Message()
 
+    def response(self) -> StreamResponse:
+        """Return the outcome as one response."""
+        return StreamResponse(message=self.message) if self.task is None else StreamResponse(task=self.task)
+
     def answer(self, agent: str) -> RemoteAnswer:
         """Return the answer for the author. Raises RemoteAgentFailed for a task without one."""
         if self.task is None:
@@ -51,7 +55,7 @@ def outcome_of(responses: Iterable[StreamResponse]) -> Outcome:
         kind = response.WhichOneof("payload")
         if kind == "message":
             return Outcome(message=response.message)
-        if kind is not None:
+        if kind is not None and not is_transient_text(response):
             events.append(getattr(response, kind))
     if events and not isinstance(events[0], Task):
         events.insert(0, Task(id=events[0].task_id, context_id=events[0].context_id))

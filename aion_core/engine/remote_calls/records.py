@@ -4,7 +4,7 @@ from enum import StrEnum
 
 from msgspec import Struct
 
-from aion_core.protocol.types import Message
+from aion_core.protocol.types import Message, StreamResponse
 from aion_core.table.keys import ContextKey, TaskKey
 
 
@@ -46,6 +46,8 @@ class RemoteCall(Struct, frozen=True):
     remote_task: str = ""
     """Id of the remote agent's task; "" before the remote agent has answered, and if it answers with a message."""
     state: CallState = CallState.OPEN
+    answer: StreamResponse | None = None
+    """Task or message with which the remote agent has answered, if the caller keeps it."""
 
 
 class CallToCancel(Struct, frozen=True):

@@ -5,7 +5,7 @@ from collections.abc import Collection
 from aion_core.engine.remote_calls.records import CANCELABLE, CallState, CallToCancel, RemoteCall
 from aion_core.engine.task.rows import LogRows
 from aion_core.errors import StoreCorrupt
-from aion_core.protocol.types import Message
+from aion_core.protocol.types import Message, StreamResponse
 from aion_core.table import keys
 from aion_core.table.conditions import Absent, Condition, OneOf
 from aion_core.table.item import Item, readable
@@ -37,7 +37,7 @@ class CallRows:
 
     async def call_of(self, item: Item) -> RemoteCall:
         """Return the call in an item. Raises StoreCorrupt."""
-        packed = await self._rows.unpacked("message", item)
+        packed, answer = await self._rows.unpacked("message", item), await self._rows.unpacked("answer", item)
         with readable("A remote call"):
             if packed is None:
                 raise StoreCorrupt("The message of a remote call is missing.")
@@ -48,7 +48,13 @@ class CallRows:
                 item["caller"],
                 item.get("remote_task", ""),
                 CallState(item["state"]),
+                StreamResponse.FromString(answer) if answer is not None else None,
             )
+
+    async def answered(self, task: TaskKey, answer: StreamResponse) -> Item:
+        """Return the attribute of a call with its answer."""
+        name = f"{answer.task.id or answer.message.message_id}-answer"
+        return await self._rows.payload(task, name, "answer", answer.SerializeToString())
 
     async def to_cancel(self, task: TaskKey, item: Item) -> CallToCancel:
         """Return the call in an item whose state is CANCELING. Raises StoreCorrupt."""

@@ -13,6 +13,7 @@ from aion_core.engine.remote_calls.rows import CallRows, canceling, is_in
 from aion_core.engine.task.rows import LogRows
 from aion_core.engine.timers import NO_TIMER, TimerIndex
 from aion_core.errors import LeaseLost, StoreCorrupt
+from aion_core.protocol.types import StreamResponse
 from aion_core.table import keys
 from aion_core.table.conditions import Both, Equals, Exists
 from aion_core.table.item import LAST, Item
@@ -88,9 +89,13 @@ class RemoteCallStore:
         """Set the timer again if the call's last attempt to cancel is over: its message may have been sent since."""
         await self._change(task, call, canceling(self._times(), before=CLOSED))
 
-    async def settle(self, task: TaskKey, call: str, state: CallState) -> None:
-        """Store the state in which the remote agent has left the call: ASKS or ENDED. A canceled call keeps its own."""
-        await self._change(task, call, Change({"state": state.value}, only_if=is_in([CallState.OPEN])))
+    async def settle(self, task: TaskKey, call: str, state: CallState, answer: StreamResponse | None = None) -> None:
+        """Store the state in which the remote agent has left the call: ASKS or ENDED. A canceled call keeps its own.
+
+        A stored `answer` stays known when the remote agent has forgotten its task.
+        """
+        kept = await self._rows.answered(task, answer) if answer is not None else {}
+        await self._change(task, call, Change({"state": state.value, **kept}, only_if=is_in([CallState.OPEN])))
 
     async def to_cancel(self, task: TaskKey) -> list[CallToCancel]:
         """Return the calls of a canceled task that are still to be canceled. Raises StoreCorrupt."""

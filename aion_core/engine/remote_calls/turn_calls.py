@@ -5,6 +5,7 @@ from collections.abc import Callable
 from aion_core.engine.records import Lease
 from aion_core.engine.remote_calls.records import CallState, RemoteCall
 from aion_core.engine.remote_calls.store import RemoteCallStore
+from aion_core.protocol.types import StreamResponse
 from aion_core.table.keys import TaskKey
 
 
@@ -33,9 +34,9 @@ class TurnCalls:
         """Note that the turn was stopped while the call's message was sent, so that it may have arrived."""
         await self._store.reopen(self.task, call.key)
 
-    async def settle(self, call: RemoteCall, state: CallState) -> None:
-        """Store that the remote agent has answered (ENDED) or asks a question (ASKS)."""
-        await self._store.settle(self.task, call.key, state)
+    async def settle(self, call: RemoteCall, state: CallState, answer: StreamResponse | None = None) -> None:
+        """Store that the remote agent has answered (ENDED), perhaps with its answer, or asks a question (ASKS)."""
+        await self._store.settle(self.task, call.key, state, answer)
 
     def progressed(self) -> None:
         """Note that the remote agent works: the turn that waits for it makes progress."""

@@ -10,9 +10,9 @@ from aion_core.engine.sweep import Sweep
 from aion_core.engine.turn.end import UNREACHED
 from aion_core.errors import LeaseLost
 from aion_core.protocol.message_json import to_json
-from aion_core.protocol.types import Message, Part, Role
+from aion_core.protocol.types import Message, Part, Role, StreamResponse, Task, TaskStatus
 from aion_core.table.payloads import LARGE_BYTES
-from tests.support.conversation import CANCELED, INPUT_REQUIRED, StoreConversation
+from tests.support.conversation import CANCELED, COMPLETED, INPUT_REQUIRED, StoreConversation
 from tests.support.stores import LEASE_SECONDS
 
 
@@ -43,6 +43,17 @@ async def test_call_that_begins_again_keeps_its_message(chat: StoreConversation,
     await chat.store.remote_calls.reached(turn.head.key, "ask-0", "remote-t")
     assert await chat.store.remote_calls.of_task(turn.head.key) == [replace(first, remote_task="remote-t")]
     assert (await chat.head("t-m-1")).calls == 1
+
+
+@pytest.mark.parametrize("text", ["sunny", "x" * (LARGE_BYTES + 1)], ids=["small", "blob"])
+async def test_answer_is_kept_with_ended_call(chat: StoreConversation, text: str) -> None:
+    turn = await chat.starts()
+    await begun(chat, turn, call())
+    message = Message(message_id="m", role=Role.ROLE_AGENT, parts=[Part(text=text)])
+    answer = StreamResponse(task=Task(id="remote-t", status=TaskStatus(state=COMPLETED, message=message)))
+    await chat.store.remote_calls.settle(turn.head.key, "ask-0", CallState.ENDED, answer)
+    (kept,) = await chat.store.remote_calls.of_task(turn.head.key)
+    assert (kept.state, kept.answer) == (CallState.ENDED, answer)
 
 
 async def test_calls_of_other_tasks_are_apart(chat: StoreConversation) -> None:

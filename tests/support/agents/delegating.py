@@ -15,6 +15,7 @@ from langchain_core.tools import tool
 from langgraph.func import entrypoint, task
 from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.prebuilt import ToolNode
+from langgraph.types import RetryPolicy, interrupt
 
 from aion.shared.remote import RemoteAgentFailed, call_agent
 
@@ -29,8 +30,15 @@ def note(name: str) -> None:
 
 
 async def called(text: str) -> str:
-    """Return the remote agent's answer to each text of a list with semicolons, one after another."""
-    return " ".join([(await call_agent("remote", each.strip())).text for each in text.split(";")])
+    """Return the remote agent's answer to each text of a list with semicolons, one after another.
+
+    A text such as `other: say hello` is for the remote agent with this name.
+    """
+    answers = []
+    for each in text.split(";"):
+        name, _, said = each.strip().rpartition(": ")
+        answers.append((await call_agent(name or "remote", said)).text)
+    return " ".join(answers)
 
 
 async def ask_in_node(state: MessagesState) -> dict[str, Any]:
@@ -121,6 +129,35 @@ async def catch(state: MessagesState) -> dict[str, Any]:
         text = f"{error.agent} {error.state}: {error.reason}"
     return {"messages": [AIMessage(text)]}
 
+
+def ask_in_thread(state: MessagesState) -> dict[str, Any]:
+    """Call from a node without `async`."""
+    return {"messages": [AIMessage(asyncio.run(called(state["messages"][-1].text)))]}
+
+
+thread = StateGraph(MessagesState).add_node("ask", ask_in_thread).add_edge(START, "ask")
+
+retrying = StateGraph(MessagesState).add_node("ask", ask_in_node, retry_policy=RetryPolicy(initial_interval=0.01))
+retrying.add_edge(START, "ask")
+
+
+def asks(name: str) -> Any:
+    return lambda state: {"heard": [f"{name} {interrupt(f'Which {name}?')}"]}
+
+
+class Heard(MessagesState):
+    heard: Annotated[list[str], operator.add]
+
+
+two_questions = (
+    StateGraph(Heard)
+    .add_node("city", asks("city"))
+    .add_node("day", asks("day"))
+    .add_node("say", lambda state: {"messages": [AIMessage(", ".join(sorted(state["heard"])))]})
+    .add_edge(START, "city")
+    .add_edge(START, "day")
+    .add_edge(["city", "day"], "say")
+)
 
 catching = StateGraph(MessagesState).add_node("catch", catch).add_edge(START, "catch")
 

@@ -20,6 +20,8 @@ NOTES = "REMOTE_NOTES"
 class RemoteExecutor(AgentExecutor):
     """Executor for `say …`, `ask` and `ask twice`, `authorize`, `fail`, `reject`, `cancel`, `file`, `data`, `request`, `work …`."""
 
+    fumbled = False
+
     async def execute(self, context: RequestContext, event_queue: EventQueue) -> None:
         assert context.message is not None
         task = context.current_task
@@ -57,6 +59,14 @@ class RemoteExecutor(AgentExecutor):
 
     async def _fail(self, updater: TaskUpdater, rest: str, *_: object) -> None:
         await updater.failed(updater.new_agent_message([Part(text="The lake is dry.")]))
+
+    async def _fumble(self, updater: TaskUpdater, rest: str, *_: object) -> None:
+        """Fail in the first run of the process only."""
+        if self.fumbled:
+            await updater.complete(updater.new_agent_message([Part(text="Got it.")]))
+        else:
+            self.fumbled = True
+            await updater.failed()
 
     async def _reject(self, updater: TaskUpdater, rest: str, *_: object) -> None:
         await updater.reject(updater.new_agent_message([Part(text="Not on Sundays.")]))

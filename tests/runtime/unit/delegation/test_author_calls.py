@@ -3,14 +3,20 @@
 import json
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
-from a2a.types import Part
+from a2a.types import Message, Part
 
+from aion.shared.remote import call_agent
+from aion_core.authoring.remote import RemoteCaller, remote_caller_set
+from aion_core.bootstrap import build_app
 from aion_core.delegation.depth import DEPTH
-from aion_tools.testing import AgentClient, AgentReply, serve
-from tests.runtime.unit.delegation.remote_servers import AGENTS, SERVERS
+from aion_core.settings import Settings
+from aion_tools.testing import ENVIRONMENT, AgentClient, AgentReply, serve
+from tests.runtime.unit.delegation.remote_servers import AGENTS, SERVERS, served_by_sdk
 from tests.support.agents.remote import NOTES
+from tests.support.listening import free_port, listening
 
 CALLERS = AGENTS / "delegating.yaml"
 GRAPHS = ["node", "at_once", "nested", "tools", "functional"]
@@ -147,3 +153,52 @@ async def test_request_has_own_context_and_depth(remote: Path) -> None:
     assert sent["message"]["contextId"] not in ("", first.context_id)
     assert again["message"]["contextId"] == sent["message"]["contextId"]
     assert again["message"]["messageId"] != sent["message"]["messageId"]
+
+
+async def test_sync_node_calls_from_its_thread(remote: Path) -> None:
+    async with serve(CALLERS, agent="thread") as client:
+        reply = await answered(client, await client.ask("say one; ask"), "red")
+    assert (reply.state, reply.text) == ("completed", "one! Heard red.")
+
+
+async def test_retried_node_calls_anew_after_failure(remote: Path) -> None:
+    async with serve(CALLERS, agent="retrying") as client:
+        reply = await client.ask("say one; fumble")
+    assert (reply.state, reply.text) == ("completed", "one! Got it.")
+    assert runs(remote) == ["say one", "fumble", "fumble"]
+
+
+async def test_answer_outlives_remote_task(remote: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Get an answer of a server that is gone when the node runs again with the client's answer."""
+    async with serve(CALLERS, agent="node") as client:
+        with served_by_sdk() as url:
+            monkeypatch.setenv("OTHER_URL", url)
+            asked = await client.ask("other: say hello; ask")
+        reply = await answered(client, asked, "red")
+    assert (reply.state, reply.text) == ("completed", "hello! Heard red.")
+
+
+async def test_several_questions_of_remote_come_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    port = free_port()
+    url = f"http://127.0.0.1:{port}"
+    app = build_app(Settings.from_environ({**ENVIRONMENT, "AION_CONFIG": str(CALLERS), "AION_BASE_URL": url}))
+    monkeypatch.setenv("REMOTE_URL", f"{url}/agents/two_questions")
+    with listening(app, port=port):
+        async with serve(CALLERS, agent="node") as client:
+            asked = await client.ask("plan")
+            assert asked.text == "Which city?"
+            asked = await answered(client, asked, "Rome")
+            assert asked.text == "Which day?"
+            reply = await answered(client, asked, "Monday")
+    assert (reply.state, reply.text) == ("completed", "city Rome, day Monday")
+
+
+async def test_call_outside_of_turn_is_refused() -> None:
+    with pytest.raises(RuntimeError, match="No turn is running here"):
+        await call_agent("remote", "hello")
+
+
+@pytest.mark.parametrize("message", [[], Message(), 5, {"a": 1}, [5]])
+async def test_unsuitable_message_is_refused(message: Any) -> None:
+    with remote_caller_set(cast("RemoteCaller", None)), pytest.raises((TypeError, ValueError)):
+        await call_agent("remote", message)
