@@ -1,6 +1,8 @@
 """An agent that calls another agent, both real processes with SQLite: lost, frozen and cut off in the middle of a call."""
 
+import asyncio
 import io
+import json
 import os
 import signal
 import threading
@@ -13,11 +15,18 @@ from typing import Any
 import httpx
 import pytest
 
+from aion_tools.stack.stack import LocalStack
 from tests.runtime.e2e.test_killed import at_rest, wait_until
+from tests.runtime.unit.delegation.remote_servers import served_by_sdk
 from tests.support.agents import delegating, remote
+from tests.support.e2e.api_process import api_process
 from tests.support.e2e.cut import Cut, cuttable
 from tests.support.e2e.forked import started
+from tests.support.e2e.function_process import task_process
+from tests.support.e2e.runtime_process import running
+from tests.support.fake_runtime_api import FakeRuntimeApi
 from tests.support.listening import free_port
+from tests.support.recorded import function_url_event
 from tests.support.server import ROOT, aion_dev, kill
 from tests.support.service import send
 
@@ -192,11 +201,23 @@ def test_question_survives_loss_of_both_sides(pair: Pair, agent: str) -> None:
 
 
 @pytest.mark.parametrize("agent", ["node", pytest.param("executor", marks=pytest.mark.deep)])
-def test_cancel_reaches_remote_task(pair: Pair, agent: str) -> None:
-    task_id = pair.begin(agent, "work 40")
+@pytest.mark.parametrize(
+    "fault",
+    [
+        pytest.param(lose_caller, id="caller lost"),
+        pytest.param(restart_remote, id="remote restarted", marks=pytest.mark.deep),
+        pytest.param(freeze_remote, id="remote frozen", marks=pytest.mark.deep),
+        pytest.param(cut_connection, id="connection cut", marks=pytest.mark.deep),
+    ],
+)
+def test_cancel_reaches_remote_task(pair: Pair, agent: str, fault: Callable[[Pair], None]) -> None:
+    task_id = pair.begin(agent, "work 400")
+    pair.between.cut()
     asked = {"jsonrpc": "2.0", "id": 1, "method": "CancelTask", "params": {"id": task_id}}
     canceled = httpx.post(pair.url(agent), json=asked, timeout=60).json()["result"]
     assert canceled["status"]["state"] == "TASK_STATE_CANCELED"
+    fault(pair)
+    pair.between.mend()
     task = at_rest(pair.far.url, pair.remote_tasks()[0])
     assert task["status"]["state"] == "TASK_STATE_CANCELED"
 
@@ -214,3 +235,31 @@ def test_remote_gone_for_good_fails_with_its_name(pair: Pair) -> None:
 
 def text_of(task: dict[str, Any]) -> str:
     return "".join(part.get("text", "") for part in task["status"]["message"]["parts"])
+
+
+@pytest.mark.deep
+@pytest.mark.parametrize("agent", ["node", "executor"])
+async def test_call_is_handed_on_at_time_limit(agent: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Wait for a remote agent longer than the invocation of ApiFunction: TaskFunction follows the same remote task."""
+    notes, config = tmp_path / "remote", AGENTS / "delegating.yaml"
+    monkeypatch.setenv(remote.NOTES, str(notes))
+    with LocalStack.start("template.yaml") as stack, served_by_sdk() as url:
+        environ = {"REMOTE_URL": url}
+        there = {**stack.environment("ApiFunction"), **environ, "AION_AUTH": "off", "AWS_SAM_LOCAL": "true"}
+        there["AION_CONFIG"] = str(config)
+        there.pop("AWS_LAMBDA_EXEC_WRAPPER", None)
+        async with FakeRuntimeApi([]) as api, running("handlers.api:app", api=api.address, environ=there):
+            body = json.dumps(send("work 60", method="SendStreamingMessage"))
+            event = function_url_event(f"/agents/{agent}", method="POST", body=body)
+            event["headers"] |= {"content-type": "application/json", "host": "127.0.0.1"}
+            answer = await api.invoke(event, deadline_in=18).answered()
+        whole = b"".join(answer.chunks).decode()
+        assert "TASK_STATE_COMPLETED" not in whole
+        task_id = json.loads(whole.partition("data: ")[2].partition("\n")[0])["result"]["task"]["id"]
+        with (
+            task_process(stack, config, sweeps=1.0, **environ),
+            api_process(stack, config, **environ) as elsewhere,
+        ):
+            task = await asyncio.to_thread(at_rest, f"{elsewhere.url}/agents/{agent}", task_id)
+    assert (task["status"]["state"], text_of(task)) == ("TASK_STATE_COMPLETED", "Worked 60 steps.")
+    assert len(notes.read_text().splitlines()) == 1

@@ -194,7 +194,7 @@ async def test_several_questions_of_remote_come_one_by_one(monkeypatch: pytest.M
 
 
 async def test_call_outside_of_turn_is_refused() -> None:
-    with pytest.raises(RuntimeError, match="No turn is running here"):
+    with pytest.raises(RuntimeError, match="No turn of a graph or an executor is running here"):
         await call_agent("remote", "hello")
 
 
