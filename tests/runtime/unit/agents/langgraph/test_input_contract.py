@@ -406,7 +406,8 @@ async def test_example_of_card_starts_graph(client: httpx.AsyncClient, card: Any
 
 @pytest.mark.parametrize("card", [name for name in ONLY_SOME if JSON in TABLE[name][0]], indirect=True)
 async def test_card_of_agent_that_takes_data_has_example(card: Any) -> None:
-    assert card["skills"][0]["examples"]
+    [example] = card["skills"][0]["examples"]
+    assert example != "{}"
 
 
 @pytest.mark.parametrize(
