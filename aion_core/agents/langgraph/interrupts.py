@@ -141,7 +141,10 @@ def _approval_of(interrupt: Interrupt) -> Review | Inbox | None:
     return review_of(interrupt) or inbox_of(interrupt.value)
 
 
-_PROMPTS = ("prompt", "question", "query", "message")
+_PROMPTS = (
+    *("prompt", "question", "query", "message"),
+    *("instruction", "instructions", "task", "description", "text", "title"),
+)
 """Keys under which authors put the question into an interrupt's value, in order of precedence."""
 
 

@@ -14,7 +14,7 @@ from pydantic import BaseModel
 
 from aion_core.agents.client_answers import InvalidResumeInput
 from aion_core.agents.langgraph.approvals import Review, review_of
-from aion_core.agents.langgraph.interrupts import input_required
+from aion_core.agents.langgraph.interrupts import _PROMPTS, input_required
 from aion_core.protocol.message_json import to_json
 from tests.runtime.golden.graphs import ScriptedModel
 from tests.support.service import http, parts, send
@@ -322,8 +322,8 @@ async def test_valid_answer_counts_beside_one_that_violates_its_schema(nested: b
     assert (task["status"]["state"], ran) == ("TASK_STATE_COMPLETED", [2, 3])
 
 
-@pytest.mark.parametrize("key", ["prompt", "question", "query", "message"])
-def test_interrupt_text_comes_from_prompt_question_query_or_message(key: str) -> None:
+@pytest.mark.parametrize("key", _PROMPTS)
+def test_interrupt_text_comes_from_key_of_value(key: str) -> None:
     required = input_required([Interrupt({key: "Send it?", "to": "ada"}, id="i-1")])
     text, data = required.message.parts
     assert text.text == "Send it?"
