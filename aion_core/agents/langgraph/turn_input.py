@@ -14,6 +14,7 @@ from aion_core.agents.langgraph.input_fields import InputFields, read_part
 from aion_core.agents.langgraph.input_types import annotations_of, check_of_type, is_enforced, is_object
 from aion_core.agents.langgraph.input_value import InputValue
 from aion_core.agents.langgraph.parts import content_of
+from aion_core.agents.langgraph.state import client_id
 from aion_core.agents.turn_context import inbox_of
 from aion_core.authoring.types import A2AInbox
 from aion_core.engine.agent import TurnRequest
@@ -37,7 +38,7 @@ def turn_input(graph: Graph, request: TurnRequest, before: Sequence[BaseMessage]
     message_id = request.message.message_id
     if any(message.id == message_id and not isinstance(message, HumanMessage) for message in before):
         # Use another id: a reducer such as `add_messages` would replace the agent's message by the client's.
-        message_id = f"client-{message_id}"
+        message_id = client_id(message_id)
     human = [HumanMessage(content=content, id=message_id)] if content else []
     if has_single_value(graph):
         # The input replaces a state without a reducer. A reducer is that of a list, such as `add_messages`.
