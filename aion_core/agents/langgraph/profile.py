@@ -99,7 +99,8 @@ def _modes_of(annotation: Any) -> tuple[str, ...]:
 
 
 def _refusal(graph: Graph) -> Callable[[Message, bool], str]:
-    return lambda message, continues: refusal(graph, message.parts, None if continues else {})
+    has_state = isinstance(graph, CompiledStateGraph)
+    return lambda message, continues: refusal(graph, message.parts, None if continues and has_state else {})
 
 
 def _input_of(graph: Graph) -> tuple[AgentExtension | None, tuple[str, ...]]:

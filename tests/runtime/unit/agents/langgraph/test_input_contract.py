@@ -440,6 +440,13 @@ async def test_repeat_of_refused_message_is_refused_again(client: httpx.AsyncCli
         assert refused["code"] == WRONG
 
 
+async def test_entrypoint_has_no_state_that_supplies_fields(client: httpx.AsyncClient) -> None:
+    """An @entrypoint gets only the message, in the first turn of a context and in a later one."""
+    await answered(client, "takes_trip", [{"data": {"city": "Oslo", "days": 2}}], "SendMessage", contextId="function")
+    refused = await answered(client, "takes_trip", [{"data": {"days": 2}}], "SendMessage", contextId="function")
+    assert refused["code"] == WRONG
+
+
 async def test_state_may_supply_what_message_lacks(client: httpx.AsyncClient) -> None:
     """In a context with a state, a message need not repeat the required fields."""
     first = [{"data": {"topic": "Oslo", "schema_": {"a": 1}}}]
