@@ -86,7 +86,7 @@ class GraphAnswer:
         The workers of a supervisor often report so. `received` is the id of the client's message.
         """
         last = messages_of(values)[-1:] if not self.is_functional else []
-        if not last or not isinstance(last[0], HumanMessage) or last[0].id in self._ids_before:
+        if not last or not isinstance(last[0], HumanMessage) or last[0].id in {None, *self._ids_before}:
             return None
         parts = list(content_parts(last[0])) if last[0].id not in (received, client_id(received)) else []
         return Message(role=Role.ROLE_AGENT, parts=parts) if parts else None
