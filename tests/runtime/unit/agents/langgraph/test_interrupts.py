@@ -374,6 +374,28 @@ async def test_breakpoint_prompt_names_node_within_subgraph() -> None:
         assert texts(await post(client)) == ["Paused before worker. Any answer lets it go on; cancel the task to stop."]
 
 
+@pytest.mark.parametrize("is_nested", [False, True])
+async def test_breakpoint_before_tools_shows_their_calls(is_nested: bool) -> None:
+    def call(state: MessagesState) -> dict[str, Any]:
+        calls = [{"name": "mail", "args": {"to": to}, "id": to} for to in ("ada", "bob")]
+        return {"messages": [AIMessage("", tool_calls=calls)]}
+
+    def tools(state: MessagesState) -> dict[str, Any]:
+        return {"messages": [AIMessage("Mailed.")]}
+
+    agent: Any = StateGraph(MessagesState).add_node("call", call).add_node("tools", tools)
+    agent = agent.add_edge(START, "call").add_edge("call", "tools").compile(interrupt_before=["tools"])
+    graph = StateGraph(MessagesState).add_node("agent", agent).add_edge(START, "agent") if is_nested else agent
+    async with http(parts(graph).app()) as client:
+        asked = await post(client)
+        task = await post(client, message_id="m-2", taskId=asked["id"])
+    assert texts(asked) == [
+        'Paused before tools. The agent wants to call mail(to="ada"), mail(to="bob"). '
+        "Any answer lets it go on; cancel the task to stop."
+    ]
+    assert texts(task) == ["Mailed."]
+
+
 @pytest.mark.parametrize(
     ("file", "value"),
     [
