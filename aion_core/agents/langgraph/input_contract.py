@@ -238,6 +238,8 @@ def input_advice(graph: Graph, modes: Collection[str] | None) -> str:
         if promised
         else ""
     )
+    if isinstance(found, InputValue):
+        return f"The input of the @entrypoint takes {found.accepted()}. {do}".rstrip()
     more = "" if TEXT in true else "A text needs an input_schema with one str field."
     return f"The graph's state has no messages. It takes {found.accepted()}. {do}{more}".rstrip()
 

@@ -85,9 +85,9 @@ def _returned(function: Callable[..., Any]) -> Any:
 
 
 def _modes_of(annotation: Any) -> tuple[str, ...]:
-    """Return the media types of a returned value with this annotation; empty for Any."""
+    """Return the media types of a returned value with this annotation."""
     if annotation in (Any, object, entrypoint.final):
-        return ()
+        return TEXT, JSON
     if is_message(annotation) or is_messages(annotation):
         return (TEXT,)
     if reads_any_message(annotation) or (is_object(annotation) and MESSAGES in annotations_of(annotation)):

@@ -85,7 +85,8 @@ OUTPUTS: dict[str, tuple[str, list[str]]] = {
     "returned list": ("returns(list[int], [1])", [JSON]),
     "returned text or data": ("returns(str | Model, Model(score=1))", [TEXT, JSON]),
     "saved another": ("returns(entrypoint.final[str, int], entrypoint.final(value='Hello.', save=1))", [TEXT]),
-    "not annotated": ("returns(Any, 'Hello.')", []),
+    "not annotated": ("returns(Any, 'Hello.')", [TEXT, JSON]),
+    "not annotated data": ("returns(Any, {'a': 1})", [TEXT, JSON]),
     "replies by the context": ("graph(MessagesState, says, context_schema=AionContext)", []),
 }
 
