@@ -15,7 +15,7 @@ from aion_core.agents.adk.call_questions import question_of
 from aion_core.agents.adk.credentials import credential_response, node_refusal, refusal_of
 from aion_core.agents.adk.pending_calls import CREDENTIAL, REMOTE_CREDENTIAL, PendingCall, refused_credential
 from aion_core.agents.client_answers import InvalidResumeInput, accepted_answers, interrupt_ids
-from aion_core.agents.expected_answers import unwrapped
+from aion_core.agents.expected_answers import expected_answer, unwrapped
 from aion_core.agents.questions import question_message
 from aion_core.engine.agent import InputRequired, TurnRequest
 from aion_core.engine.resume_input import has_only_files, parts_by_interrupt, resume_value
@@ -107,4 +107,6 @@ def _input_response(args: Mapping[str, Any], given: Any) -> dict[str, Any]:
         except WorkflowDataError:
             continue
         return each
+    # ADK says only that the answer does not fit. Our own check of the schema says why.
+    expected_answer({}, schema, is_checked=True).fitted(given)
     raise InvalidResumeInput("The answer does not fit its schema. Send it as data, or as JSON text.")

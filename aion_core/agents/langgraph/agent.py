@@ -16,7 +16,7 @@ from aion_core.agents.client_answers import InvalidResumeInput, answered_questio
 from aion_core.agents.langgraph.context_schema import own_context
 from aion_core.agents.langgraph.graph import Graph
 from aion_core.agents.langgraph.input_contract import input_advice
-from aion_core.agents.langgraph.interrupts import answer_refusal, breakpoint_before, input_required, paused_nodes
+from aion_core.agents.langgraph.interrupts import answer_refusal, breakpoint_before, input_required
 from aion_core.agents.langgraph.redeployment import REFUSES_EARLIER_ANSWER, node_names
 from aion_core.agents.langgraph.resumption import TOO_MANY_STEPS, check_durable, check_thread
 from aion_core.agents.langgraph.setup import (
@@ -203,7 +203,7 @@ async def _final_emissions(turn: GraphTurn, translator: LangGraphTranslator) -> 
         if pending:
             yield input_required(pending, rejection=turn.rejection, schemas=turn.schemas)
         else:
-            yield breakpoint_before(paused_nodes(state))
+            yield breakpoint_before(state)
     else:
         for emission in translator.finish():
             translator.add_sent(emission)

@@ -66,6 +66,16 @@ async def test_generic_name_of_graph_is_not_used(tmp_path: Path, name: str) -> N
     assert (await card_of(tmp_path))["name"] == "helper"
 
 
+@pytest.mark.parametrize("start", ["def make():", "async def make():", "def make(config):", "async def make(config):"])
+async def test_description_is_docstring_of_factory(tmp_path: Path, start: str) -> None:
+    source = (
+        f'"""Answer questions."""\n{LANGGRAPH}\n\n{start}\n    """Answer questions about orders."""\n    return graph\n'
+    )
+    (tmp_path / "agent.py").write_text(source)
+    (tmp_path / "aion.yaml").write_text("aion: {agents: {helper: {path: 'agent.py:make'}}}")
+    assert (await card_of(tmp_path))["description"] == "Answer questions about orders."
+
+
 @pytest.mark.parametrize(
     ("docstring", "text"),
     [

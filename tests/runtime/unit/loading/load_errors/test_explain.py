@@ -121,7 +121,7 @@ BROKEN = {
         GRAPH + "first = builder.compile()\nsecond = builder.compile(name='second')\n",
         "agent.py holds several agents: first, second",
         "agent.py, lines 3, 4",
-        "Name one, as in agent.py:first.",
+        "Name one, as in agent.py:second.",
         "first = builder.compile()",
     ),
     "no graph": agent(
