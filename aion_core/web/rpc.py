@@ -99,6 +99,8 @@ class JsonRpcBinding:
             return EventStream(await anext(batches, []), batches, jsonrpc_v1(request_id))
         assert operation.run is not None  # noqa: S101
         result = operation.write(await operation.run(self._services, read, context), read)
+        # The JSON of google.protobuf.Empty is {}, and .NET's client cannot read null.
+        result = {} if result is None else result
         return JSONResponse({"result": result, "id": request_id, "jsonrpc": "2.0"})
 
     async def _answer_v03(

@@ -29,16 +29,17 @@ _V03_PATH = re.compile(r"(/agents/[^/]+)?/v1/")
 """Matches the request paths of v0.3's HTTP+JSON binding."""
 
 
-def http_refusal(path: str, error: Exception, http: int | None = None) -> JSONResponse:
+def http_refusal(request: Request, error: Exception, http: int | None = None) -> JSONResponse:
     """Return the error response in the format of the path's HTTP+JSON binding. `http` overrides the status."""
-    return v03_rest_error(error, http) if _V03_PATH.match(path) else rest_error(error, http)
+    is_v03 = _V03_PATH.match(route_path(request.scope))
+    return v03_rest_error(error, http) if is_v03 else rest_error(request, error, http)
 
 
 async def refuse_path(request: Request, error: Exception) -> Response:
     """Return the error response for a request that matches no route. This is an exception handler of Starlette."""
     allowed = (getattr(error, "headers", None) or {}).get("Allow")
     if not allowed:
-        return http_refusal(route_path(request.scope), path_not_found(), getattr(error, "status_code", None))
-    response = rest_error(method_not_allowed(dict.fromkeys(allowed.split(", "))))
+        return http_refusal(request, path_not_found(), getattr(error, "status_code", None))
+    response = rest_error(request, method_not_allowed(dict.fromkeys(allowed.split(", "))))
     response.headers["Allow"] = allowed
     return response

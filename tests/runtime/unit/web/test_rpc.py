@@ -14,7 +14,7 @@ from tests.runtime.unit.web.rest.test_v1 import frames
 from tests.runtime.unit.web.sdk_handler import BY_NAME, services_of
 from tests.support.agents.counting import talking
 from tests.support.agents.scripted import AskingAgent
-from tests.support.service import http, parts, rpc_body, send
+from tests.support.service import http, parts, rpc_bodies, rpc_body, send
 
 
 class RecordsRequests:
@@ -64,7 +64,7 @@ CONFIG = pb.TaskPushNotificationConfig(
             "DeleteTaskPushNotificationConfig",
             {"taskId": "t-1", "id": "p-1"},
             pb.DeleteTaskPushNotificationConfigRequest(task_id="t-1", id="p-1"),
-            None,
+            {},
         ),
         ("tasks/pushNotificationConfig/set", V03_CONFIG, CONFIG, V03_CONFIG),
         (
@@ -90,7 +90,7 @@ CONFIG = pb.TaskPushNotificationConfig(
 async def test_push_config_methods_of_v03_convert_to_v1(
     method: str, params: dict[str, Any], asked: Any, result: Any
 ) -> None:
-    """In v0.3 `get` needs no config id, and the result of `delete` is null."""
+    """In v0.3 `get` needs no config id. The result of `delete` is null there, and {} in v1.0 (google.protobuf.Empty)."""
     handler = RecordsRequests()
     binding = JsonRpcBinding(services_of(parts(talking(1))), "test", handler.operations)
     app: Any = AwaitBackgroundTurnsMiddleware(Starlette(routes=binding.routes("")))
@@ -120,17 +120,18 @@ async def test_json_rpc_error_data_contains_reason(method: str) -> None:
 
 @pytest.mark.parametrize("given", [{}, {"id": None}], ids=["missing", "null"])
 @pytest.mark.parametrize("method", ["message/send", "message/stream", "tasks/get", "tasks/cancel", "tasks/resubscribe"])
-async def test_v03_request_without_id_is_invalid(method: str, given: dict[str, Any]) -> None:
-    """The error names the missing JSON-RPC id, and not the task's id."""
+async def test_v03_request_without_id_is_served(method: str, given: dict[str, Any]) -> None:
+    """Answer as in v1.0, with the id null: pydantic-ai's client sends no id."""
     request = {**send(method=method), **given}
     if not given:
         del request["id"]
     if method.startswith("tasks"):
         request["params"] = {"id": "t-1"}
     async with http(parts(talking(1)).app()) as client:
-        body = rpc_body(await client.post("/", json=request))
-    assert (body["id"], body["error"]["code"]) == (None, -32600)
-    assert "JSON-RPC" in body["error"]["message"]
+        answers = rpc_bodies(await client.post("/", json=request))
+    assert all(answer["id"] is None for answer in answers)
+    code = answers[-1].get("error", {}).get("code")
+    assert code == (-32001 if method.startswith("tasks") else None)
 
 
 @pytest.mark.parametrize(
