@@ -49,12 +49,12 @@ class HttpBinding(ABC):
         """Return the response to a request. `by_method` has the operations at its path by HTTP method."""
         path, headers = request.path_params, dict[str, str]()
         if not all(path.values()) or not is_tenant(path.get("tenant", "any")):
-            return http_refusal(request, path_not_found())
+            return http_refusal(request, path_not_found(request))
         try:
             if request.method not in by_method:
                 # Report an unknown path instead of a wrong HTTP method for an unknown custom method, such as
                 # `/tasks/{id}:nothing`, although its path matches the route of `GET /tasks/{id}`.
-                raise path_not_found() if ":" in path.get("id", "") else method_not_allowed(by_method)
+                raise path_not_found(request) if ":" in path.get("id", "") else method_not_allowed(by_method)
             operation, route = by_method[request.method]
             check_version(request, self.version, operation.first_path)
             negotiated = negotiate(request, self._services.card)

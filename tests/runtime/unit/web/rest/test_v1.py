@@ -520,3 +520,10 @@ async def test_repeated_message_is_recognised_across_bindings(client: httpx.Asyn
     task = (await client.post("/message:send", json=body(contextId="c-1"))).json()["task"]
     again = (await client.post("/", json=send(contextId="c-1"))).json()["result"]["task"]
     assert again == task
+
+
+@pytest.mark.parametrize("path", ["/agents/.well-known/agent-card.json", "/nowhere/.well-known/agent-card.json"])
+async def test_missing_card_names_the_cards(client: httpx.AsyncClient, path: str) -> None:
+    """Help a client that resolves the card's path against an agent's URL without a slash at its end."""
+    error = refused(await client.get(path), 404, "METHOD_NOT_FOUND", "slash at its end")
+    assert "The cards are at /agents/test/.well-known/agent-card.json." in error["message"]
