@@ -152,7 +152,7 @@ class Frames:
 
 
 def refused_stream(request_id: RequestId, error: Exception) -> Response:
-    """Return the refusal of a v0.3 streaming method in JSON-RPC: a stream with one frame, as v0.3's clients expect."""
+    """Return the refusal of a streaming method in JSON-RPC as a stream with one frame."""
     error = protocol_error(error)
     headers = {"Cache-Control": "no-store", **(retry_headers(error) or {})}
     # Omit `event: error`, because the Python SDK would treat the stream as broken.

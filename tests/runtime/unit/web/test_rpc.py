@@ -158,6 +158,30 @@ async def test_refused_v03_stream_consists_of_one_error_frame(method: str, param
         assert unary.headers["content-type"] == "application/json"
 
 
+@pytest.mark.parametrize(
+    ("agent", "is_stream"),
+    [
+        ("Go-http-client/1.1", True),
+        ("Go-http-client/2.0", True),
+        (None, True),
+        ("python-httpx/0.28.1", False),
+        ("node", False),
+        ("Java-http-client/17", False),
+        ("Mozilla/5.0", False),
+    ],
+)
+@pytest.mark.parametrize("method", ["SendStreamingMessage", "SubscribeToTask"])
+async def test_refused_v1_stream_is_readable_by_client(method: str, agent: str | None, is_stream: bool) -> None:
+    """Go's and .NET's clients take a JSON document for an empty stream; JavaScript's reads no refusal from a stream."""
+    request = {"jsonrpc": "2.0", "id": "r-1", "method": method, "params": {"id": "nope"}}
+    async with http(parts(talking(1)).app()) as client:
+        del client.headers["user-agent"]
+        answer = await client.post("/", json=request, headers={"user-agent": agent} if agent else {})
+    assert answer.headers["content-type"].startswith("text/event-stream" if is_stream else "application/json")
+    body = rpc_body(answer)
+    assert (body["id"], body["error"]["code"] < 0) == ("r-1", True)
+
+
 @pytest.mark.parametrize("length", [-1, 2**31, 2**40, 1e12, "x", 1.5])
 @pytest.mark.parametrize(
     ("method", "where"),
