@@ -12,7 +12,6 @@ from aion_core.protocol.errors import MethodNotAllowedError
 from aion_core.web.errors import rest_error, v03_rest_error
 from aion_core.web.middleware.paths import route_path
 
-
 CARD = "/.well-known/agent-card.json"
 
 
