@@ -60,7 +60,8 @@ def resume_contents(request: TurnRequest, question: Message, calls: Sequence[Pen
     refused = [pending[name] for name, response in responses.items() if response.id != name]
     return Answers(
         [genai.Content(role="user", parts=parts) for parts in branches.values()],
-        [refused_credential(each) for each in refused],
+        # A turn that starts over finds the event of its lost attempt.
+        [refused_credential(each) for each in refused if not each.is_refused],
         rejection,
     )
 

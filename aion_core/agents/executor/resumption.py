@@ -13,10 +13,14 @@ NOT_RESUMABLE = (
 
 def check_restart(request: TurnRequest, resume: AfterCrash) -> None:
     """Raise AgentFailed if the turn was interrupted before, and `resume` or MAX_RUNS forbids another restart."""
-    runs = request.turn.tries + request.turn.handoffs
-    if runs <= 1:
+    if not has_started_over(request):
         return
     if resume is AfterCrash.FAIL:
         raise AgentFailed(NOT_RESUMABLE)
-    if runs > MAX_RUNS:
+    if request.turn.tries + request.turn.handoffs > MAX_RUNS:
         raise AgentFailed(TOO_MANY_RUNS)
+
+
+def has_started_over(request: TurnRequest) -> bool:
+    """Return True if the turn was interrupted before."""
+    return request.turn.tries + request.turn.handoffs > 1

@@ -17,6 +17,7 @@ from aion_core.agents.langgraph.context_schema import own_context
 from aion_core.agents.langgraph.graph import Graph
 from aion_core.agents.langgraph.input_contract import input_advice
 from aion_core.agents.langgraph.interrupts import answer_refusal, breakpoint_before, input_required
+from aion_core.agents.langgraph.loopback import HOW_TO_DO_WITHOUT, NO_LANGGRAPH_SERVER, called_own_server
 from aion_core.agents.langgraph.redeployment import REFUSES_EARLIER_ANSWER, node_names
 from aion_core.agents.langgraph.resumption import TOO_MANY_STEPS, check_durable, check_thread
 from aion_core.agents.langgraph.setup import (
@@ -181,6 +182,8 @@ async def _turn(request: TurnRequest, graph: Graph, setup: GraphSetup) -> AsyncG
                 raise AgentFailed(TOO_MANY_STEPS) from error
             if refusal is not None:
                 raise AgentFailed(REFUSES_EARLIER_ANSWER) from error
+            if called_own_server(error):
+                raise AgentFailed(NO_LANGGRAPH_SERVER, HOW_TO_DO_WITHOUT) from error
             raise
         turn.rejection, turn.schemas = refusal.reason, refusal.schemas
     async for emission in _final_emissions(turn, translator):

@@ -1,5 +1,6 @@
 """LangChain callbacks of a graph's turn, which observe its model calls, tools and nodes."""
 
+import re
 from collections.abc import AsyncIterator, Iterator
 from contextlib import suppress
 from typing import Any
@@ -17,6 +18,9 @@ from aion_core.agents.internal_events import InternalEvents
 from aion_core.agents.langgraph.graph import Graph
 from aion_core.agents.langgraph.model_calls import is_for_client, mark_quiet
 from aion_core.agents.langgraph.unreturned_output import UnreturnedOutput
+
+_OF_LANGGRAPH = re.compile("[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+"""Matches an id that LangGraph gives to a message without one."""
 
 
 class LangChainCallbacks(BaseCallbackHandler):
@@ -90,12 +94,15 @@ class LangChainCallbacks(BaseCallbackHandler):
             self._visible.discard(run_id)
             self._streamed.start(run_id, self._callers.get(run_id, ""))
             found = getattr(getattr(kwargs.get("chunk"), "message", None), "id", None)
+            if found and _OF_LANGGRAPH.fullmatch(found):
+                found = None
             self._message_ids[run_id] = found or f"{LC_ID_PREFIX}-{run_id}-0"
             if not found:
                 self._unnamed.add(run_id)
         if self._unnamed and run_id in self._unnamed and isinstance(chunk := kwargs.get("chunk"), ChatGenerationChunk):
             # Some packages, such as langchain-ollama with `disable_streaming`, report chunks without the message's id.
-            # Give them the id of the whole message, because LangGraph would give each of them an id of its own.
+            # Give them the id of the whole message, because LangGraph gives each of them an id of its own. Its handler may
+            # have done so already, as LangChain calls the handlers of a subgraph in any order; the stream has the object.
             chunk.message.id = self._message_ids[run_id]
 
     def on_llm_end(self, response: LLMResult, *, run_id: UUID, **kwargs: Any) -> None:
