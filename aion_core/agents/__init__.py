@@ -10,7 +10,7 @@ turn_context.py       the AionContext and the inbox of a turn
 history.py            latest messages of a turn's context
 message_text.py       texts of a client's message for the model
 client_answers.py     the client's answers to an interrupted turn
-restarts.py           limit on the restarts of a turn
+restarts.py           reasons for the failure of a turn that starts over
 questions.py          the message of an interrupted turn
 expected_answers.py   the schema and the choices of the answers to its questions
 json_schema.py        check of an answer by a JSON Schema

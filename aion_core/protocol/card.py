@@ -137,6 +137,16 @@ def with_base_url(card: AgentCard, base_url: str, to: str) -> AgentCard:
     return copy
 
 
+def with_skill_modes(card: AgentCard) -> AgentCard:
+    """Return the card with the default media types in each skill without its own: pydantic-ai's client requires them."""
+    copy = AgentCard()
+    copy.CopyFrom(card)
+    for skill in copy.skills:
+        skill.input_modes.extend([] if skill.input_modes else card.default_input_modes)
+        skill.output_modes.extend([] if skill.output_modes else card.default_output_modes)
+    return copy
+
+
 def first_of(cards: Iterable[AgentCard]) -> AgentCard:
     """Return a card with each descriptive field of the first of these cards that has it, and with all extensions.
 

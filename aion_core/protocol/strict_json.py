@@ -58,7 +58,7 @@ def parse_json(
     check_values(text, name, remedy, most_values)
     try:
         return json.loads(
-            text.decode("utf-8"),
+            text.decode("utf-8-sig"),  # ignore a byte order mark, as RFC 8259 8.1 allows
             parse_constant=_refuse_constant,
             object_pairs_hook=_object,
             parse_int=parse_int or _integer,

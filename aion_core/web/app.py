@@ -6,6 +6,7 @@ from functools import partial
 
 from fastapi import FastAPI
 from starlette.exceptions import HTTPException
+from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
@@ -23,7 +24,7 @@ from aion_core.web.middleware.compression import LargeResponseMiddleware
 from aion_core.web.middleware.cors import CorsByPathMiddleware
 from aion_core.web.middleware.loopback import LoopbackOnlyMiddleware
 from aion_core.web.middleware.observability import ObservabilityMiddleware
-from aion_core.web.middleware.paths import PathMiddleware
+from aion_core.web.middleware.paths import PathMiddleware, route_path
 from aion_core.web.middleware.rate_limit import RateLimitMiddleware
 from aion_core.web.operations import OPERATIONS
 from aion_core.web.operations.operation import Operation
@@ -156,6 +157,7 @@ def _limit_requests(app: FastAPI, limits: CallerLimits, public: Sequence[str]) -
     )
 
 
-def _refusal(rpc_paths: Set[str], path: str, error: Exception) -> Response:
+def _refusal(rpc_paths: Set[str], request: Request, error: Exception) -> Response:
     """Return the error response for a refused request, in the format of the path's protocol binding."""
-    return rpc_error(None, error) if path in rpc_paths else http_refusal(path, error)
+    is_rpc = route_path(request.scope) in rpc_paths
+    return rpc_error(None, error) if is_rpc else http_refusal(request, error)

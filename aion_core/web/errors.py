@@ -4,6 +4,7 @@ import logging
 from typing import Any
 
 from a2a.utils.errors import JSON_RPC_ERROR_CODE_MAP, A2AError
+from starlette.requests import Request
 from starlette.responses import JSONResponse
 
 from aion_core.errors import AionError, StoreError
@@ -21,6 +22,8 @@ logger = logging.getLogger(__name__)
 
 A2A_JSON = "application/a2a+json"
 """Media type of the HTTP+JSON binding (A2A 11.1)."""
+
+JSON = "application/json"
 
 RETRY_AFTER_SECONDS = 2
 
@@ -61,16 +64,26 @@ def rpc_status(error: Exception) -> int:
     return 429 if isinstance(error, TooManyRequestsError) else 200
 
 
-def rest_error(error: Exception, http: int | None = None) -> JSONResponse:
+def rest_media_type(request: Request) -> str:
+    """Return the media type of v1.0's HTTP+JSON responses to this client.
+
+    It is A2A_JSON if the request names it, as the type that it accepts or sends. Go's client reads an error only from
+    `application/json`, which is what most clients accept.
+    """
+    named = (*request.headers.getlist("accept"), request.headers.get("content-type", ""))
+    return A2A_JSON if any(A2A_JSON in each.lower() for each in named) else JSON
+
+
+def rest_error(request: Request, error: Exception, http: int | None = None) -> JSONResponse:
     """Return the HTTP+JSON error response of v1.0."""
     error = protocol_error(error)
-    return _response(rest_error_body(error, http), error, http, A2A_JSON)
+    return _response(rest_error_body(error, http), error, http, rest_media_type(request))
 
 
 def v03_rest_error(error: Exception, http: int | None = None) -> JSONResponse:
     """Return the HTTP+JSON error response of v0.3."""
     error = protocol_error(error)
-    return _response(v03_rest_error_body(error), error, http, "application/json")
+    return _response(v03_rest_error_body(error), error, http, JSON)
 
 
 def _response(body: dict[str, Any], error: Exception, http: int | None, media_type: str) -> JSONResponse:

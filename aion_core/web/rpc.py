@@ -59,9 +59,7 @@ class JsonRpcBinding:
             _check_envelope(body)
             body["method"] = method = self._aliases.get(body["method"], body["method"])
             operation, version = self._operation(method)
-            # Return a refusal as a stream, because clients of v0.3 can read only a stream as the response of a
-            # streaming method. SDKs of v1.0 in their v0.3 mode state the version and can read a JSON document.
-            if operation.stream and version == V03 and not stated_version(strict):
+            if operation.stream and _reads_only_streams(strict, version):
                 refuse = refused_stream
             check_version(strict, version, operation.method)
             negotiated = negotiate(strict, self._services.card)
@@ -99,6 +97,8 @@ class JsonRpcBinding:
             return EventStream(await anext(batches, []), batches, jsonrpc_v1(request_id))
         assert operation.run is not None  # noqa: S101
         result = operation.write(await operation.run(self._services, read, context), read)
+        # The JSON of google.protobuf.Empty is {}, and .NET's client cannot read null.
+        result = {} if result is None else result
         return JSONResponse({"result": result, "id": request_id, "jsonrpc": "2.0"})
 
     async def _answer_v03(
@@ -108,6 +108,20 @@ class JsonRpcBinding:
         from aion_core.web.v03.answers import answer_jsonrpc
 
         return await answer_jsonrpc(self._v03[method], self._services, self._builder_v03, request_id, body, request)
+
+
+def _reads_only_streams(request: Request, version: str) -> bool:
+    """Return True if the client can read only a stream as the response of a streaming method, also as a refusal.
+
+    These are clients of v0.3, unless they state a version: SDKs of v1.0 in their v0.3 mode do, and they can read a JSON
+    document. In v1.0 they are the clients of Go, and of .NET, which names no User-Agent. JavaScript's client can read
+    only a JSON document as a refusal, and Python's and Java's can read both.
+    """
+    if version == V03:
+        return not stated_version(request)
+    return request.headers.get("user-agent", "").startswith(("Go-http-client/", "a2a-go")) or (
+        "user-agent" not in request.headers
+    )
 
 
 def _request_id(body: Any) -> RequestId:

@@ -48,8 +48,10 @@ KEEP_ALIVE_SECONDS = 15.0
 MAX_STREAM_BYTES = 180 * 1024 * 1024
 """Maximum size of a stream. It ends between two frames, and the client resumes it. Lambda's limit is 200 MB."""
 
-COMMENT = ": \n\n"
-"""Empty SSE comment. Clients ignore it."""
+COMMENT = ": \n"
+"""Empty SSE comment, which clients ignore. No blank line follows it: after an `id`, the Python SDKs 0.3.0 to 0.3.22 would
+take a blank line for an event without data, and fail to parse it as JSON.
+"""
 
 _LINE_ENDS = {0x85: "\\u0085", 0x2028: "\\u2028", 0x2029: "\\u2029"}
 """JSON escapes for Unicode line separators. Some clients would wrongly split an SSE line at them."""
@@ -150,7 +152,7 @@ class Frames:
 
 
 def refused_stream(request_id: RequestId, error: Exception) -> Response:
-    """Return the refusal of a v0.3 streaming method in JSON-RPC: a stream with one frame, as v0.3's clients expect."""
+    """Return the refusal of a streaming method in JSON-RPC as a stream with one frame."""
     error = protocol_error(error)
     headers = {"Cache-Control": "no-store", **(retry_headers(error) or {})}
     # Omit `event: error`, because the Python SDK would treat the stream as broken.

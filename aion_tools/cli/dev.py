@@ -231,6 +231,7 @@ def _greeter(
             failed=loaded.failures,
             per_turn=loaded.per_turn,
             undescribed=loaded.undescribed,
+            part=loaded.part,
         )
 
     return greet

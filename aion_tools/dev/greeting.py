@@ -2,11 +2,18 @@
 
 import json
 from collections.abc import Collection, Mapping
+from typing import Any
 
+from aion_core.errors import ContentTypeNotSupported
 from aion_core.loading.agent_cards import DESCRIBE_IT, UNDESCRIBED
 from aion_core.loading.aion_yaml.agent import AgentConfig, default_agent
+from aion_core.protocol.media_types import check_parts, modes_of
+from aion_core.protocol.types import AgentCard, Part
 
 STOPS = "Press Ctrl-C to stop."
+
+HELLO = "Hello, who is there?"
+"""Text of the example request."""
 
 
 def example_agent(agents: Mapping[str, AgentConfig], failed: Collection[str]) -> str:
@@ -24,12 +31,13 @@ def greeting(
     failed: Mapping[str, str] | None = None,
     per_turn: Collection[str] = (),
     undescribed: Collection[str] = (),
+    part: Mapping[str, Any] | None = None,
 ) -> str:
     """Return the start message with the URLs of each agent, and a curl command for the default agent.
 
     `where` is a sentence about the store. `failed` has the reason for each agent not loaded, by agent id. `per_turn`
     has the ids of agents created by a factory in each turn, and `undescribed` those of agents whose cards have no
-    description.
+    description. `part` is the message of the curl command.
     """
     failed, lines = failed or {}, []
     at_root, called = default_agent(agents), example_agent(agents, failed)
@@ -60,17 +68,32 @@ def greeting(
             "",
             "Send a message:",
             "",
-            *example_request(agents[called], target, credentials),
+            *example_request(agents[called], target, credentials, part),
             "",
             STOPS,
         ]
     )
 
 
-def example_request(agent: AgentConfig, url: str, credentials: str = "") -> list[str]:
+def example_part(card: AgentCard) -> dict[str, Any]:
+    """Return the part of a message to try: a text, or the data of the card's first example for an agent that reads no text."""
+    try:
+        check_parts([Part(text=HELLO)], modes_of(card).takes)
+    except ContentTypeNotSupported:
+        for example in (example for skill in card.skills for example in skill.examples):
+            try:
+                return {"data": json.loads(example)}
+            except ValueError:  # the example describes the data in words
+                continue
+    return {"text": HELLO}
+
+
+def example_request(
+    agent: AgentConfig, url: str, credentials: str = "", part: Mapping[str, Any] | None = None
+) -> list[str]:
     """Return the lines of a curl command that sends a message to the agent at this URL.
 
-    `credentials` is a header for the agent, or "".
+    `credentials` is a header for the agent, or "". `part` is the message's part, by default a text.
     """
     required = ", ".join(each.uri for each in agent.capabilities.extensions if each.required)
     headers = filter(None, [credentials, f"A2A-Extensions: {required}" if required else ""])
@@ -78,10 +101,12 @@ def example_request(agent: AgentConfig, url: str, credentials: str = "") -> list
         "jsonrpc": "2.0",
         "id": 1,
         "method": "SendStreamingMessage",
-        "params": {"message": {"messageId": "m-1", "role": "ROLE_USER", "parts": [{"text": "Hello, who is there?"}]}},
+        "params": {"message": {"messageId": "m-1", "role": "ROLE_USER", "parts": [part or {"text": HELLO}]}},
     }
+    # Escape the apostrophe, because it would end the shell's string.
+    body = json.dumps(request).replace("'", "\\u0027")
     return [
         f"  curl -sN {url}/ -H 'Content-Type: application/json' \\",
         *(f"    -H '{header}' \\" for header in headers),
-        f"    -d '{json.dumps(request)}'",
+        f"    -d '{body}'",
     ]

@@ -4,6 +4,7 @@ import signal
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from aion_tools.template.names import Place
 
@@ -82,6 +83,8 @@ class AgentsLoaded:
     """HTTP header with the developer's API key."""
     undescribed: tuple[str, ...] = ()
     """Ids of agents whose cards have no description."""
+    part: Mapping[str, Any] | None = None
+    """Part of the message in the example request; None if no agent is loaded."""
     environment: Mapping[str, str] = field(default_factory=dict)
     """Environment variables of the template's functions or, without a template, for the SQLite store."""
 

@@ -195,7 +195,8 @@ class _Worker:
             names = self._stack.environment("ApiFunction")
             self._pollers = self._stack.pollers({"TaskFunction": self._task_function}, environ=task.environment)
         undescribed = _undescribed(task.config, agents, failures)
-        self._connection.send(AgentsLoaded(tuple(agents), failures, per_turn, header, undescribed, names))
+        part = _example_part(task.config, agents, failures)
+        self._connection.send(AgentsLoaded(tuple(agents), failures, per_turn, header, undescribed, part, names))
         return app
 
     def _task_function(self, event: Any, context: Any) -> Any:
@@ -357,6 +358,19 @@ def _undescribed(config: Path, agents: Mapping[str, Any], failed: Collection[str
     configs = read_deployment_config(config).agents
     loaded = {agent_id: agent.profile() for agent_id, agent in agents.items() if agent_id not in failed}
     return tuple(agent_id for agent_id, said in loaded.items() if not is_described(agent_id, configs[agent_id], said))
+
+
+def _example_part(config: Path, agents: Mapping[str, Any], failed: Collection[str]) -> dict[str, Any] | None:
+    """Return the part of the example request, which the agent accepts; None if the agent could not be loaded."""
+    from aion_core.loading.agent_cards import public_card
+    from aion_core.loading.deployment import read_deployment_config
+    from aion_tools.dev.greeting import example_agent, example_part
+
+    configs = read_deployment_config(config).agents
+    called = example_agent(configs, failed)
+    if called in failed:
+        return None
+    return example_part(public_card(called, configs[called], "", agents[called].profile(), at_root=True))
 
 
 def _load_agent(agent_id: str, agent: Any, slow_seconds: float = SLOW_SECONDS) -> str | None:

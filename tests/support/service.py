@@ -172,15 +172,17 @@ async def http(app: ASGIApp) -> AsyncIterator[httpx.AsyncClient]:
         yield client
 
 
+def rpc_bodies(answer: httpx.Response) -> list[dict[str, Any]]:
+    """Return the JSON-RPC responses: that of a unary response, or the frames of a stream."""
+    if not answer.headers["content-type"].startswith("text/event-stream"):
+        return [answer.json()]
+    lines = answer.text.splitlines()
+    return [json.loads(line.removeprefix("data:")) for line in lines if line.startswith("data:")]
+
+
 def rpc_body(answer: httpx.Response) -> dict[str, Any]:
     """Return the JSON-RPC response: that of a unary response, or the only frame of a v0.3 stream."""
-    is_stream = answer.headers["content-type"].startswith("text/event-stream")
-    ((_, data),) = (
-        [line.split(":", 1) for line in answer.text.splitlines() if line.startswith("data:")]
-        if is_stream
-        else [("", answer.text)]
-    )
-    body: dict[str, Any] = json.loads(data)
+    (body,) = rpc_bodies(answer)
     return body
 
 

@@ -23,7 +23,12 @@ from aion_core.agents.adk.parts import content_of
 from aion_core.agents.adk.pending_calls import pending_calls
 from aion_core.agents.adk.progress_markers import missing_markers
 from aion_core.agents.adk.redeployment import REDEPLOYED, agent_names, missing_agents
-from aion_core.agents.adk.resumption import TRANSFER_NOT_RESUMABLE, InvocationProgress, not_resumable_reason
+from aion_core.agents.adk.resumption import (
+    TRANSFER_NOT_RESUMABLE,
+    InvocationProgress,
+    not_resumable_reason,
+    would_skip_question,
+)
 from aion_core.agents.adk.setup import AdkSetup, ArtifactFactory, SessionFactory
 from aion_core.agents.adk.translation import AdkTranslator
 from aion_core.agents.adk.turn import AdkTurn, Drained, RunnerInput
@@ -148,16 +153,18 @@ class AdkAgent:
 
     async def _input(
         self, request: TurnRequest, turn: AdkTurn, session: Session, earlier: Sequence[Event]
-    ) -> RunnerInput:
+    ) -> RunnerInput | None:
         """Return the input for ADK's Runner: the message, the answer to a pending call, or the invocation to resume.
 
-        Raises InvalidResumeInput if no call accepts its answer, and AgentFailed if the session has lost the calls.
+        Return None if the turn has already asked its question, and only has to end with it. Raises InvalidResumeInput if no call accepts its answer, and AgentFailed if the session has lost the calls.
         """
         question, pending = answered_question(request), pending_calls(session.events)
         answers = resume_contents(request, question, pending) if question is not None else Answers()
         for refused in answers.refused:
             await turn.append(session, refused)
         if earlier:
+            if not answers.contents and would_skip_question(self._root, earlier, pending):
+                return None
             for marker in missing_markers(self._root, turn.invocation(session)) if turn.resumes_by_id else ():
                 await turn.append(session, marker)
             # Pass the message again for an App without resumability, because ADK cannot resume its invocation without

@@ -15,7 +15,7 @@ from aion_core.agents.adk.call_questions import question_of
 from aion_core.agents.adk.credentials import credential_response, node_refusal, refusal_of
 from aion_core.agents.adk.pending_calls import CREDENTIAL, REMOTE_CREDENTIAL, PendingCall, refused_credential
 from aion_core.agents.client_answers import InvalidResumeInput, accepted_answers, interrupt_ids
-from aion_core.agents.expected_answers import unwrapped
+from aion_core.agents.expected_answers import expected_answer, unwrapped
 from aion_core.agents.questions import question_message
 from aion_core.engine.agent import InputRequired, TurnRequest
 from aion_core.engine.resume_input import has_only_files, parts_by_interrupt, resume_value
@@ -60,7 +60,8 @@ def resume_contents(request: TurnRequest, question: Message, calls: Sequence[Pen
     refused = [pending[name] for name, response in responses.items() if response.id != name]
     return Answers(
         [genai.Content(role="user", parts=parts) for parts in branches.values()],
-        [refused_credential(each) for each in refused],
+        # A turn that starts over finds the event of its lost attempt.
+        [refused_credential(each) for each in refused if not each.is_refused],
         rejection,
     )
 
@@ -107,4 +108,6 @@ def _input_response(args: Mapping[str, Any], given: Any) -> dict[str, Any]:
         except WorkflowDataError:
             continue
         return each
+    # ADK says only that the answer does not fit. Our own check of the schema says why.
+    expected_answer({}, schema, is_checked=True).fitted(given)
     raise InvalidResumeInput("The answer does not fit its schema. Send it as data, or as JSON text.")

@@ -35,6 +35,8 @@ class PendingCall(Struct, frozen=True):
     """What a long-running tool has returned itself, such as the id of a ticket; None if it has returned nothing."""
     tool_call: genai.FunctionCall | None = None
     """The tool's call that needs the requested credential; None for other calls, and for a node or a toolset."""
+    is_refused: bool = False
+    """True if the session has the event by which the user refuses the requested credential."""
 
     @property
     def id(self) -> str:
@@ -71,7 +73,9 @@ def pending_calls(events: Sequence[Event]) -> list[PendingCall]:
         for response in event.get_function_responses():
             found = pending.get(response.id or "")
             if event.author == "user" or event.error_code == ABORTED:
-                if response.response != _REFUSED:
+                if response.response == _REFUSED:
+                    pending |= {found.id: replace(found, is_refused=True)} if found is not None else {}
+                else:
                     pending = {name: each for name, each in pending.items() if not _is_answered(each, response)}
             elif found is not None and response.response:
                 pending[found.id] = replace(found, first_result=response.response)

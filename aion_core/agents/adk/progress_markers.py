@@ -34,6 +34,7 @@ class AgentRun:
     def add(self, event: Event) -> None:
         """Read the next event."""
         if event.author == "user":
+            self._last = None  # the agent continues with the user's answer, so what it said before does not end it
             return
         if isinstance(self._agent, LlmAgent):
             if not is_marker(event) and self._agent.find_agent(event.author) is not None:
@@ -109,7 +110,7 @@ def _next_marker(agent: BaseNode, events: Sequence[Event]) -> Event | None:
             if AgentRun(agent, events).has_ended:
                 return None
             for sub in agent.sub_agents:
-                own = [event for event in events if sub.find_agent(event.author) is not None]
+                own = _events_of(sub, events)
                 if (inner := _next_marker(sub, own)) is not None:
                     return inner
                 marked = any(event.actions.end_of_agent and event.author == sub.name for event in own)
@@ -121,6 +122,16 @@ def _next_marker(agent: BaseNode, events: Sequence[Event]) -> Event | None:
             return _next_marker(run.active, run.since) if run.active is not agent else None
         case _:
             return None
+
+
+def _events_of(agent: BaseAgent, events: Sequence[Event]) -> list[Event]:
+    """Return the events of the agent, of those below it, and of the user's answers to them."""
+    branches = {event.branch for event in events if agent.find_agent(event.author) is not None}
+    return [
+        event
+        for event in events
+        if agent.find_agent(event.author) is not None or (event.author == "user" and event.branch in branches)
+    ]
 
 
 def _marker_after(

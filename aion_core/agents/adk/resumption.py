@@ -7,6 +7,7 @@ from google.adk.agents import BaseAgent, LlmAgent, LoopAgent, ParallelAgent, Seq
 from google.adk.events import Event
 from google.adk.workflow import BaseNode, Workflow
 
+from aion_core.agents.adk.pending_calls import PendingCall
 from aion_core.agents.adk.progress_markers import AgentRun, is_marker
 
 TRANSFER_NOT_RESUMABLE = (
@@ -131,6 +132,15 @@ class InvocationProgress:
                 running = []
         for sub in running:
             yield from self._running(sub)
+
+
+def would_skip_question(root: BaseNode, events: Sequence[Event], pending: Sequence[PendingCall]) -> bool:
+    """Return True if an interrupted turn with these events has asked a question that ADK would skip.
+
+    A workflow agent that ADK resumes does not see that its sub-agent waits, and goes on to the next one.
+    """
+    stored = {id(event) for event in events}
+    return isinstance(root, _WORKFLOW_TYPES) and any(id(call.event) in stored for call in pending)
 
 
 def not_resumable_reason(progress: InvocationProgress) -> str:

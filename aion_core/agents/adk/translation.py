@@ -17,6 +17,7 @@ from aion_core.agents.emitted_messages import EmittedMessages
 from aion_core.agents.final_answer import TurnOutput, final_emissions
 from aion_core.agents.helper_calls import DurableReply, Reaction, ReplyChunk, StreamAborted, TypingSignal
 from aion_core.agents.reactions import reaction_artifact
+from aion_core.agents.restarts import NO_ANSWER_AFTER_RESTART
 from aion_core.agents.speakers import INVOKED, speaker_of
 from aion_core.agents.streams import StreamSequencer
 from aion_core.authoring.types import A2AOutbox
@@ -32,10 +33,6 @@ VERSION = "version"
 NO_ANSWER = (
     "The turn has ended without an answer: no event of the agent has content. Yield an Event with content, set "
     "state_delta['a2a_outbox'], or call thread.reply()."
-)
-NO_ANSWER_AFTER_RESTART = (
-    "The server stopped during this turn. The turn ran again from its message, and ended without an answer. "
-    "Send the message again with a new id."
 )
 CUT_ANSWER = "The model of %r stopped before the end of its answer: %s. The client receives the incomplete answer."
 LoadArtifact = Callable[[str, int], Awaitable[genai.Part | None]]

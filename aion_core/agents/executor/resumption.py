@@ -16,12 +16,17 @@ async def check_restart(request: TurnRequest, resume: AfterCrash) -> None:
 
     A turn that waits for a remote agent may be handed on more often.
     """
-    runs = request.turn.tries + request.turn.handoffs
-    if runs <= 1:
+    if not has_started_over(request):
         return
     if resume is AfterCrash.FAIL:
         raise AgentFailed(NOT_RESUMABLE)
+    runs = request.turn.tries + request.turn.handoffs
     if runs > MAX_RUNS and request.calls is not None and await request.calls.all():
         runs = request.turn.tries
     if runs > MAX_RUNS:
         raise AgentFailed(TOO_MANY_RUNS)
+
+
+def has_started_over(request: TurnRequest) -> bool:
+    """Return True if the turn was interrupted before."""
+    return request.turn.tries + request.turn.handoffs > 1

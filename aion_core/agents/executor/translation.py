@@ -14,9 +14,11 @@ from uuid_utils import uuid7
 
 from aion_core.agents.emission_ids import with_artifact_id
 from aion_core.agents.executor.event_queue import ExecutorEvent
+from aion_core.agents.executor.resumption import has_started_over
 from aion_core.agents.final_answer import TurnOutput
 from aion_core.agents.helper_calls import DurableReply, Reaction, ReplyChunk, StreamAborted, TypingSignal
 from aion_core.agents.reactions import reaction_artifact
+from aion_core.agents.restarts import NO_ANSWER_AFTER_RESTART
 from aion_core.agents.speakers import speaker_of
 from aion_core.agents.streams import StreamSequencer
 from aion_core.engine.agent import (
@@ -97,10 +99,21 @@ class ExecutorTranslator:
         for emission in self._emissions(event):
             if isinstance(emission, Reply | InputRequired):
                 yield from self.close_streams()
+                self._check_restart(emission)
                 self.ending = emission
             self._answered = self._answered or isinstance(emission, AgentMessage | AgentArtifact)
             yield emission
         self._started = True
+
+    def _check_restart(self, ending: Reply | InputRequired) -> None:
+        """Raise AgentFailed if the turn has started over, and completes its task without any output.
+
+        The executor may believe that the lost attempt has done its work. The first attempt may complete a task without
+        output, because its executor says so.
+        """
+        completes = isinstance(ending, Reply) and ending.state == TaskState.TASK_STATE_COMPLETED
+        if completes and ending.message is None and not self._answered and has_started_over(self._request):
+            raise AgentFailed(NO_ANSWER_AFTER_RESTART)
 
     def close_streams(self) -> Iterator[Chunk]:
         """Yield the buffered chunks of all streams, before the end of the turn."""

@@ -16,7 +16,8 @@ from aion_core.agents.client_answers import InvalidResumeInput, answered_questio
 from aion_core.agents.langgraph.context_schema import own_context
 from aion_core.agents.langgraph.graph import Graph
 from aion_core.agents.langgraph.input_contract import input_advice
-from aion_core.agents.langgraph.interrupts import answer_refusal, breakpoint_before, input_required, paused_nodes
+from aion_core.agents.langgraph.interrupts import answer_refusal, breakpoint_before, input_required
+from aion_core.agents.langgraph.loopback import HOW_TO_DO_WITHOUT, NO_LANGGRAPH_SERVER, called_own_server
 from aion_core.agents.langgraph.redeployment import REFUSES_EARLIER_ANSWER, node_names
 from aion_core.agents.langgraph.resumption import TOO_MANY_STEPS, check_durable, check_thread
 from aion_core.agents.langgraph.setup import (
@@ -185,6 +186,8 @@ async def _turn(request: TurnRequest, graph: Graph, setup: GraphSetup) -> AsyncG
                 raise AgentFailed(TOO_MANY_STEPS) from error
             if refusal is not None:
                 raise AgentFailed(REFUSES_EARLIER_ANSWER) from error
+            if called_own_server(error):
+                raise AgentFailed(NO_LANGGRAPH_SERVER, HOW_TO_DO_WITHOUT) from error
             raise
         turn.rejection, turn.schemas = refusal.reason, refusal.schemas
     async for emission in _final_emissions(turn, translator):
@@ -207,7 +210,7 @@ async def _final_emissions(turn: GraphTurn, translator: LangGraphTranslator) -> 
         if pending:
             yield input_required(pending, rejection=turn.rejection, schemas=turn.schemas)
         else:
-            yield breakpoint_before(paused_nodes(state))
+            yield breakpoint_before(state)
     else:
         for emission in translator.finish():
             translator.add_sent(emission)

@@ -1,5 +1,6 @@
 """LangChain callbacks of a graph's turn, which observe its model calls, tools and nodes."""
 
+import re
 from collections.abc import AsyncIterator, Iterator
 from contextlib import suppress
 from typing import Any
@@ -17,6 +18,9 @@ from aion_core.agents.internal_events import InternalEvents
 from aion_core.agents.langgraph.graph import Graph
 from aion_core.agents.langgraph.model_calls import is_for_client, mark_quiet
 from aion_core.agents.langgraph.unreturned_output import UnreturnedOutput
+
+_OF_LANGGRAPH = re.compile("[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+"""Matches an id that LangGraph gives to a message without one."""
 
 
 class LangChainCallbacks(BaseCallbackHandler):
@@ -42,6 +46,8 @@ class LangChainCallbacks(BaseCallbackHandler):
         """Run ids of the streaming model calls whose chunks have no message id."""
         self._callers: dict[UUID, str] = {}
         """Namespaces of the nodes of running model calls, by run id."""
+        self._parsed: dict[UUID, str] = {}
+        """Message ids of the texts in LangChain's running output parsers, by run id."""
         self._called: dict[str, list[str]] = {}
         """Message ids of complete model calls, by the namespace of their node."""
 
@@ -88,12 +94,15 @@ class LangChainCallbacks(BaseCallbackHandler):
             self._visible.discard(run_id)
             self._streamed.start(run_id, self._callers.get(run_id, ""))
             found = getattr(getattr(kwargs.get("chunk"), "message", None), "id", None)
+            if found and _OF_LANGGRAPH.fullmatch(found):
+                found = None
             self._message_ids[run_id] = found or f"{LC_ID_PREFIX}-{run_id}-0"
             if not found:
                 self._unnamed.add(run_id)
         if self._unnamed and run_id in self._unnamed and isinstance(chunk := kwargs.get("chunk"), ChatGenerationChunk):
             # Some packages, such as langchain-ollama with `disable_streaming`, report chunks without the message's id.
-            # Give them the id of the whole message, because LangGraph would give each of them an id of its own.
+            # Give them the id of the whole message, because LangGraph gives each of them an id of its own. Its handler may
+            # have done so already, as LangChain calls the handlers of a subgraph in any order; the stream has the object.
             chunk.message.id = self._message_ids[run_id]
 
     def on_llm_end(self, response: LLMResult, *, run_id: UUID, **kwargs: Any) -> None:
@@ -113,9 +122,7 @@ class LangChainCallbacks(BaseCallbackHandler):
         self._unnamed.discard(run_id)
         self._callers.pop(run_id, None)
         if message_id := self._message_ids.pop(run_id, ""):
-            # Ignore errors, because outside of a node, or after the end of the stream, LangGraph has no stream writer.
-            with suppress(Exception):
-                get_stream_writer()(StreamAborted(message_id))
+            _abort(message_id)
 
     def on_chain_start(
         self,
@@ -127,15 +134,23 @@ class LangChainCallbacks(BaseCallbackHandler):
         metadata: dict[str, Any] | None = None,
         **kwargs: Any,
     ) -> None:
-        """Remember the run ids of nodes, and of chains called by tools. Ignore all other chains."""
+        """Remember the run ids of nodes, of output parsers, and of chains called by tools. Ignore all other chains."""
         if parent_run_id in self._within_tools:
             self._within_tools.add(run_id)
         if metadata and kwargs.get("name") == metadata.get("langgraph_node"):
             self._nodes[run_id] = metadata["langgraph_checkpoint_ns"] if run_id not in self._within_tools else ""
+        elif kwargs.get("run_type") == "parser" and isinstance(inputs, BaseMessage) and inputs.id:
+            self._parsed[run_id] = inputs.id
 
     def on_chain_end(self, outputs: Any, *, run_id: UUID, **kwargs: Any) -> None:
-        """Remove a node's returned messages from the unreturned output. Record a subgraph's structured response."""
+        """Remove a node's returned messages from the unreturned output. Record a subgraph's structured response.
+
+        A text that a parser has read as data is a decision for the author's code: it is not said to the client.
+        """
         self._within_tools.discard(run_id)
+        if (parsed := self._parsed.pop(run_id, "")) and not isinstance(outputs, str | BaseMessage):
+            self._streamed.discard([parsed])
+            _abort(parsed)
         if (namespace := self._nodes.pop(run_id, None)) is not None:
             self._streamed.remove_returned(outputs)
             if "|" in namespace:
@@ -144,6 +159,7 @@ class LangChainCallbacks(BaseCallbackHandler):
     def on_chain_error(self, error: BaseException, *, run_id: UUID, **kwargs: Any) -> None:
         """Discard the messages of a node's failed attempt. Interrupts and Commands to parent graphs are no failures."""
         self._within_tools.discard(run_id)
+        self._parsed.pop(run_id, None)
         namespace = self._nodes.pop(run_id, "")
         if namespace and not isinstance(error, GraphBubbleUp):
             for caller in [each for each in self._called if f"{each}|".startswith(f"{namespace}|")]:
@@ -179,3 +195,10 @@ class LangChainCallbacks(BaseCallbackHandler):
     def _tool_ended(self, run_id: UUID, *, success: bool) -> None:
         self._within_tools.discard(run_id)
         self._internal.tool_complete(self._tools.pop(run_id, str(run_id)), success=success)
+
+
+def _abort(message_id: str) -> None:
+    """Write to the turn's stream that a model call's text is not an answer."""
+    # Ignore errors, because outside of a node, or after the end of the stream, LangGraph has no stream writer.
+    with suppress(Exception):
+        get_stream_writer()(StreamAborted(message_id))

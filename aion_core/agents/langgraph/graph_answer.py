@@ -14,7 +14,7 @@ from langgraph.graph.state import CompiledStateGraph
 from aion_core.agents.langgraph.added_messages import AddedMessages, last_complete, trailing_results
 from aion_core.agents.langgraph.graph import INBOX, MESSAGES, OUTBOX, STRUCTURED, Graph, has_single_value, tools_of
 from aion_core.agents.langgraph.parts import ai_messages, content_parts, data_part, has_content, message_of
-from aion_core.agents.langgraph.state import as_messages, messages_of
+from aion_core.agents.langgraph.state import StateHistory, as_messages, client_id, messages_of
 from aion_core.agents.langgraph.written_values import Writes, WrittenValues
 from aion_core.errors import AgentFailed
 from aion_core.protocol.text import utf8
@@ -31,8 +31,8 @@ NO_ANSWER = (
 class GraphAnswer:
     """Possible answers of a turn, taken from a graph's state or from the return value of a functional graph."""
 
-    def __init__(self, graph: Graph, before: Mapping[str, Any]) -> None:
-        """Exclude the messages of the state `before` the turn, because they cannot be the turn's answer."""
+    def __init__(self, graph: Graph, history: StateHistory) -> None:
+        """Exclude the messages of the state before the turn, because they cannot be the turn's answer."""
         self._has_single_value = has_single_value(graph)
         self.is_functional = not isinstance(graph, CompiledStateGraph) or self._has_single_value
         """True for an `@entrypoint` and for a state without keys: the return value of the graph is its answer."""
@@ -40,8 +40,9 @@ class GraphAnswer:
         self._graph = graph
         self._cached: list[BaseMessage] = []
         """Messages of nodes with a `cache_policy` that did not run. The state may have them from an earlier turn."""
-        self.added = AddedMessages(messages_of(before))
-        self.values = WrittenValues(graph, before, functional=self.is_functional)
+        self._ids_before = {message.id for message in messages_of(history.before) if message.id}
+        self.added = AddedMessages(messages_of(history.before))
+        self.values = WrittenValues(graph, history, functional=self.is_functional)
         self._has_unsent = False
 
     @property
@@ -78,6 +79,17 @@ class GraphAnswer:
     def tool_results(self, values: Any) -> Message | None:
         """Return the results of tools at the end of the messages, for a turn without an AIMessage as its answer."""
         return _of_results(self.added.last_results(messages_of(values))) if not self.is_functional else None
+
+    def as_human(self, values: Any, received: str) -> Message | None:
+        """Return the last message if a node has added it as a HumanMessage, for a turn without any text of its own.
+
+        The workers of a supervisor often report so. `received` is the id of the client's message.
+        """
+        last = messages_of(values)[-1:] if not self.is_functional else []
+        if not last or not isinstance(last[0], HumanMessage) or last[0].id in {None, *self._ids_before}:
+            return None
+        parts = list(content_parts(last[0])) if last[0].id not in (received, client_id(received)) else []
+        return Message(role=Role.ROLE_AGENT, parts=parts) if parts else None
 
     def returned_before(self, values: Any) -> list[AIMessage]:
         """Return the AIMessages in a functional graph's return value that the client receives before the answer.

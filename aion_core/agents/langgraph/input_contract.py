@@ -16,6 +16,7 @@ from typing import Any
 from langchain_core.messages import BaseMessage
 from langgraph.channels import LastValue
 from langgraph.graph.state import CompiledStateGraph
+from typing_extensions import is_typeddict
 
 from aion_core.agents.langgraph.graph import INBOX, MESSAGES, OUTBOX, ROOT, Graph, entrypoint_function
 from aion_core.agents.langgraph.input_fields import TEXT, InputFields
@@ -74,6 +75,17 @@ def is_messages(annotation: Any) -> bool:
     origin, arguments = typing.get_origin(annotation) or annotation, typing.get_args(annotation)
     is_list = isinstance(origin, type) and issubclass(origin, Sequence) and not issubclass(origin, str | bytes | tuple)
     return is_list and (not arguments or arguments[0] is Any or is_message(arguments[0]))
+
+
+def is_dicts(annotation: Any) -> bool:
+    """Return True for a list of dicts or TypedDicts: the messages of a provider's own client, such as OpenAI's."""
+    annotation = without_none(annotation)
+    if not (arguments := typing.get_args(annotation)) or typing.get_origin(annotation) is not list:
+        return False
+    item = without_none(arguments[0])
+    inside = typing.get_args(item) if typing.get_origin(item) in UNIONS else (item,)
+    kinds = [typing.get_origin(each) or each for each in map(without_none, inside)]
+    return all(is_typeddict(each) or (isinstance(each, type) and issubclass(each, Mapping)) for each in kinds)
 
 
 def is_message(annotation: Any) -> bool:
@@ -226,6 +238,8 @@ def input_advice(graph: Graph, modes: Collection[str] | None) -> str:
         if promised
         else ""
     )
+    if isinstance(found, InputValue):
+        return f"The input of the @entrypoint takes {found.accepted()}. {do}".rstrip()
     more = "" if TEXT in true else "A text needs an input_schema with one str field."
     return f"The graph's state has no messages. It takes {found.accepted()}. {do}{more}".rstrip()
 

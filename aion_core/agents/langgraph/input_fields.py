@@ -114,9 +114,18 @@ class InputFields(Struct, frozen=True):
         return json_schema(self.check) if self.check is not None else None
 
     def example(self) -> Any:
-        """Return an object for a data part that starts the graph; None if none was found."""
+        """Return an object for a data part that starts the graph; None if none was found.
+
+        It has the required fields or, without one, the field that a text fills, or else the first with an example.
+        """
         schema = self.schema()
-        return example_of(self.check, schema) if self.check is not None and schema else None
+        if self.check is None or not schema:
+            return None
+        shown = () if schema.get("required") else (self.text,) if self.text is not None else self.names
+        objects = (example_of(self.check, {**schema, "required": [name]}) for name in shown)
+        # An object without a value says nothing about the input.
+        found = (each for each in objects if each and None not in each.values())
+        return next(found, None) or example_of(self.check, schema)
 
     def _place(self, name: str) -> int:
         return list(self.names).index(name)

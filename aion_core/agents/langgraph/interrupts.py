@@ -6,7 +6,7 @@ from contextlib import suppress
 from traceback import walk_tb
 from typing import Any
 
-from langchain_core.messages import BaseMessage
+from langchain_core.messages import AIMessage, BaseMessage
 from langgraph.errors import is_invalid_resume
 from langgraph.types import Command, Interrupt, StateSnapshot
 from langgraph.types import interrupt as ask
@@ -14,12 +14,14 @@ from msgspec import Struct
 from pydantic import TypeAdapter, ValidationError
 from pydantic.errors import PydanticUserError
 
+from aion_core.agents.call_text import call_text
 from aion_core.agents.client_answers import PAUSED_BEFORE, accepted_answers, interrupt_ids
 from aion_core.agents.expected_answers import ExpectedAnswer, expected_answer, is_generated
 from aion_core.agents.langgraph import remote_questions
 from aion_core.agents.langgraph.agent_inbox import Inbox, inbox_of
 from aion_core.agents.langgraph.approvals import Review, review_of
 from aion_core.agents.langgraph.parts import content_of, content_parts, sent_data
+from aion_core.agents.langgraph.state import messages_of, values_of
 from aion_core.agents.plain_json import plain_json
 from aion_core.agents.questions import Question, question_message
 from aion_core.engine.agent import InputRequired, TurnRequest
@@ -51,10 +53,24 @@ def paused_nodes(state: StateSnapshot) -> list[str]:
     return [name for node in state.next for name in (paused_nodes(nested[node]) if node in nested else [node])]
 
 
-def breakpoint_before(nodes: Sequence[str]) -> InputRequired:
-    """Return the end of a turn paused at a static breakpoint before these nodes. Any answer resumes the graph."""
-    text = f"Paused before {', '.join(nodes)}. Any answer lets it go on; cancel the task to stop."
+def breakpoint_before(state: StateSnapshot) -> InputRequired:
+    """Return the end of a turn paused at a static breakpoint. Any answer resumes the graph.
+
+    The question names the next nodes and, before a node that runs tools, the calls that the model asks for.
+    """
+    nodes, calls = paused_nodes(state), ", ".join(_pending_calls(state))
+    wants = f" The agent wants to call {calls}." if calls else ""
+    text = f"Paused before {', '.join(nodes)}.{wants} Any answer lets it go on; cancel the task to stop."
     return InputRequired(Message(role=Role.ROLE_AGENT, parts=[Part(text=text)], metadata={PAUSED_BEFORE: list(nodes)}))
+
+
+def _pending_calls(state: StateSnapshot) -> list[str]:
+    """Return the tool calls at the end of the messages as texts. A subgraph that has begun has its own messages."""
+    nested = [task.state for task in state.tasks if isinstance(task.state, StateSnapshot) and task.state.next]
+    if nested:
+        return [call for each in nested for call in _pending_calls(each)]
+    calls = [each.tool_calls for each in messages_of(values_of(state))[-1:] if isinstance(each, AIMessage)]
+    return [call_text(call["name"], call["args"]) for call in (calls[0] if calls else [])]
 
 
 def resume_command(
@@ -149,7 +165,10 @@ def _approval_of(interrupt: Interrupt) -> Review | Inbox | None:
     return review_of(interrupt) or inbox_of(interrupt.value)
 
 
-_PROMPTS = ("prompt", "question", "query", "message")
+_PROMPTS = (
+    *("prompt", "question", "query", "message"),
+    *("instruction", "instructions", "task", "description", "text", "title"),
+)
 """Keys under which authors put the question into an interrupt's value, in order of precedence."""
 
 

@@ -23,11 +23,12 @@ from aion_core.agents.langgraph.input_contract import (
     is_message,
     is_messages,
     readable_modes,
+    reads_any_message,
     reads_context,
     refusal,
 )
 from aion_core.agents.langgraph.input_fields import JSON, TEXT, InputFields
-from aion_core.agents.langgraph.input_types import annotations_of, check_of_type, without_none
+from aion_core.agents.langgraph.input_types import annotations_of, check_of_type, is_object, without_none
 from aion_core.agents.langgraph.input_value import InputValue, kinds_of
 from aion_core.engine.agent_profile import AgentProfile
 from aion_core.loading.card_sources.texts import first_paragraph
@@ -84,11 +85,13 @@ def _returned(function: Callable[..., Any]) -> Any:
 
 
 def _modes_of(annotation: Any) -> tuple[str, ...]:
-    """Return the media types of a returned value with this annotation; empty for Any."""
+    """Return the media types of a returned value with this annotation."""
     if annotation in (Any, object, entrypoint.final):
-        return ()
+        return TEXT, JSON
     if is_message(annotation) or is_messages(annotation):
         return (TEXT,)
+    if reads_any_message(annotation) or (is_object(annotation) and MESSAGES in annotations_of(annotation)):
+        return TEXT, JSON  # of a dict that has messages, the last message is the answer
     check = check_of_type(annotation)
     schema = InputValue(check, frozenset()).schema() if check is not None else None
     kinds = kinds_of(schema) if schema is not None else frozenset()
@@ -96,7 +99,8 @@ def _modes_of(annotation: Any) -> tuple[str, ...]:
 
 
 def _refusal(graph: Graph) -> Callable[[Message, bool], str]:
-    return lambda message, continues: refusal(graph, message.parts, None if continues else {})
+    has_state = isinstance(graph, CompiledStateGraph)
+    return lambda message, continues: refusal(graph, message.parts, None if continues and has_state else {})
 
 
 def _input_of(graph: Graph) -> tuple[AgentExtension | None, tuple[str, ...]]:

@@ -18,6 +18,13 @@ class StateHistory(Struct, frozen=True):
     """Values of the state at the start of the turn."""
     since: Sequence[Mapping[str, Any]] = ()
     """Values of the state after each stored step of the turn, in order."""
+    given: Mapping[str, Any] = {}
+    """Values that the client's message has given to the state. `before` has them too."""
+
+
+def client_id(message_id: str) -> str:
+    """Return the id of the client's HumanMessage if a message of the agent has the client's messageId."""
+    return f"client-{message_id}"
 
 
 def values_of(state: StateSnapshot | None) -> Mapping[str, Any]:
@@ -45,6 +52,12 @@ def as_messages(value: Any) -> list[BaseMessage]:
             with suppress(ValueError, TypeError, KeyError, NotImplementedError):
                 messages += convert_to_messages([message])
     return messages
+
+
+def adds_text(values: Any, before: Mapping[str, Any], text: str) -> bool:
+    """Return True if the state has a message with exactly this text, of any type, that it did not have before."""
+    known = {message.id for message in messages_of(before) if message.id}
+    return any(str(message.text) == text for message in messages_of(values) if message.id not in known)
 
 
 def finished_values(snapshot: StateSnapshot, answered: Collection[str]) -> Mapping[str, Any]:

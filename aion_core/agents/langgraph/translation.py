@@ -17,7 +17,7 @@ from aion_core.agents.langgraph.graph_answer import NO_ANSWER, GraphAnswer
 from aion_core.agents.langgraph.model_calls import is_internal
 from aion_core.agents.langgraph.model_streams import ModelStreams, last_name
 from aion_core.agents.langgraph.said_texts import ADDED, STREAMED, SaidTexts
-from aion_core.agents.langgraph.state import StateHistory, messages_of
+from aion_core.agents.langgraph.state import StateHistory, adds_text, messages_of
 from aion_core.agents.langgraph.unreturned_output import NODE_METADATA, StreamedText, UnreturnedOutput, writes_in
 from aion_core.agents.langgraph.written_values import artifact_of
 from aion_core.agents.message_text import words_of
@@ -54,7 +54,7 @@ class LangGraphTranslator:
         turn's input has cleared the outbox.
         """
         self._request, self._streamed, self._earlier = request, streamed, earlier
-        self._answer = GraphAnswer(graph, history.before)
+        self._answer, self._before = GraphAnswer(graph, history), history.before
         self._stale_outbox = None if clears_outbox else history.before.get(OUTBOX)
         self._emitted = EmittedMessages(request)
         self.sent = self._emitted.replies
@@ -85,11 +85,15 @@ class LangGraphTranslator:
             self.sent.append(emission.message)
 
     def sent_beside_state(self) -> list[Message]:
-        """Return the messages sent to the client whose ids are missing in the graph's last values."""
+        """Return the messages sent to the client that are missing in the graph's last values.
+
+        Leave out the words of a HumanMessage that a node has added: the model would read them twice.
+        """
         if not self.sent:
             return []
         known = {message.id for message in messages_of(self._values)}
-        return [message for message in self.sent if message.message_id not in known]
+        sent = (message for message in self.sent if message.message_id not in known)
+        return [message for message in sent if not adds_text(self._values, self._before, words_of(message))]
 
     def translate(self, namespace: tuple[str, ...], mode: str, payload: Any) -> Iterator[Emission]:
         """Yield the emissions of one stream event. `namespace` names its subgraph; it is empty for the main graph."""
@@ -167,7 +171,8 @@ class LangGraphTranslator:
         if output == TurnOutput() and inbound_of(self._request).event is None:
             # A file or data that the author's code has emitted is the result of a turn without any other output.
             data = written.last_resort(values) if not self._author.opened else None
-            output = replace(output, returned=self._answer.cached(), values=data)
+            returned = self._answer.cached() or self._answer.as_human(values, self._request.message.message_id)
+            output = replace(output, returned=returned, values=data)
             if output == TurnOutput() and not self._answer.has_unsent:
                 logger.warning(NO_ANSWER)
         if output.values is not None and not written.fits(output.values):

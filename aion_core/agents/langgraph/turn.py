@@ -140,7 +140,7 @@ class GraphTurn:
         if question is None and (given := state_values(self._graph, self._request.message.parts)):
             # Count the values of the client's message as part of the state before the turn: the answer contains only
             # values that differ from this state.
-            history = replace(history, before={**history.before, **given})
+            history = replace(history, before={**history.before, **given}, given=given)
         return LangGraphTranslator(
             self._request,
             self._graph,

@@ -3,17 +3,25 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from langchain_core.messages import BaseMessage, HumanMessage
+from langchain_core.messages import BaseMessage, HumanMessage, convert_to_openai_messages
 from langgraph.channels import LastValue
+from langgraph.graph import add_messages
 from langgraph.graph.state import CompiledStateGraph
 
 from aion_core.agents.langgraph.canceled_calls import canceled_responses
 from aion_core.agents.langgraph.graph import INBOX, MESSAGES, OUTBOX, ROOT, Graph, has_single_value
-from aion_core.agents.langgraph.input_contract import input_annotation, input_contract, is_message, is_messages
+from aion_core.agents.langgraph.input_contract import (
+    input_annotation,
+    input_contract,
+    is_dicts,
+    is_message,
+    is_messages,
+)
 from aion_core.agents.langgraph.input_fields import InputFields, read_part
 from aion_core.agents.langgraph.input_types import annotations_of, check_of_type, is_enforced, is_object
 from aion_core.agents.langgraph.input_value import InputValue
 from aion_core.agents.langgraph.parts import content_of
+from aion_core.agents.langgraph.state import client_id
 from aion_core.agents.turn_context import inbox_of
 from aion_core.authoring.types import A2AInbox
 from aion_core.engine.agent import TurnRequest
@@ -37,7 +45,7 @@ def turn_input(graph: Graph, request: TurnRequest, before: Sequence[BaseMessage]
     message_id = request.message.message_id
     if any(message.id == message_id and not isinstance(message, HumanMessage) for message in before):
         # Use another id: a reducer such as `add_messages` would replace the agent's message by the client's.
-        message_id = f"client-{message_id}"
+        message_id = client_id(message_id)
     human = [HumanMessage(content=content, id=message_id)] if content else []
     if has_single_value(graph):
         # The input replaces a state without a reducer. A reducer is that of a list, such as `add_messages`.
@@ -45,9 +53,18 @@ def turn_input(graph: Graph, request: TurnRequest, before: Sequence[BaseMessage]
     if not isinstance(graph, CompiledStateGraph):
         return _functional_input(graph, request, human)
     given: dict[str, Any] = {MESSAGES: [*canceled_responses(before), *human]}
+    # The reducer `add_messages` makes LangChain's messages of dicts, too.
+    if getattr(graph.channels.get(MESSAGES), "operator", None) is not add_messages:
+        given[MESSAGES] = _in_form_of(graph.builder.input_schema, given[MESSAGES])
     if INBOX in graph.channels:
         given[INBOX] = inbox_of(request)
     return {channel: value for channel, value in {**given, OUTBOX: None}.items() if channel in graph.channels}
+
+
+def _in_form_of(schema: Any, messages: Sequence[BaseMessage]) -> Any:
+    """Return the messages as the schema's `messages` are annotated: those of LangChain, or dicts as OpenAI's."""
+    takes_dicts = is_dicts(annotations_of(schema).get(MESSAGES, Any))
+    return convert_to_openai_messages(messages) if takes_dicts else messages
 
 
 def _functional_input(graph: Graph, request: TurnRequest, human: list[HumanMessage]) -> Any:
@@ -61,10 +78,10 @@ def _functional_input(graph: Graph, request: TurnRequest, human: list[HumanMessa
         return human[0] if human else HumanMessage("", id=request.message.message_id)
     if isinstance(contract, InputValue):
         return contract.check.validate_python(contract.given(parts)[0])
-    envelopes = {MESSAGES: human, INBOX: inbox_of(request)}
+    envelopes: dict[str, Any] = {MESSAGES: human, INBOX: inbox_of(request)}
     if not is_object(annotation):
         return {**_data(parts), **envelopes}
-    named = annotations_of(annotation)
+    named, envelopes[MESSAGES] = annotations_of(annotation), _in_form_of(annotation, human)
     filled = contract.given(parts)[0] if isinstance(contract, InputFields) else {}
     if not is_enforced(annotation):
         return {**filled, **(envelopes if not named or envelopes.keys() & named.keys() else {})}

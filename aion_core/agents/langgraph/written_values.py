@@ -12,6 +12,7 @@ from langgraph.graph import END
 
 from aion_core.agents.langgraph.graph import MESSAGES, Graph
 from aion_core.agents.langgraph.parts import ai_messages, has_content, message_of
+from aion_core.agents.langgraph.state import StateHistory, adds_text
 from aion_core.agents.plain_json import json_part
 from aion_core.errors import AgentFailed
 from aion_core.protocol.message_json import to_json
@@ -30,16 +31,19 @@ OUTPUT = "output"
 Writes = Sequence[tuple[str, Mapping[str, Any]]]
 """Nodes, each with the values that it has written to the state."""
 
+_MISSING: Any = object()
+"""Stands for a value that the client has not sent."""
+
 
 class WrittenValues:
     """Values that the nodes of a graph write in one turn, without its messages and A2A objects."""
 
-    def __init__(self, graph: Graph, before: Mapping[str, Any], *, functional: bool) -> None:
-        """Start without written values. `before` has the values of the state before the turn.
+    def __init__(self, graph: Graph, history: StateHistory, *, functional: bool) -> None:
+        """Start without written values. `history` has the values of the state before the turn.
 
         A `functional` graph has no keys in its state, and so no values.
         """
-        self._graph, self._before, self._functional = graph, before, functional
+        self._graph, self._before, self._given, self._functional = graph, history.before, history.given, functional
         self._steps: list[list[tuple[str, Sequence[str]]]] = []
         """Nodes of each step, each with the keys that it has written. A node of another process has no name."""
         self._step: list[tuple[str, Sequence[str]]] = []
@@ -104,24 +108,27 @@ class WrittenValues:
         For other graphs return None, because the values beside a conversation are an answer only as a last resort.
         """
         is_answer = self._declares or MESSAGES not in self._graph.channels
-        return self._part(self._new(values)) if is_answer else None
+        found = self._new(values) if is_answer else {}
+        return self._part(found if self._declares else self._made(found) or found)
 
     def beside(self, values: Any, text: str) -> Part | None:
         """Return the values written by the nodes that have ended the graph, as far as the `text` does not say them.
 
-        For a graph that declares its output, return None.
+        For a graph that declares its output, return None. Also if a node has added the text to the state's messages as
+        another message than an AIMessage, such as the named HumanMessage of a supervisor's worker.
         """
-        if self._declares or not isinstance(values, Mapping):
+        if self._declares or not isinstance(values, Mapping) or adds_text(values, self._before, text):
             return None
         ending = self._written_at_the_end()
         keys = [key for key in self._names if key in ending]
         found = {key: values[key] for key in keys if not _is_empty(values.get(key))}
-        return self._part({key: value for key, value in found.items() if not _says(text, value)})
+        return self._part({key: value for key, value in self._made(found).items() if not _says(text, value)})
 
     def last_resort(self, values: Any) -> Part | None:
         """Return all values that nodes have written, for a turn without any other output."""
         keys = [key for key in self._names if self._is_written(key)] if isinstance(values, Mapping) else []
-        return self._part({key: values[key] for key in keys if not _is_empty(values.get(key))})
+        found = {key: values[key] for key in keys if not _is_empty(values.get(key))}
+        return self._part(self._made(found) or found)
 
     def fits(self, part: Part) -> bool:
         """Return True if the values may be a part of the answer. Values of a declared output always may."""
@@ -146,6 +153,10 @@ class WrittenValues:
             if not written.isdisjoint(self._names):
                 return ending | written
         return ending
+
+    def _made(self, values: Mapping[str, Any]) -> dict[str, Any]:
+        """Leave out what the client has sent, because nodes and subgraphs often return their input with the result."""
+        return {key: value for key, value in values.items() if _differs(value, self._given.get(key, _MISSING))}
 
     def _new(self, values: Any) -> dict[str, Any]:
         return {key: values[key] for key in self._names if self.is_new(values, key)}
@@ -195,7 +206,12 @@ def _says(text: str, value: Any) -> bool:
 
 
 def _is_empty(value: Any) -> bool:
-    return value is None or (isinstance(value, str | list | dict) and not value)
+    """Return True for a value without content. The name of LangGraph's END is a route of a router, not a value."""
+    return (
+        value is None
+        or (isinstance(value, str | list | dict) and not value)
+        or (isinstance(value, str) and value == END)
+    )
 
 
 def _differs(value: Any, other: Any) -> bool:

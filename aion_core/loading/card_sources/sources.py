@@ -1,6 +1,5 @@
 """All sources of an agent's card beside aion.yaml, in order of precedence."""
 
-import inspect
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -15,7 +14,6 @@ from aion_core.loading.card_sources.texts import first_paragraph, project_descri
 from aion_core.loading.discovery.agent_ids import GENERIC_NAMES
 from aion_core.loading.frameworks import FRAMEWORKS
 from aion_core.loading.objects.loaded import LoadedObject, framework_of_loaded
-from aion_core.loading.objects.per_turn import PerTurnFactory
 from aion_core.protocol.card import first_of
 from aion_core.protocol.types import AgentCard
 
@@ -59,13 +57,11 @@ def _card_file(found: LoadedObject) -> AgentCard:
 
 def _docstring(found: LoadedObject) -> AgentCard:
     """Return a card with the docstring of the agent's function or class, or else of its module."""
-    text = first_paragraph(_own_docstring(found.agent)) or first_paragraph(getattr(found.module, "__doc__", None))
-    return AgentCard(description=text)
+    texts = (found.docstring, _own_docstring(found.agent), getattr(found.module, "__doc__", None))
+    return AgentCard(description=next(filter(None, map(first_paragraph, texts)), ""))
 
 
 def _own_docstring(agent: Any) -> str | None:
-    if isinstance(agent, PerTurnFactory):
-        return inspect.getdoc(agent.make)
     # A class of the author has a docstring of its own, which `getdoc` would not tell from an inherited one.
     docstring: str | None = vars(type(agent)).get("__doc__")
     return docstring if not type(agent).__module__.startswith(_FRAMEWORKS) else None

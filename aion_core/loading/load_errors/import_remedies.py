@@ -13,8 +13,8 @@ from aion_core.loading.load_errors.package_names import has_other_name, package_
 from aion_core.loading.load_errors.source_lines import display_path
 from aion_core.loading.suggestions import did_you_mean
 
-_A2A_MIGRATION = "https://github.com/a2aproject/a2a-python/blob/main/docs/migrations/v1_0/README.md"
-"""Guide of the a2a-sdk for code written for its version 0.3."""
+_RENAMED_NAMES = "docs/from-a2a-sdk.md#names-of-a2a-sdk-02-and-03"
+"""Table of the names that code for a2a-sdk 0.2 or 0.3 imports, and of those that have replaced them."""
 
 _TYPO = 0.85
 """Least similarity of a missing module's name to a module of the project. `anthropic` is no typo of `anthropic_chat`."""
@@ -58,7 +58,7 @@ def import_remedy(error: BaseException, file: str, folder: Path) -> str:
         return "The two files import each other: import one of them inside the function that uses it."
     name = error.name or ""
     if name.startswith("a2a."):
-        return f"Fix the name. If the code was written for a2a-sdk 0.3, change it as in {_A2A_MIGRATION}"
+        return f"Fix the name. If the code was written for a2a-sdk 0.2 or 0.3, change it as in {_RENAMED_NAMES}"
     if isinstance(error, ModuleNotFoundError) and name:
         return _module_remedy(name, file, folder)
     if requested := re.match(r"cannot import name '(\w+)' from", text):

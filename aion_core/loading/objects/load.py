@@ -49,13 +49,14 @@ def load_object(path: str, folder: Path, roots: Sequence[Path] = ()) -> LoadedOb
 
 
 def _as_loaded(found: Any, module: ModuleType, name: str, path: str, folder: Path) -> LoadedObject:
+    docstring = (inspect.getdoc(found) or "") if inspect.isfunction(found) else ""
     if inspect.isfunction(found) or inspect.isclass(found):
         found = instantiate(found, path, folder)
     name = name or _name_of(module, found)
     if is_server(found) and (inside := executor_in(found)) is not None:
         executor, card = inside
-        return LoadedObject(executor, module, name, card)
-    return LoadedObject(found, module, name)
+        return LoadedObject(executor, module, name, card, docstring)
+    return LoadedObject(found, module, name, docstring=docstring)
 
 
 def _name_of(module: ModuleType, found: Any) -> str:

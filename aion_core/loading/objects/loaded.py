@@ -22,6 +22,8 @@ class LoadedObject(Struct, frozen=True):
     """Name of the agent object in its module, or "" if it has no name there."""
     card: AgentCard | None = None
     """Card of the request handler or app in which the agent was found."""
+    docstring: str = ""
+    """Docstring of the author's function that has made the agent."""
 
 
 def framework_of_loaded(agent: object) -> str | None:

@@ -45,9 +45,12 @@ def _has_executor(value: object) -> bool:
     return is_server(value) and executor_in(value) is not None
 
 
-def _likeliest(names: Mapping[str, Any]) -> str:
-    """Return the name that most likely means the agent with the others as its parts: a usual name, else the first."""
-    return next((name for name in USUAL_NAMES if name in names), next(iter(names)))
+def _likeliest(names: dict[str, Any]) -> str:
+    """Return the name that most likely means the agent with the others as its parts.
+
+    It is a usual name or else the last, because a module defines the parts first.
+    """
+    return next((name for name in USUAL_NAMES if name in names), next(reversed(names)))
 
 
 USUAL_NAMES = ("app", "graph", "root_agent", "agent", "executor", "supervisor", "workflow")

@@ -3,7 +3,7 @@
 import logging
 from collections.abc import Callable, Mapping, Sequence
 
-from aion_core.protocol.card import with_base_url
+from aion_core.protocol.card import with_base_url, with_skill_modes
 from aion_core.protocol.types import AgentCard
 
 logger = logging.getLogger(__name__)
@@ -46,4 +46,4 @@ class CardPublisher:
 
     def publish(self, card: AgentCard, base_url: str) -> AgentCard:
         """Return the signed card. The agent's URLs in it begin with `base_url`."""
-        return self._sign(with_base_url(card, self.base_url, base_url), base_url)
+        return self._sign(with_skill_modes(with_base_url(card, self.base_url, base_url)), base_url)

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable, Iterable
 
+from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
@@ -12,8 +13,8 @@ from aion_core.protocol.errors import to_wire
 from aion_core.web.middleware.paths import route_path
 from aion_core.web.request.call_context import CALLER, owner_of
 
-Refuse = Callable[[str, Exception], Response]
-"""Function from a path and an error to the error response, in the format of the path's protocol binding."""
+Refuse = Callable[[Request, Exception], Response]
+"""Function from a request and an error to the error response, in the format of the path's protocol binding."""
 
 
 class RateLimitMiddleware:
@@ -36,7 +37,7 @@ class RateLimitMiddleware:
         try:
             await self._count(owner_of(scope.get(CALLER)))
         except AionError as error:
-            response = self._refuse(route_path(scope), to_wire(error))
+            response = self._refuse(Request(scope), to_wire(error))
             response.headers["Cache-Control"] = "no-store"
             await response(scope, receive, send)
             return

@@ -10,11 +10,10 @@ from starlette.types import Receive, Scope, Send
 
 from aion_core.auth.tenants import is_tenant
 from aion_core.protocol.errors import MethodNotAllowedError
-from aion_core.web.errors import A2A_JSON
-from aion_core.web.middleware.paths import route_path
+from aion_core.web.errors import A2A_JSON, JSON
 from aion_core.web.operations.operation import HttpRoute, Operation
 from aion_core.web.operations.services import AgentServices
-from aion_core.web.request.body import JSON, BodyRefused, StrictRequest
+from aion_core.web.request.body import BodyRefused, StrictRequest
 from aion_core.web.request.call_context import CallContextBuilder
 from aion_core.web.request.extensions import check_required, negotiate
 from aion_core.web.request.versions import check_version
@@ -50,12 +49,12 @@ class HttpBinding(ABC):
         """Return the response to a request. `by_method` has the operations at its path by HTTP method."""
         path, headers = request.path_params, dict[str, str]()
         if not all(path.values()) or not is_tenant(path.get("tenant", "any")):
-            return http_refusal(route_path(request.scope), path_not_found())
+            return http_refusal(request, path_not_found(request))
         try:
             if request.method not in by_method:
                 # Report an unknown path instead of a wrong HTTP method for an unknown custom method, such as
                 # `/tasks/{id}:nothing`, although its path matches the route of `GET /tasks/{id}`.
-                raise path_not_found() if ":" in path.get("id", "") else method_not_allowed(by_method)
+                raise path_not_found(request) if ":" in path.get("id", "") else method_not_allowed(by_method)
             operation, route = by_method[request.method]
             check_version(request, self.version, operation.first_path)
             negotiated = negotiate(request, self._services.card)
@@ -64,12 +63,12 @@ class HttpBinding(ABC):
                 check_required(negotiated, self._services.card, self.version)
             response = await self.operate(operation, route, request)
         except MethodNotAllowedError as error:
-            response = self.refuse(error)
+            response = self.refuse(request, error)
             response.headers["Allow"] = ", ".join(by_method)
         except BodyRefused as refused:
-            response = self.refuse(refused.error, refused.http)
+            response = self.refuse(request, refused.error, refused.http)
         except Exception as error:  # outermost handler: log an unexpected error and return it as an internal error
-            response = self.refuse(error)
+            response = self.refuse(request, error)
         response.headers.update(headers)
         # Forbid shared caches to store the response, because a task or an extended card is for one caller only.
         response.headers.setdefault("Cache-Control", PRIVATE)
@@ -80,7 +79,7 @@ class HttpBinding(ABC):
         """Execute the operation and return its response. Raises the protocol's errors."""
 
     @abstractmethod
-    def refuse(self, error: Exception, http: int | None = None) -> JSONResponse:
+    def refuse(self, request: StrictRequest, error: Exception, http: int | None = None) -> JSONResponse:
         """Return the error response in the format of this protocol version. `http` overrides the status."""
 
 

@@ -34,6 +34,6 @@ class RestV03(HttpBinding):
 
         return await answer_http(operation, self._services, self._builder, request)
 
-    def refuse(self, error: Exception, http: int | None = None) -> JSONResponse:
+    def refuse(self, request: StrictRequest, error: Exception, http: int | None = None) -> JSONResponse:
         """Return the error response in v0.3's format."""
         return v03_rest_error(error, http)

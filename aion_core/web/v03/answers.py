@@ -2,7 +2,6 @@
 
 from typing import Any
 
-from a2a.utils.errors import InvalidRequestError
 from starlette.responses import JSONResponse, Response
 
 from aion_core.web.operations.operation import Operation
@@ -32,11 +31,9 @@ async def answer_jsonrpc(
         # Read the tenant for Aion's own methods, because v0.3 itself has no tenants.
         context = builder.build_in(request, tenant_of(params))
     else:
-        if request_id is None:
-            raise InvalidRequestError(
-                'The JSON-RPC request has no "id" of its own beside "method": give it a string or a whole number.'
-            )
-        params = await request.convert(read_v03, body, conversion.model)
+        # The SDK's models require an id, but clients such as pydantic-ai's fasta2a omit it or send null.
+        identified = body if request_id is not None else {**body, "id": ""}
+        params = await request.convert(read_v03, identified, conversion.model)
         context = builder.build(request)
     read = await request.convert(conversion.read, params)
     if operation.stream:

@@ -98,7 +98,7 @@ def no_utf_8(draw: DrawFn, dialect: Dialect) -> Variation:
 def another_encoding(draw: DrawFn, dialect: Dialect) -> Variation:
     operation, sent, body = bodied(draw, dialect)
     text = rendered(body, random.Random(0)).decode()
-    encoding = draw(st.sampled_from(["utf-8-sig", "utf-16", "utf-16-le", "utf-32"]))
+    encoding = draw(st.sampled_from(["utf-16", "utf-16-le", "utf-32", "utf-32-le"]))
     return Variation("another encoding", with_body(sent, text.encode(encoding)), PARSE, None, operation)
 
 

@@ -8,6 +8,7 @@ import subprocess
 import time
 import uuid
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
 
 import httpx
@@ -194,12 +195,45 @@ def test_readme_curl_command_gets_answer(server: ServerProcess) -> None:
         assert "TASK_STATE_COMPLETED" in answered.stdout, answered
 
 
-def test_printed_curl_command_gets_answer(server: ServerProcess) -> None:
+def answer_to_printed_curl(server: ServerProcess) -> Any:
+    """Run the curl command of the server's start message; return the parts of the answer."""
     printed = "".join(server.printed)
     curl = printed[printed.index("  curl") : printed.index("Press Ctrl-C")]
     answered = subprocess.run(["sh", "-c", curl], capture_output=True, text=True, check=True).stdout
     frames = [json.loads(line.removeprefix("data: ")) for line in answered.splitlines() if line.startswith("data: ")]
-    assert frames[-1]["result"]["statusUpdate"]["status"]["message"]["parts"] == [{"text": "Hello, who is there?"}]
+    return frames[-1]["result"]["statusUpdate"]["status"]["message"]["parts"]
+
+
+def test_printed_curl_command_gets_answer(server: ServerProcess) -> None:
+    assert answer_to_printed_curl(server) == [{"text": "Hello, who is there?"}]
+
+
+DATA_ONLY = """
+from typing import TypedDict
+from langgraph.graph import START, StateGraph
+from pydantic import BaseModel, Field
+
+class Order(BaseModel):
+    item: str = Field(examples=["cat's bell"])
+    number: int
+
+class Wanted(TypedDict):
+    order: Order
+
+class State(Wanted):
+    outcome: str
+
+def ship(state): return {"outcome": f"{state['order']['number']} x {state['order']['item']}"}
+graph = StateGraph(State, input_schema=Wanted, output_schema=TypedDict("Out", {"outcome": str}))
+graph = graph.add_node("ship", ship).add_edge(START, "ship")
+"""
+
+
+def test_printed_curl_command_sends_data_to_data_agent(tmp_path: Path) -> None:
+    """Print the example of the card, because a text would be refused. Its apostrophe does not end the shell's string."""
+    (tmp_path / "agent.py").write_text(DATA_ONLY)
+    with serving(aion_dev("--store", "memory", "--config", str(tmp_path / "agent.py"))) as server:
+        assert answer_to_printed_curl(server) == [{"text": "1 x cat's bell"}]
 
 
 def test_ctrl_c_leaves_no_dev_server_process() -> None:

@@ -176,7 +176,7 @@ async def test_stream_in_reply_mode_message_opens_before_answer() -> None:
     call = asyncio.create_task(app({**scope, "http_version": "1.1", "scheme": "http"}, receive, note))
     await until(lambda: len(said) >= 3)
     assert said[1]["status"] == 200
-    assert said[2]["body"] == b": \n\n"
+    assert said[2]["body"] == b": \n"
     assert said[2]["more_body"]
     agent.go.set()
     await call

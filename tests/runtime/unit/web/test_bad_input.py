@@ -49,7 +49,7 @@ UNCLOSED = (PARAMS, "levels") if sys.version_info < (3, 12) else (PARSE, "The bo
         (b"{", PARSE, "line 1, column 2"),
         (b'{"jsonrpc": "2.0", }', PARSE, "JSON"),
         (b"\xff\xfe{\x00}\x00", PARSE, "UTF-8"),
-        (b"\xef\xbb\xbf{}", PARSE, "JSON"),
+        (b"\xef\xbb\xbf{}", REQUEST, "jsonrpc"),  # a byte order mark is ignored
         (b'{"text": "\xc3\x28"}', PARSE, "UTF-8"),
         (b'{"jsonrpc": "2.0", "id": 1, "method": "SendMessage", "params": {"x": NaN}}', PARSE, "NaN"),
         (b'{"jsonrpc": "2.0", "id": 1, "method": "SendMessage", "params": {"x": -Infinity}}', PARSE, "Infinity"),

@@ -69,7 +69,15 @@ async def test_agent_card_has_fields_declared_in_aion_yaml(app: FastAPI, prefix:
             "inputModes": ["text/plain"],
             "outputModes": ["application/json"],
         },
-        {"id": "plain", "name": "Plain", "description": "Says little.", "tags": ["plain"]},
+        {
+            "id": "plain",
+            "name": "Plain",
+            "description": "Says little.",
+            "tags": ["plain"],
+            # The defaults: pydantic-ai's client requires these fields, although A2A does not.
+            "inputModes": ["text/plain", "image/png"],
+            "outputModes": ["text/markdown"],
+        },
     ]
     capabilities = card["capabilities"]
     assert (capabilities["streaming"], capabilities["pushNotifications"]) == (True, True)

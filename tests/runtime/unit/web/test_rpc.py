@@ -14,7 +14,7 @@ from tests.runtime.unit.web.rest.test_v1 import frames
 from tests.runtime.unit.web.sdk_handler import BY_NAME, services_of
 from tests.support.agents.counting import talking
 from tests.support.agents.scripted import AskingAgent
-from tests.support.service import http, parts, rpc_body, send
+from tests.support.service import http, parts, rpc_bodies, rpc_body, send
 
 
 class RecordsRequests:
@@ -64,7 +64,7 @@ CONFIG = pb.TaskPushNotificationConfig(
             "DeleteTaskPushNotificationConfig",
             {"taskId": "t-1", "id": "p-1"},
             pb.DeleteTaskPushNotificationConfigRequest(task_id="t-1", id="p-1"),
-            None,
+            {},
         ),
         ("tasks/pushNotificationConfig/set", V03_CONFIG, CONFIG, V03_CONFIG),
         (
@@ -90,7 +90,7 @@ CONFIG = pb.TaskPushNotificationConfig(
 async def test_push_config_methods_of_v03_convert_to_v1(
     method: str, params: dict[str, Any], asked: Any, result: Any
 ) -> None:
-    """In v0.3 `get` needs no config id, and the result of `delete` is null."""
+    """In v0.3 `get` needs no config id. The result of `delete` is null there, and {} in v1.0 (google.protobuf.Empty)."""
     handler = RecordsRequests()
     binding = JsonRpcBinding(services_of(parts(talking(1))), "test", handler.operations)
     app: Any = AwaitBackgroundTurnsMiddleware(Starlette(routes=binding.routes("")))
@@ -120,17 +120,18 @@ async def test_json_rpc_error_data_contains_reason(method: str) -> None:
 
 @pytest.mark.parametrize("given", [{}, {"id": None}], ids=["missing", "null"])
 @pytest.mark.parametrize("method", ["message/send", "message/stream", "tasks/get", "tasks/cancel", "tasks/resubscribe"])
-async def test_v03_request_without_id_is_invalid(method: str, given: dict[str, Any]) -> None:
-    """The error names the missing JSON-RPC id, and not the task's id."""
+async def test_v03_request_without_id_is_served(method: str, given: dict[str, Any]) -> None:
+    """Answer as in v1.0, with the id null: pydantic-ai's client sends no id."""
     request = {**send(method=method), **given}
     if not given:
         del request["id"]
     if method.startswith("tasks"):
         request["params"] = {"id": "t-1"}
     async with http(parts(talking(1)).app()) as client:
-        body = rpc_body(await client.post("/", json=request))
-    assert (body["id"], body["error"]["code"]) == (None, -32600)
-    assert "JSON-RPC" in body["error"]["message"]
+        answers = rpc_bodies(await client.post("/", json=request))
+    assert all(answer["id"] is None for answer in answers)
+    code = answers[-1].get("error", {}).get("code")
+    assert code == (-32001 if method.startswith("tasks") else None)
 
 
 @pytest.mark.parametrize(
@@ -155,6 +156,30 @@ async def test_refused_v03_stream_consists_of_one_error_frame(method: str, param
         assert stated.json()["error"]["code"] == code, "an SDK of v1.0 in its v0.3 mode"
         unary = await client.post("/", json={"jsonrpc": "2.0", "id": "r", "method": "SubscribeToTask", "params": {}})
         assert unary.headers["content-type"] == "application/json"
+
+
+@pytest.mark.parametrize(
+    ("agent", "is_stream"),
+    [
+        ("Go-http-client/1.1", True),
+        ("Go-http-client/2.0", True),
+        (None, True),
+        ("python-httpx/0.28.1", False),
+        ("node", False),
+        ("Java-http-client/17", False),
+        ("Mozilla/5.0", False),
+    ],
+)
+@pytest.mark.parametrize("method", ["SendStreamingMessage", "SubscribeToTask"])
+async def test_refused_v1_stream_is_readable_by_client(method: str, agent: str | None, is_stream: bool) -> None:
+    """Go's and .NET's clients take a JSON document for an empty stream; JavaScript's reads no refusal from a stream."""
+    request = {"jsonrpc": "2.0", "id": "r-1", "method": method, "params": {"id": "nope"}}
+    async with http(parts(talking(1)).app()) as client:
+        del client.headers["user-agent"]
+        answer = await client.post("/", json=request, headers={"user-agent": agent} if agent else {})
+    assert answer.headers["content-type"].startswith("text/event-stream" if is_stream else "application/json")
+    body = rpc_body(answer)
+    assert (body["id"], body["error"]["code"] < 0) == ("r-1", True)
 
 
 @pytest.mark.parametrize("length", [-1, 2**31, 2**40, 1e12, "x", 1.5])

@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 
 from aion_core.loading.deployment import read_deployment_config
-from aion_tools.dev.greeting import greeting
+from aion_core.protocol.types import AgentCard, AgentSkill
+from aion_tools.dev.greeting import HELLO, example_part, greeting
 
 
 def test_dev_greeting_names_agents_created_for_each_turn(tmp_path: Path) -> None:
@@ -51,3 +52,20 @@ def test_dev_greeting_names_required_extensions_in_request(tmp_path: Path) -> No
     file.write_text(f"aion: {{agents: {{one: {{path: a.py, capabilities: {{extensions: {extensions}}}}}}}}}")
     lines = greeting(read_deployment_config(file).agents, "http://x", "memory").splitlines()
     assert "    -H 'A2A-Extensions: https://x.test/a' \\" in lines
+
+
+@pytest.mark.parametrize(
+    ("modes", "examples", "part"),
+    [
+        (["text/plain"], ['{"a": 1}'], {"text": HELLO}),
+        (["text/*", "application/json"], ['{"a": 1}'], {"text": HELLO}),
+        ([], ['{"a": 1}'], {"text": HELLO}),
+        (["application/json"], ['{"a": 1}', '{"b": 2}'], {"data": {"a": 1}}),
+        (["application/json"], ["Order a cat.", '["a"]'], {"data": ["a"]}),
+        (["application/json"], [], {"text": HELLO}),
+        (["image/png"], ["A picture."], {"text": HELLO}),
+    ],
+)
+def test_dev_greeting_sends_what_agent_reads(modes: list[str], examples: list[str], part: object) -> None:
+    skill = AgentSkill(id="s", name="S", description="S.", tags=["s"], examples=examples)
+    assert example_part(AgentCard(default_input_modes=modes, skills=[skill])) == part

@@ -7,13 +7,17 @@ import pytest
 from google.adk import Event, Workflow
 from google.adk.agents import BaseAgent, LlmAgent, ParallelAgent, SequentialAgent
 from google.adk.agents.context import Context
+from google.adk.agents.invocation_context import InvocationContext
 from google.adk.auth import AuthConfig
+from google.adk.events import EventActions
 from google.adk.tools.base_toolset import BaseToolset
 from google.adk.tools.tool_context import ToolContext
 from google.adk.workflow import node
+from google.genai import types as genai
 
 from aion_core.agents.adk.credentials import credential_response, refusal_of
 from aion_core.agents.client_answers import InvalidResumeInput
+from aion_core.engine.agent_options import AfterCrash
 from tests.runtime.unit.agents.adk.test_resumption import patient
 from tests.runtime.unit.agents.asking_agents import oauth
 from tests.support.adk import (
@@ -23,6 +27,7 @@ from tests.support.adk import (
     ask,
     ask_parts,
     call,
+    history,
     scripted_model,
     served,
     task_of,
@@ -227,3 +232,38 @@ async def test_refused_credential_stays_refused_after_crash() -> None:
         if place >= ended:
             break
     assert ended > asked + 2
+
+
+class Witness(BaseAgent):
+    """Agent that tells how many events of the user it sees, and that ADK cannot resume."""
+
+    async def _run_async_impl(self, ctx: InvocationContext) -> Any:
+        count = sum(event.author == "user" for event in ctx.session.events)
+        yield Event(author=self.name, content=genai.ModelContent(f"{count} events of the user"))
+        yield Event(author=self.name, actions=EventActions(state_delta={"ended": True}))
+
+
+async def test_restarted_turn_refuses_credential_once() -> None:
+    """Cut a turn with a refusal at each of its events: the restart neither loses the refusal nor sees it twice."""
+
+    async def decline(*crash_at: int) -> tuple[tuple[str, str | None], int, int]:
+        def decide(seen: list[str]) -> list[Any]:
+            return [seen[-1]] if "repos ->" in seen[-1] else [call("repos", "call-1")]
+
+        lists = LlmAgent(name="lists", model=DecidingLlm(decide=decide), tools=[repos])
+        root = SequentialAgent(name="root", sub_agents=[lists, Witness(name="witness")])
+        clock, sessions = ManualClock(), CrashingSessions(*crash_at)
+        agent = served(root, sessions, resume=AfterCrash.RESTART)
+        made = parts(agent, MemoryTaskStore(clock), clock, lease_seconds=10_000, blocking_wait=1e9)
+        async with http(made.app()) as client:
+            question = task_of(await patient(client.post("/", json=send()), clock))
+            asked, request = sessions.appends, send("no", message_id="m-2", taskId=question["id"])
+            done = task_of(await patient(client.post("/", json=request), clock))
+        told = [text for text in history(done) if "access_denied" in text]
+        assert told == ["user: repos -> {'error': 'access_denied'}"]
+        return (state(done), answer_text(done)), asked, sessions.appends
+
+    whole, asked, ended = await decline()
+    assert whole == ("COMPLETED", "3 events of the user")
+    for place in range(asked + 1, ended + 1):
+        assert (await decline(place))[0] == whole, place

@@ -405,6 +405,59 @@ async def test_resumed_turn_does_not_repeat_answered_interrupt() -> None:
         assert ran["pay"] == 1
 
 
+def asking_agent() -> LlmAgent:
+    """Return an agent that asks the user by a long-running tool, then tells the answer."""
+    from google.adk.tools.long_running_tool import LongRunningFunctionTool
+
+    def approve() -> dict[str, str]:
+        """Wait for an approval."""
+        return {"status": "pending"}
+
+    def decide(seen: list[str]) -> list[Any]:
+        if any("approve -> {'result': 'yes'}" in line for line in seen):
+            return ["Approved."]
+        return ["I have asked."] if any("approve ->" in line for line in seen) else [call("approve", "call-1")]
+
+    return LlmAgent(name="asks", model=DecidingLlm(decide=decide), tools=[LongRunningFunctionTool(func=approve)])
+
+
+def repeating(name: str) -> LlmAgent:
+    return LlmAgent(name=name, model=DecidingLlm(decide=lambda seen: [f"From {name}."]))
+
+
+def in_parallel() -> ParallelAgent:
+    return ParallelAgent(name="both", sub_agents=[asking_agent(), repeating("other")])
+
+
+ASKING_TREES: dict[str, Callable[[], BaseAgent]] = {
+    "sequence": lambda: SequentialAgent(name="root", sub_agents=[asking_agent(), repeating("last")]),
+    "loop": lambda: LoopAgent(name="root", max_iterations=1, sub_agents=[asking_agent(), repeating("last")]),
+    "parallel": lambda: SequentialAgent(name="root", sub_agents=[in_parallel(), repeating("last")]),
+}
+
+
+@pytest.mark.parametrize("tree", ASKING_TREES)
+async def test_workflow_agent_waits_for_answer_despite_crash(tree: str) -> None:
+    """Crash after each stored event of both turns: the agents after the question run only after the answer."""
+    last = 0
+    for place in range(100):
+        clock, sessions = ManualClock(), CrashingSessions(place)
+        agent = served(ASKING_TREES[tree](), sessions)
+        made = parts(agent, MemoryTaskStore(clock), clock, lease_seconds=10_000, blocking_wait=1e9)
+        async with http(made.app()) as client:
+            question = task_of(await patient(client.post("/", json=send()), clock))
+            assert outcome(question)[0] == "INPUT_REQUIRED"
+            assert "From last." not in history(question), place
+            request = send("yes", message_id="m-2", taskId=question["id"])
+            task = task_of(await patient(client.post("/", json=request), clock))
+        assert outcome(task)[:2] == ("COMPLETED", "From last."), place
+        assert "Approved." in history(task), place
+        last = last or sessions.appends
+        if place >= last:
+            break
+    assert last > 8
+
+
 async def test_each_confirmed_tool_runs_once_despite_crash() -> None:
     """One message answers two parallel agents; crash after each stored event of the following turn."""
 

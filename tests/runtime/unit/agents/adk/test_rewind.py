@@ -13,8 +13,7 @@ from google.adk.events import Event, EventActions
 from google.genai import types as genai
 
 from aion.adk import get_aion_context
-from aion_core.agents.adk.translation import NO_ANSWER_AFTER_RESTART
-from aion_core.agents.restarts import TOO_MANY_RUNS
+from aion_core.agents.restarts import NO_ANSWER_AFTER_RESTART, TOO_MANY_RUNS
 from aion_core.engine.agent_options import AfterCrash
 from tests.runtime.unit.agents.adk.test_resumption import answering, outcome, patient, run_to_end, transferring_agent
 from tests.support.adk import CrashingSessions, YieldingAgent, call, llm_agent, served, task_of, text_event

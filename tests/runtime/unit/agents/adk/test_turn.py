@@ -240,58 +240,6 @@ async def test_adk_callbacks_and_tools_can_read_a2a_inbox(dialect: str) -> None:
     assert seen == {"callback": "m-1", "tool": "m-1"}
 
 
-def greeting(run_config: Any) -> str:
-    """Return what ADK's own A2A server lets an agent read of the request."""
-    return f"for {((run_config and run_config.custom_metadata) or {}).get('a2a_metadata')}"
-
-
-def greets_in_callback() -> BaseAgent:
-    def before(callback_context: Any) -> None:
-        callback_context.state["seen"] = greeting(callback_context.run_config)
-
-    def answer(request: Any) -> str:
-        return str(request.config.system_instruction).partition("caller: ")[2].partition("\n")[0]
-
-    return llm_agent([answer], instruction="caller: {seen}", before_agent_callback=before)
-
-
-def greets_in_tool() -> BaseAgent:
-    def greet(tool_context: ToolContext) -> str:
-        return greeting(tool_context.run_config)
-
-    def answer(request: Any) -> str:
-        return str(request.contents[-1].parts[0].function_response.response["result"])
-
-    return llm_agent([call("greet")], [answer], tools=[greet])
-
-
-def greets_in_sequence() -> BaseAgent:
-    custom = yielding_agent(lambda ctx: text_event(greeting(ctx.run_config)))
-    return SequentialAgent(name="root", sub_agents=[custom])
-
-
-def greets_in_workflow() -> Workflow:
-    def greet(ctx: Any) -> Event:
-        return text_event(greeting(ctx.run_config))
-
-    return Workflow(name="root", edges=[("START", greet)])
-
-
-@pytest.mark.parametrize("made", [greets_in_callback, greets_in_tool, greets_in_sequence, greets_in_workflow])
-async def test_adk_run_config_has_metadata_of_request(made: Callable[[], Any], dialect: str) -> None:
-    """Send metadata with the first of two messages. The session stores them once, with the message."""
-    sessions = CrashingSessions()
-    async with http(parts(served(made(), sessions)).app()) as client:
-        request = send(method=dialect, contextId="c-1")
-        request["params"]["metadata"] = {"user_name": "Alice", "visits": 3}
-        first = task_of((await client.post("/", json=request)).json())
-    assert answer_text(first) == "for {'user_name': 'Alice', 'visits': 3}"
-    stored = [event.author for event in sessions.stored() if "a2a_metadata" in (event.custom_metadata or {})]
-    assert stored == ["user"]
-    async with http(parts(served(made())).app()) as client:
-        assert answer_text(await ask(client, dialect)) == "for None"
-
-
 async def test_tool_of_adk_agent_tool_receives_aion_context(dialect: str) -> None:
     """An AgentTool runs under a separate ADK Runner: the tool gets the context from a context variable."""
 

@@ -4,10 +4,12 @@ import asyncio
 from datetime import timedelta
 from typing import Any
 
+import pytest
 from a2a.server.agent_execution import RequestContext
 from a2a.server.events import EventQueue
 from a2a.server.tasks import TaskUpdater
 
+from aion_core.agents.restarts import NO_ANSWER_AFTER_RESTART
 from aion_core.engine.agent_options import AfterCrash
 from aion_core.engine.call import CallContext
 from aion_core.engine.process.deadline import Deadline
@@ -174,6 +176,28 @@ async def test_restarted_executor_appends_each_chunk_to_existing_artifact_once()
     current = executor.contexts[2].current_task
     assert current is not None
     assert current.status.state == TaskState.TASK_STATE_INPUT_REQUIRED, "the second try gets the same request"
+
+
+async def only_completes(context: RequestContext, queue: EventQueue, updater: TaskUpdater) -> None:
+    await updater.complete()
+
+
+async def sends_nothing(context: RequestContext, queue: EventQueue, updater: TaskUpdater) -> None:
+    pass
+
+
+@pytest.mark.parametrize("lost", [sends_nothing, start_report], ids=["nothing", "a message and an artifact"])
+async def test_restarted_executor_without_output_fails(lost: Execute) -> None:
+    """The lost attempt may have sent something: it does not answer the turn."""
+    clock, crashing = ManualClock(), CrashAfter(lost)
+    made = served(ScriptedExecutor(crashing, only_completes), clock=clock, resume=AfterCrash.RESTART)
+    task = await run_with_crashes(clock, made, crashing)
+    assert (task.status.state, text_of(task.status.message)) == (FAILED, NO_ANSWER_AFTER_RESTART)
+
+
+async def test_executor_may_complete_first_run_without_output() -> None:
+    task = await served(ScriptedExecutor(only_completes), resume=AfterCrash.RESTART).send()
+    assert (task.status.state, text_of(task.status.message)) == (COMPLETED, "")
 
 
 async def test_executor_stopped_by_deadline_does_not_run_again() -> None:

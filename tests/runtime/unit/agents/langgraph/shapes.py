@@ -312,6 +312,21 @@ def agent_in_node() -> Any:
     return chain(Writing, ask, input_schema=Topic)
 
 
+@shape(
+    "streamed text, and a last node that returns its input with the text",
+    VALUES,
+    "All about cats",
+    {"score": 7},
+    streamed=("All about cats",),
+)
+def input_returned() -> Any:
+    async def write(state: Writing) -> State:
+        text = (await model_saying(["All about ", "cats"]).ainvoke("go")).text
+        return {"topic": state["topic"], "report": str(text), "score": 7}
+
+    return chain(Writing, write, input_schema=Topic)
+
+
 # ── States with messages ──────────────────────────────────────────────────────────────────────────────────────────────
 
 
@@ -410,6 +425,42 @@ def value_without_text() -> Any:
         return {"found": {"cats": 2}}
 
     return chain(Finding, count)
+
+
+class Routing(MessagesState):
+    next: str
+
+
+def supervised(worker: Any) -> Any:
+    """Return a supervisor that notes its route in the state, with one worker."""
+
+    def supervisor(state: Routing) -> Command[Literal["worker", "__end__"]]:
+        route: Any = END if state["messages"][-1].name == "worker" else "worker"
+        return Command(goto=route, update={"next": route})
+
+    return StateGraph(Routing).add_node(supervisor).add_node("worker", worker).add_edge(START, "supervisor")
+
+
+@shape(
+    "a worker's streamed text as a `HumanMessage`, and its supervisor's route",
+    MESSAGES,
+    "Cats are fine.",
+    streamed=("Cats are fine.",),
+)
+def worker_as_human() -> Any:
+    async def worker(state: Routing) -> Command[Literal["supervisor"]]:
+        text = (await model_saying(["Cats ", "are fine."]).ainvoke("go")).text
+        return Command(goto="supervisor", update={"messages": [HumanMessage(str(text), name="worker")]})
+
+    return supervised(worker)
+
+
+@shape("a worker's result as a `HumanMessage`, without a model", MESSAGES, "Cats are fine.")
+def result_as_human() -> Any:
+    def worker(state: Routing) -> Command[Literal["supervisor"]]:
+        return Command(goto="supervisor", update={"messages": [HumanMessage("Cats are fine.", name="worker")]})
+
+    return supervised(worker)
 
 
 def calls(text: str) -> Any:

@@ -406,7 +406,8 @@ async def test_example_of_card_starts_graph(client: httpx.AsyncClient, card: Any
 
 @pytest.mark.parametrize("card", [name for name in ONLY_SOME if JSON in TABLE[name][0]], indirect=True)
 async def test_card_of_agent_that_takes_data_has_example(card: Any) -> None:
-    assert card["skills"][0]["examples"]
+    [example] = card["skills"][0]["examples"]
+    assert example != "{}"
 
 
 @pytest.mark.parametrize(
@@ -437,6 +438,13 @@ async def test_repeat_of_refused_message_is_refused_again(client: httpx.AsyncCli
     for _ in range(2):
         refused = await answered(client, "takes_model", [ROME], method, contextId=f"again-{'/' in method}")
         assert refused["code"] == WRONG
+
+
+async def test_entrypoint_has_no_state_that_supplies_fields(client: httpx.AsyncClient) -> None:
+    """An @entrypoint gets only the message, in the first turn of a context and in a later one."""
+    await answered(client, "takes_trip", [{"data": {"city": "Oslo", "days": 2}}], "SendMessage", contextId="function")
+    refused = await answered(client, "takes_trip", [{"data": {"days": 2}}], "SendMessage", contextId="function")
+    assert refused["code"] == WRONG
 
 
 async def test_state_may_supply_what_message_lacks(client: httpx.AsyncClient) -> None:

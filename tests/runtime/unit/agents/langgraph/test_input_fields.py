@@ -6,6 +6,7 @@ from typing import Annotated, Any, NotRequired, Optional, TypedDict
 
 import pytest
 from langchain_core.messages import AIMessage
+from langgraph.func import entrypoint
 from langgraph.graph import START, MessagesState, StateGraph, add_messages
 from langgraph.managed import RemainingSteps
 from pydantic import BaseModel
@@ -190,6 +191,15 @@ def test_advice_names_first_text_field_if_schema_has_several() -> None:
 def test_advice_tells_author_if_schema_has_no_text_field() -> None:
     assert "A text needs an input_schema with one str field." in LangGraphAgent(graph_of(ScoreOnly)).input_advice(None)
     assert LangGraphAgent(graph_of(TripInput)).input_advice(None) == ""
+
+
+def test_advice_on_entrypoint_does_not_speak_of_state() -> None:
+    @entrypoint()
+    def double(number: int) -> int:
+        return 2 * number
+
+    advice = "The input of the @entrypoint takes a data part with a value, such as 1."
+    assert LangGraphAgent(double).input_advice(None) == advice
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from pydantic import BaseModel
 
 from aion_core.agents.client_answers import InvalidResumeInput
 from aion_core.agents.langgraph.approvals import Review, review_of
-from aion_core.agents.langgraph.interrupts import input_required
+from aion_core.agents.langgraph.interrupts import _PROMPTS, input_required
 from aion_core.protocol.message_json import to_json
 from tests.runtime.golden.graphs import ScriptedModel
 from tests.support.service import http, parts, send
@@ -322,8 +322,8 @@ async def test_valid_answer_counts_beside_one_that_violates_its_schema(nested: b
     assert (task["status"]["state"], ran) == ("TASK_STATE_COMPLETED", [2, 3])
 
 
-@pytest.mark.parametrize("key", ["prompt", "question", "query", "message"])
-def test_interrupt_text_comes_from_prompt_question_query_or_message(key: str) -> None:
+@pytest.mark.parametrize("key", _PROMPTS)
+def test_interrupt_text_comes_from_key_of_value(key: str) -> None:
     required = input_required([Interrupt({key: "Send it?", "to": "ada"}, id="i-1")])
     text, data = required.message.parts
     assert text.text == "Send it?"
@@ -372,6 +372,28 @@ async def test_breakpoint_prompt_names_node_within_subgraph() -> None:
     graph = graph.compile(interrupt_before=["worker"])
     async with http(parts(graph).app()) as client:
         assert texts(await post(client)) == ["Paused before worker. Any answer lets it go on; cancel the task to stop."]
+
+
+@pytest.mark.parametrize("is_nested", [False, True])
+async def test_breakpoint_before_tools_shows_their_calls(is_nested: bool) -> None:
+    def call(state: MessagesState) -> dict[str, Any]:
+        calls = [{"name": "mail", "args": {"to": to}, "id": to} for to in ("ada", "bob")]
+        return {"messages": [AIMessage("", tool_calls=calls)]}
+
+    def tools(state: MessagesState) -> dict[str, Any]:
+        return {"messages": [AIMessage("Mailed.")]}
+
+    agent: Any = StateGraph(MessagesState).add_node("call", call).add_node("tools", tools)
+    agent = agent.add_edge(START, "call").add_edge("call", "tools").compile(interrupt_before=["tools"])
+    graph = StateGraph(MessagesState).add_node("agent", agent).add_edge(START, "agent") if is_nested else agent
+    async with http(parts(graph).app()) as client:
+        asked = await post(client)
+        task = await post(client, message_id="m-2", taskId=asked["id"])
+    assert texts(asked) == [
+        'Paused before tools. The agent wants to call mail(to="ada"), mail(to="bob"). '
+        "Any answer lets it go on; cancel the task to stop."
+    ]
+    assert texts(task) == ["Mailed."]
 
 
 @pytest.mark.parametrize(

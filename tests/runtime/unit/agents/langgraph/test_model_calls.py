@@ -1,12 +1,15 @@
 """Model calls that are not for the client: decisions as structured output, and calls of tools and middleware."""
 
-from typing import Any
+from typing import Any, TypedDict
 
 import pytest
 from langchain.agents import create_agent
 from langchain.agents.middleware import AgentMiddleware, after_agent, before_model
 from langchain.agents.structured_output import ProviderStrategy
-from langchain_core.messages import HumanMessage
+from langchain_core.language_models import GenericFakeChatModel
+from langchain_core.messages import AIMessage, HumanMessage
+from langchain_core.output_parsers import JsonOutputParser, PydanticOutputParser, StrOutputParser
+from langchain_core.runnables import RunnableLambda
 from langgraph.graph import START, MessagesState, StateGraph
 from pydantic import BaseModel
 
@@ -121,6 +124,63 @@ async def test_json_of_agent_called_by_node_is_not_shown() -> None:
         return {"messages": [await writer.ainvoke("Write.")]}
 
     assert await told(in_a_row(decide, state=MessagesState)) == (["It is Rome."], ["It is Rome."])
+
+
+class Upper(StrOutputParser):
+    def parse(self, text: str) -> str:
+        return text.upper()
+
+
+ROUTE = '{"city": "Rome"}'
+PARSERS: dict[str, tuple[Any, list[str]]] = {
+    "PydanticOutputParser": (PydanticOutputParser(pydantic_object=Report), []),
+    "JsonOutputParser": (JsonOutputParser(), []),
+    "StrOutputParser": (StrOutputParser(), [ROUTE]),
+    "own parser of texts": (Upper(), [ROUTE]),
+    "own function": (RunnableLambda(lambda message: message.text), [ROUTE]),
+}
+"""Steps after a model in a chain, and the texts of the model that are messages to the client."""
+
+
+@pytest.mark.parametrize("is_async", [True, False])
+@pytest.mark.parametrize("name", PARSERS)
+async def test_text_that_a_parser_reads_is_no_message(name: str, is_async: bool) -> None:
+    parser, shown = PARSERS[name]
+    router = GenericFakeChatModel(messages=iter([ROUTE])) | parser
+
+    async def decide(state: MessagesState) -> State:
+        await router.ainvoke("Which city?")
+        return {"messages": [await model(["It is Rome."]).ainvoke("Write.")]}
+
+    def decide_in_thread(state: MessagesState) -> State:
+        router.invoke("Which city?")
+        return {"messages": [AIMessage("It is Rome.")]}
+
+    messages, _ = await told(in_a_row(decide if is_async else decide_in_thread, state=MessagesState))
+    assert messages == [*shown, "It is Rome."]
+
+
+async def test_data_of_a_parser_is_the_answer() -> None:
+    class Found(TypedDict):
+        query: str
+        found: dict[str, str]
+
+    async def find(state: Found) -> State:
+        return {"found": await (model([ROUTE]) | JsonOutputParser()).ainvoke("Which city?")}
+
+    async with http(parts(in_a_row(find, state=Found)).app()) as client:
+        task = (await client.post("/", json=send())).json()["result"]["task"]
+    assert task["status"]["message"]["parts"] == [{"data": {"found": {"city": "Rome"}}}]
+    assert len(task["history"]) == 1
+
+
+async def test_parsed_message_that_a_node_returns_is_said() -> None:
+    async def judge(state: MessagesState) -> State:
+        message = await model([ROUTE]).ainvoke("Which city?")
+        await JsonOutputParser().ainvoke(message)
+        return {"messages": [message]}
+
+    assert (await told(in_a_row(judge, state=MessagesState)))[0] == [ROUTE]
 
 
 class Checking(AgentMiddleware[Any, Any]):

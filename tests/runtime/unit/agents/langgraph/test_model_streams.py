@@ -15,6 +15,7 @@ from langgraph.func import task as durable_task
 from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.types import RetryPolicy, Send, interrupt
 
+from aion_core.agents.langgraph.callbacks import LangChainCallbacks
 from aion_core.agents.langgraph.model_streams import ModelStreams
 from aion_core.engine.agent import Chunk
 from tests.runtime.golden.graphs import ScriptedModel
@@ -231,15 +232,20 @@ async def test_emoji_split_between_two_chunks_is_restored(returned: bool) -> Non
 class Reporting(ScriptedModel):
     """Model that reports its words while it makes a whole message, without the message's id, as langchain-ollama does."""
 
+    ours_last: bool = False
+
     async def _agenerate(self, messages: Any, stop: Any = None, run_manager: Any = None, **_: Any) -> ChatResult:
+        run_manager.handlers.sort(key=lambda each: isinstance(each, LangChainCallbacks) is self.ours_last)
         words = [*self._next_script()]
         for word in words:
             await run_manager.on_llm_new_token(word.text, chunk=ChatGenerationChunk(message=word))
         return ChatResult(generations=[ChatGeneration(message=AIMessage("".join(word.text for word in words)))])
 
 
-async def test_words_reported_without_id_are_one_message() -> None:
-    model = Reporting(scripts=[["A ", "draft."]], disable_streaming=True)
+@pytest.mark.parametrize("ours_last", [False, True])
+async def test_words_reported_without_id_are_one_message(ours_last: bool) -> None:
+    """LangChain calls our handler before or after LangGraph's: in a subgraph their order is that of a set."""
+    model = Reporting(scripts=[["A ", "draft."]], disable_streaming=True, ours_last=ours_last)
 
     async def write(state: MessagesState) -> State:
         return {"messages": [await model.ainvoke("go")]}

@@ -53,7 +53,7 @@ async def answer_of(agent: Any, **request: Any) -> tuple[str, str]:
 async def test_context_schema_of_graph_receives_configuration_of_agent(
     schema: Any, configuration: dict[str, Any], provider: str
 ) -> None:
-    def node(state: State, runtime: Runtime[Any]) -> State:
+    def node(state: Any, runtime: Runtime[Any]) -> State:
         own = runtime.context
         own = own if isinstance(own, dict) else vars(own)
         own.setdefault("tags", []).append("seen")
@@ -135,7 +135,7 @@ async def test_integers_in_data_answer_stay_integers(method: str) -> None:
     """Answer with an integer in data: the graph uses it as a list index, which a float cannot be."""
     from langgraph.types import interrupt
 
-    def node(state: State) -> State:
+    def node(state: Any) -> State:
         answer = interrupt({"prompt": "Which?", "options": ["a", "b"]})
         return {"messages": [AIMessage(f"{['a', 'b'][answer['index']]} {answer['weights']}")]}
 

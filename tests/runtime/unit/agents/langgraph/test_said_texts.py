@@ -81,6 +81,17 @@ def emits(text: str) -> Any:
     return named(emits, text)
 
 
+def speaks_and_emits(text: str, emitted: str) -> Any:
+    """Return a node that emits a message after the text of its model."""
+
+    async def speaks_and_emits(state: State, writer: StreamWriter) -> State:
+        said = await model_saying([text[:2], text[2:]]).ainvoke("go")
+        emit_message(writer, AIMessage(emitted))
+        return {"messages": [said]}
+
+    return speaks_and_emits
+
+
 def replies(text: str) -> Any:
     async def replies(state: State) -> State:
         await get_aion_context().thread.reply(text)
@@ -116,6 +127,10 @@ ROWS: dict[str, tuple[list[Any], list[str]]] = {
     "equal messages": ([says("Yes."), speaks("Yes."), says("Yes.", "No.")], ["Yes.", "Yes.", "Yes.", "No."]),
     "an answer that a thought follows": ([says("One."), speaks("Two."), thinks("Three.")], ["One.", "Three.", "Two."]),
     "an answer that an emitted message follows": ([speaks("One."), emits("Two.")], ["Two.", "One."]),
+    "a text that its node may still change": (
+        [speaks_and_emits("Two.", "One."), says("Three.")],
+        ["One.", "Two.", "Three."],
+    ),
     "a message that is emitted and returned": ([emits("One."), says("One."), says("Two.")], ["One.", "Two."]),
 }
 """Nodes in a row, and the messages of the task. The last one is the answer."""

@@ -1,13 +1,16 @@
 """Parts of a message that reach the graph, from both protocol versions."""
 
+import operator
 from collections.abc import AsyncIterator
 from typing import Annotated, Any, Optional, TypedDict
 
 import pytest
 from langchain_core.messages import AIMessage, AnyMessage, HumanMessage
 from langchain_core.runnables import RunnableConfig
+from langgraph.func import entrypoint
 from langgraph.graph import START, MessagesState, StateGraph, add_messages
 from langgraph.runtime import Runtime
+from openai.types.chat import ChatCompletionMessageParam
 
 from aion.langgraph import AionContext, create_event_router
 from aion.shared.types import A2AInbox
@@ -226,3 +229,81 @@ async def test_thread_provides_history_reactions_and_typing() -> None:
     assert seen == ["hi"]
     (reaction,) = task["artifacts"]
     assert reaction["parts"][0]["data"] == {"key": "thumbsup", "messageId": "m-1"}
+
+
+class Dicts(TypedDict):
+    messages: list[dict[str, Any]]
+
+
+class AddedDicts(TypedDict):
+    messages: Annotated[list[dict[str, Any]], operator.add]
+
+
+class OpenAIDicts(TypedDict):
+    messages: Annotated[list[ChatCompletionMessageParam], operator.add]
+
+
+class ReducedDicts(TypedDict):
+    messages: Annotated[list[dict[str, Any]], add_messages]
+
+
+@BOTH
+@pytest.mark.parametrize("schema", [Dicts, AddedDicts, OpenAIDicts])
+async def test_state_of_dicts_gets_openai_messages(schema: Any, method: str) -> None:
+    """A node passes such messages to a provider's own client, as OpenAI's."""
+    seen: list[Any] = []
+
+    def node(state: Any) -> dict[str, Any]:
+        seen.append([*state["messages"]])
+        answer = {"role": "assistant", "content": f"Answer {len(seen)}"}
+        return {"messages": [answer] if schema is not Dicts else [*state["messages"], answer]}
+
+    graph = StateGraph(schema).add_node("node", node).add_edge(START, "node")
+    async with http(parts(graph).app()) as client:
+        answers = []
+        for number in ("one", "two"):
+            body = request(method, {"text": number}, messageId=number, contextId="c-1")
+            result = (await client.post("/", json=body)).json()["result"]
+            answers.append(result.get("task", result)["status"]["message"]["parts"][0]["text"])
+    assert answers == ["Answer 1", "Answer 2"]
+    first, second = ({"role": "user", "content": text} for text in ("one", "two"))
+    earlier = [first, {"role": "assistant", "content": "Answer 1"}] if schema is not Dicts else []
+    assert seen == [[first], [*earlier, second]]
+
+
+async def test_image_for_state_of_dicts_has_openai_form() -> None:
+    seen: list[Any] = []
+
+    def node(state: Any) -> dict[str, Any]:
+        seen.extend(state["messages"])
+        return {"messages": [{"role": "assistant", "content": "A cat."}]}
+
+    await run(node, request("SendMessage", {"text": "Who?"}, TEXTS[-1]), AddedDicts)
+    image = {"type": "image_url", "image_url": {"url": "https://x.test/a.png"}}
+    assert seen == [{"role": "user", "content": [{"type": "text", "text": "Who?"}, image]}]
+
+
+async def test_reducer_add_messages_keeps_langchain_messages() -> None:
+    seen: list[Any] = []
+
+    def node(state: Any) -> dict[str, Any]:
+        seen.extend(state["messages"])
+        return {"messages": [AIMessage("Hello.")]}
+
+    await run(node, request("SendMessage", {"text": "Hi."}), ReducedDicts)
+    assert seen == [HumanMessage("Hi.", id="m-1")]
+
+
+async def test_entrypoint_of_dicts_gets_openai_messages() -> None:
+    @entrypoint()
+    def agent(given: Dicts) -> str:
+        return str(given["messages"])
+
+    async with http(parts(agent).app()) as client:
+        task = (await client.post("/", json=request("SendMessage", {"text": "Hi."}))).json()["result"]["task"]
+    assert task["status"]["message"]["parts"] == [{"text": "[{'role': 'user', 'content': 'Hi.'}]"}]
+
+
+async def test_state_of_dicts_without_answer_does_not_repeat_the_client() -> None:
+    task = await run(lambda _: {"messages": []}, request("SendMessage", {"text": "Hi."}), AddedDicts)
+    assert "message" not in task["status"]

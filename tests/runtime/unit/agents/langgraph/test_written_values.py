@@ -7,6 +7,7 @@ from typing import Annotated, Any, TypedDict
 
 import pytest
 from langchain_core.messages import AIMessage, AnyMessage, HumanMessage
+from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import END, START, MessagesState, StateGraph, add_messages
 from langgraph.managed import RemainingSteps
 from langgraph.types import Command, interrupt
@@ -19,7 +20,7 @@ from aion_core.agents.langgraph.graph_answer import NO_ANSWER
 from aion_core.agents.langgraph.written_values import MAX_BYTES
 from aion_core.protocol.types import Message, Part, Role
 from tests.runtime.golden.graphs import model_saying
-from tests.runtime.unit.agents.langgraph.shapes import calls, ends_with_tool, mail
+from tests.runtime.unit.agents.langgraph.shapes import calls, ends_with_tool, mail, result_as_human, worker_as_human
 from tests.support.service import http, parts, send
 
 State = dict[str, Any]
@@ -196,6 +197,9 @@ BESIDE: dict[str, tuple[State, list[Any]]] = {
         [{"report": "the report"}],
     ),
     "empty values": ({"empty": "", "rows": [], "number": None}, []),
+    "the client's message": ({"topic": "cats", "report": "the report"}, [{"report": "the report"}]),
+    "another text for the client's": ({"topic": "cats and dogs"}, [{"topic": "cats and dogs"}]),
+    "the end of a graph as a route": ({"report": END}, []),
     "messages that are said": ({"talk": [HumanMessage("cats"), AIMessage("inner notes")]}, []),
     "nothing": ({}, []),
 }
@@ -265,6 +269,39 @@ async def test_values_beyond_the_limit_are_an_artifact(extra: int, has_text: boo
     assert found == ({"output": {"report": text}} if extra else {})
 
 
+@pytest.mark.parametrize(
+    ("written", "answer"),
+    [
+        ({"topic": "cats", "report": "the report"}, {"report": "the report"}),
+        ({"topic": "cats"}, {"topic": "cats"}),
+    ],
+)
+async def test_returned_input_is_answer_only_if_alone(written: State, answer: State, method: str) -> None:
+    def write(state: Any) -> State:
+        return written
+
+    (task,) = await tasks_of(chain(Whole, write, input_schema=Topic), method, "cats")
+    assert answer_of(task) == [answer]
+
+
+async def test_answer_has_returned_input_of_an_earlier_message() -> None:
+    """The second message has no topic: the graph's topic is its own value then."""
+
+    def write(state: Any) -> State:
+        return {"topic": state["topic"], "number": state["number"] + 1}
+
+    class Counted(Topic):
+        number: int
+
+    graph = chain(Counted, write)
+    async with http(parts(graph).app()) as client:
+        answers = []
+        for number, data in enumerate(({"topic": "cats", "number": 1}, {"number": 1})):
+            message = send("", parts=[{"data": data}], message_id=f"m-{number}", contextId="c-1")
+            answers.append(answer_of((await client.post("/", json=message)).json()["result"]["task"]))
+    assert answers == [[{"number": 2}], [{"topic": "cats", "number": 2}]]
+
+
 class Client:
     """Object without a JSON form."""
 
@@ -308,3 +345,28 @@ async def test_tool_result_of_an_earlier_turn_is_no_answer(method: str) -> None:
 
     first, second = await tasks_of(chain(MessagesState, routes, mails), method, "one", "two")
     assert (answer_of(first), answer_of(second)) == (["mail was sent to ada"], [])
+
+
+# ── Workers that report as HumanMessages ──────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize("graph", [worker_as_human, result_as_human])
+async def test_report_of_worker_is_not_added_twice(graph: Any, method: str) -> None:
+    saver = InMemorySaver()
+    first, second = await tasks_of(graph().compile(checkpointer=saver), method, "one", "two")
+    assert (answer_of(first), answer_of(second)) == (["Cats are fine."], ["Cats are fine."])
+    (state,) = [each async for each in saver.alist(None, limit=1)]
+    texts = [each.text for each in state.checkpoint["channel_values"]["messages"]]
+    assert texts == ["one", "Cats are fine.", "two", "Cats are fine."]
+
+
+async def test_route_of_turn_without_text_is_no_answer(method: str, caplog: pytest.LogCaptureFixture) -> None:
+    class Routing(MessagesState):
+        next: str
+
+    def supervisor(state: Routing) -> Command[Any]:
+        return Command(goto=END, update={"next": END})
+
+    (task,) = await tasks_of(chain(Routing, supervisor), method, "cats")
+    assert answer_of(task) == []
+    assert NO_ANSWER in caplog.text

@@ -54,9 +54,9 @@ async def test_card_has_same_etag_in_each_process(tmp_path: Path) -> None:
 async def test_graph_without_any_source_says_so(tmp_path: Path) -> None:
     card = await card_of(project(tmp_path, "description", []))
     assert (card["name"], card["description"]) == ("helper", "helper has no description.")
-    assert card["skills"] == [
-        {"id": "chat", "name": "helper", "description": "helper has no description.", "tags": ["chat"]}
-    ]
+    [skill] = card["skills"]
+    said = {name: skill[name] for name in ("id", "name", "description", "tags")}
+    assert said == {"id": "chat", "name": "helper", "description": "helper has no description.", "tags": ["chat"]}
 
 
 @pytest.mark.parametrize("name", ["LangGraph", "agent", "graph"])
@@ -64,6 +64,16 @@ async def test_generic_name_of_graph_is_not_used(tmp_path: Path, name: str) -> N
     (tmp_path / "agent.py").write_text(LANGGRAPH.replace(".compile()", f".compile(name={name!r})"))
     (tmp_path / "aion.yaml").write_text("aion: {agents: {helper: {path: agent.py}}}")
     assert (await card_of(tmp_path))["name"] == "helper"
+
+
+@pytest.mark.parametrize("start", ["def make():", "async def make():", "def make(config):", "async def make(config):"])
+async def test_description_is_docstring_of_factory(tmp_path: Path, start: str) -> None:
+    source = (
+        f'"""Answer questions."""\n{LANGGRAPH}\n\n{start}\n    """Answer questions about orders."""\n    return graph\n'
+    )
+    (tmp_path / "agent.py").write_text(source)
+    (tmp_path / "aion.yaml").write_text("aion: {agents: {helper: {path: 'agent.py:make'}}}")
+    assert (await card_of(tmp_path))["description"] == "Answer questions about orders."
 
 
 @pytest.mark.parametrize(

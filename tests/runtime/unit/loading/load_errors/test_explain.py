@@ -114,14 +114,21 @@ BROKEN = {
         "from a2a.types import TextPart\n",
         IMPORT + "ImportError: cannot import name 'TextPart' from 'a2a.types'",
         "agent.py, line 1",
-        "Fix the name. If the code was written for a2a-sdk 0.3, change it as in https://github.com/a2aproject/a2a-python/",
+        "Fix the name. If the code was written for a2a-sdk 0.2 or 0.3, change it as in docs/from-a2a-sdk.md#names-of-",
         "from a2a.types import TextPart",
+    ),
+    "server of a2a-sdk 0.3": agent(
+        "from a2a.server.apps import A2AStarletteApplication\n",
+        IMPORT + "ModuleNotFoundError: No module named 'a2a.server.apps'",
+        "agent.py, line 1",
+        "Fix the name. If the code was written for a2a-sdk 0.2 or 0.3, change it as in docs/from-a2a-sdk.md#names-of-",
+        "from a2a.server.apps import A2AStarletteApplication",
     ),
     "two graphs": agent(
         GRAPH + "first = builder.compile()\nsecond = builder.compile(name='second')\n",
         "agent.py holds several agents: first, second",
         "agent.py, lines 3, 4",
-        "Name one, as in agent.py:first.",
+        "Name one, as in agent.py:second.",
         "first = builder.compile()",
     ),
     "no graph": agent(

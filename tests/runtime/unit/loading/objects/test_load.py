@@ -87,7 +87,7 @@ class Mine(StateGraph):
     [
         ("graph = built('a').compile()\nother = built('b').compile()", "graph, other", "graph"),
         ("sub = built('a').compile()\ngraph = built('b').compile()", "sub, graph", "graph"),
-        ("sub = built('a').compile()\nmain = built('b')", "sub, main", "sub"),
+        ("sub = built('a').compile()\nmain = built('b')", "sub, main", "main"),
         ("agent = built('a').compile()\napp = built('b').compile()", "agent, app", "app"),
     ],
 )

@@ -17,7 +17,7 @@ from starlette.types import Message
 
 from aion_core.errors import StoreCorrupt, StoreUnavailable
 from aion_core.web.middleware.background_turns import AwaitBackgroundTurnsMiddleware
-from tests.runtime.unit.web.rest_requests import A2A_JSON, body, fields, refused
+from tests.runtime.unit.web.rest_requests import A2A_JSON, JSON, body, fields, refused
 from tests.runtime.unit.web.sdk_handler import SdkContextBuilder, SdkHandler
 from tests.support.agents.counting import talking
 from tests.support.agents.scripted import AskingAgent, GatedAgent
@@ -47,16 +47,38 @@ async def rpc(client: httpx.AsyncClient, method: str, **params: Any) -> Any:
 async def test_http_json_result_equals_json_rpc_result(client: httpx.AsyncClient, where: str) -> None:
     """Send each request to the agent's path and to the root."""
     sent = await client.post(f"{where}/message:send", json=body(contextId="c-1"))
-    assert sent.headers["content-type"] == A2A_JSON
     task = sent.json()["task"]
     assert task["status"]["state"] == "TASK_STATE_COMPLETED"
     got = await client.get(f"{where}/tasks/{task['id']}")
-    assert got.headers["content-type"] == A2A_JSON
     assert got.json() == task == await rpc(client, "GetTask", id=task["id"])
     listed = await client.get(f"{where}/tasks")
-    assert listed.headers["content-type"] == A2A_JSON
     assert listed.json() == await rpc(client, "ListTasks")
     assert [entry["id"] for entry in listed.json()["tasks"]] == [task["id"]]
+
+
+@pytest.mark.parametrize(
+    ("named", "expected"),
+    [
+        ({}, JSON),
+        ({"Accept": "*/*"}, JSON),
+        ({"Accept": "application/json"}, JSON),
+        ({"Accept": "text/event-stream"}, JSON),
+        ({"Accept": A2A_JSON}, A2A_JSON),
+        ({"Accept": "application/json, Application/A2A+JSON;q=0.9"}, A2A_JSON),
+        ({"Content-Type": A2A_JSON}, A2A_JSON),
+        ({"Content-Type": f"{A2A_JSON}; charset=utf-8"}, A2A_JSON),
+    ],
+)
+async def test_media_type_follows_the_request(client: httpx.AsyncClient, named: dict[str, str], expected: str) -> None:
+    """Go's client reads an error only from the type that it accepts."""
+    given = json.dumps(body())
+    sent = await client.post("/message:send", content=given, headers={"Content-Type": JSON, **named})
+    missing = await client.get("/tasks/nope", headers=named)
+    unknown = await client.get("/nowhere", headers=named)
+    refused_method = await client.put("/tasks", headers=named)
+    answers = (sent, missing, unknown, refused_method)
+    assert [answer.status_code for answer in answers] == [200, 404, 404, 405]
+    assert {answer.headers["content-type"] for answer in answers} == {expected}
 
 
 async def test_cancel_body_is_optional() -> None:
@@ -498,3 +520,10 @@ async def test_repeated_message_is_recognised_across_bindings(client: httpx.Asyn
     task = (await client.post("/message:send", json=body(contextId="c-1"))).json()["task"]
     again = (await client.post("/", json=send(contextId="c-1"))).json()["result"]["task"]
     assert again == task
+
+
+@pytest.mark.parametrize("path", ["/agents/.well-known/agent-card.json", "/nowhere/.well-known/agent-card.json"])
+async def test_missing_card_names_the_cards(client: httpx.AsyncClient, path: str) -> None:
+    """Help a client that resolves the card's path against an agent's URL without a slash at its end."""
+    error = refused(await client.get(path), 404, "METHOD_NOT_FOUND", "slash at its end")
+    assert "The cards are at /agents/test/.well-known/agent-card.json." in error["message"]
