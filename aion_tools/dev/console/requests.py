@@ -74,9 +74,9 @@ def _endpoint(answer: Answer, build: BuildContext) -> Callable[[Request], Awaita
             # Return the error's text, because the caller is the developer of the code that cannot be loaded.
             content = {"error": str(error)}
         except BodyRefused as refused:
-            return rest_error(refused.error, refused.http)
+            return rest_error(request, refused.error, refused.http)
         except (AionError, A2AError) as error:
-            return rest_error(error)
+            return rest_error(request, error)
         return JSONResponse(content, headers={"cache-control": "no-store"})
 
     return endpoint
