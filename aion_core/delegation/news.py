@@ -73,6 +73,8 @@ class RemoteNews:
             yield StreamResponse(task=task)
             return
         for message in task.history:
+            if message.message_id == task.status.message.message_id:
+                continue  # some servers repeat the status message as the last of the history
             if message.role == Role.ROLE_AGENT and self._is_new(message.message_id):
                 yield StreamResponse(status_update=_said(task, message))
         for artifact in task.artifacts:

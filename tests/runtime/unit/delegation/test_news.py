@@ -84,6 +84,11 @@ LOST = "lost"
             id="messages were missed",
         ),
         pytest.param(
+            [task(WORKING), LOST, task(COMPLETED, "a", "b", said="b")],
+            ["task", "a", "b"],
+            id="the history repeats the answer",
+        ),
+        pytest.param(
             [
                 task(WORKING),
                 artifact("f", last=False),
