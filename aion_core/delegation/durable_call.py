@@ -34,16 +34,21 @@ TRANSIENT = frozenset({408, 425, 429, 500, 502, 503, 504})
 """HTTP statuses after which another attempt may succeed."""
 
 
+FIRST_CONTACT_SECONDS = 90.0
+"""Seconds until a call gives up on a remote agent that has never answered it."""
+
+SILENCE_SECONDS = 600.0
+"""Seconds until a call gives up on a remote agent that has accepted it and can no longer be reached."""
+
+
 class Patience(Struct, frozen=True):
     """Times of the attempts to reach a remote agent."""
 
     first_wait: float = 0.5
     """Seconds before the second attempt; the wait doubles up to `longest_wait`."""
     longest_wait: float = 15.0
-    first_contact: float = 90.0
-    """Seconds until a call gives up on a remote agent that has never answered it."""
-    silence: float = 600.0
-    """Seconds until a call gives up on a remote agent that has accepted it and can no longer be reached."""
+    first_contact: float = FIRST_CONTACT_SECONDS
+    silence: float = SILENCE_SECONDS
 
 
 class DurableCall:
