@@ -15,13 +15,10 @@ from aion_core.authoring.json_values import as_value
 from aion_core.protocol.message_json import to_json
 from aion_core.protocol.reserved_keys import without_reserved_keys, without_reserved_metadata
 from aion_core.protocol.text import utf8
-from aion_core.protocol.types import Artifact, Message, Part, Task
+from aion_core.protocol.types import Artifact, Message, Part, Role, Task
 
 Said = str | Sequence[str | Part] | Message | Mapping[str, Any]
 """What is said to another agent: a text, texts and parts, or an A2A Message (the SDK's class, or its JSON)."""
-
-_FILES = ("raw", "url")
-"""Kinds of parts that are files."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,11 +26,11 @@ class RemoteAnswer:
     """Answer of another agent: a task that has completed, or a message."""
 
     text: str
-    """Text of the answer: that of its message, or else of its artifacts."""
+    """Text of the answer: that of its last message, or else of its artifacts."""
     data: list[Any] = field(default_factory=list)
     """Values of the data parts of the answer and its artifacts."""
     files: list[Part] = field(default_factory=list)
-    """Files of the answer and its artifacts. They are also artifacts of your own task."""
+    """Files of the other agent's messages and artifacts. They are also artifacts of your own task."""
     artifacts: list[Artifact] = field(default_factory=list)
     """Artifacts of the other agent's task."""
     message: Message | None = None
@@ -99,19 +96,30 @@ def remote_caller_set(caller: RemoteCaller) -> Iterator[None]:
 
 
 def answer_of_task(task: Task) -> RemoteAnswer:
-    """Return the answer in a task that has ended."""
+    """Return the answer in a task that has ended. Without a last message and artifacts, it is what the agent said last."""
     message = task.status.message if task.status.HasField("message") else None
+    spoken = messages_of_agent(task)
+    if message is None and not task.artifacts and spoken:
+        message = spoken[-1]
     in_artifacts = [part for artifact in task.artifacts for part in artifact.parts]
     parts = [*(message.parts if message is not None else ()), *in_artifacts]
     said = _text(message.parts) if message is not None else ""
     return RemoteAnswer(
         text=said or "\n".join(filter(None, (_text(artifact.parts) for artifact in task.artifacts))),
         data=_data(parts),
-        files=_files(parts),
+        files=[*(part for each in spoken for part in _files(each.parts)), *_files(in_artifacts)],
         artifacts=list(task.artifacts),
         message=message,
         task=task,
     )
+
+
+def messages_of_agent(task: Task) -> list[Message]:
+    """Return what the agent has said in its task, in order, each message once."""
+    spoken = [message for message in task.history if message.role == Role.ROLE_AGENT]
+    if task.status.HasField("message"):
+        spoken.append(task.status.message)
+    return list({message.message_id: message for message in spoken}.values())
 
 
 def answer_of_message(message: Message) -> RemoteAnswer:
@@ -130,7 +138,12 @@ def _data(parts: Sequence[Part]) -> list[Any]:
 
 
 def _files(parts: Sequence[Part]) -> list[Part]:
-    return [part for part in parts if part.WhichOneof("content") in _FILES]
+    return list(filter(is_file, parts))
+
+
+def is_file(part: Part) -> bool:
+    """Return True if the part is a file: its bytes or its URL."""
+    return part.WhichOneof("content") in ("raw", "url")
 
 
 def _message(said: Any) -> Message:

@@ -15,7 +15,7 @@ from urllib.parse import quote, unquote
 
 from msgspec import Struct, field
 
-from aion_core.authoring.remote import RemoteAnswer
+from aion_core.authoring.remote import RemoteAnswer, is_file, messages_of_agent
 from aion_core.delegation import ids
 from aion_core.delegation.depth import next_depth
 from aion_core.delegation.outcome import Outcome, outcome_of
@@ -24,12 +24,10 @@ from aion_core.engine.agent import TurnRequest
 from aion_core.engine.remote_calls.records import CallState, RemoteCall
 from aion_core.engine.remote_calls.turn_calls import TurnCalls
 from aion_core.errors import RemoteAgentFailed
-from aion_core.protocol.types import Artifact, Message, Part, Role, Task
+from aion_core.protocol.types import Artifact, Message, Role, Task
 
 _FOLLOW_UP = re.compile(r"(.*)\?(\d+)@([^@/?]+)", re.S)
 """Pattern of the key of an answer to a remote agent: the first call's key, the question's number, the answering turn."""
-
-_FILES = ("raw", "url")
 
 
 class CallingTurn(Protocol):
@@ -93,7 +91,7 @@ class AuthorCalls:
         self._known: dict[str, RemoteCall] | None = None
         self._sites: dict[str, _Site] = {}
         self._in_flight: Counter[str] = Counter()
-        self._running: set[asyncio.Future[Outcome]] = set()
+        self._running: set[asyncio.Task[Outcome]] = set()
         self._sent = {artifact.artifact_id for artifact in request.task.artifacts}
         """Ids of the task's artifacts."""
 
@@ -129,7 +127,9 @@ class AuthorCalls:
     def close(self) -> None:
         """Stop the calls for which nobody waits any more, after the end of the turn."""
         for running in self._running:
-            running.cancel()
+            # A second cancellation would interrupt the end of the first.
+            if not running.cancelling():
+                running.cancel()
 
     async def _read(self, calls: TurnCalls) -> dict[str, RemoteCall]:
         async with self._reading:
@@ -170,12 +170,11 @@ class AuthorCalls:
 
     async def _outcome(self, calls: TurnCalls, call: RemoteCall, metadata: Mapping[str, Any]) -> Outcome:
         """Send the call's message, or follow its task, until the remote agent has answered."""
-        running = asyncio.ensure_future(self._durable(calls, call, metadata))
+        running = asyncio.create_task(self._durable(calls, call, metadata))
         self._running.add(running)
         try:
             return await running
         finally:
-            running.cancel()
             self._running.discard(running)
 
     async def _durable(self, calls: TurnCalls, call: RemoteCall, metadata: Mapping[str, Any]) -> Outcome:
@@ -268,11 +267,11 @@ async def _its_turn(site: _Site, claim: _Claim) -> None:
 
 def _with_files(outcome: Outcome, task_id: str, key: str) -> list[Artifact]:
     """Return the files of an answer as artifacts of the caller's task, with ids of their own."""
-    artifacts = list(outcome.task.artifacts) if outcome.task is not None else []
-    message = outcome.task.status.message if outcome.task is not None else outcome.message or Message()
-    found = [(artifact.artifact_id, artifact) for artifact in artifacts if any(map(_is_file, artifact.parts))]
-    for number, part in enumerate(filter(_is_file, message.parts)):
-        found.append((f"message/{number}", Artifact(name=part.filename or "file", parts=[part])))
+    task = outcome.task or Task()
+    found = [(artifact.artifact_id, artifact) for artifact in task.artifacts if any(map(is_file, artifact.parts))]
+    for message in (*messages_of_agent(task), *([outcome.message] if outcome.message is not None else ())):
+        for number, part in enumerate(filter(is_file, message.parts)):
+            found.append((f"{message.message_id}/{number}", Artifact(name=part.filename or "file", parts=[part])))
     sent = []
     for name, artifact in found:
         own = Artifact()
@@ -280,7 +279,3 @@ def _with_files(outcome: Outcome, task_id: str, key: str) -> list[Artifact]:
         own.artifact_id = ids.artifact_id(task_id, key, name)
         sent.append(own)
     return sent
-
-
-def _is_file(part: Part) -> bool:
-    return part.WhichOneof("content") in _FILES

@@ -109,9 +109,9 @@ class ExecutorAgent:
                     yield chunk
                 yield translator.end() if question is None else question.ending()
         finally:
-            remote_calls.close()
             if not work.done():
                 await self._stop(work, request, context, ended=translator.ending is not None)
+            remote_calls.close()
             queue.end()
 
     async def _stop(

@@ -9,6 +9,7 @@ from aion_core.delegation.outcome import Outcome
 from aion_core.engine.agent import InputRequired, TurnRequest
 from aion_core.engine.remote_calls.records import RemoteCall
 from aion_core.engine.task import states
+from aion_core.protocol.interrupts import INTERRUPT_ID, interrupt_id_of
 from aion_core.protocol.reserved_keys import without_reserved_metadata
 from aion_core.protocol.types import Artifact, Event, Message, TaskArtifactUpdateEvent, TaskState
 
@@ -71,7 +72,10 @@ class ExecutorCalls:
         if self._is_used or self._run == self._request.message.message_id:
             raise RemoteQuestion(outcome.question, outcome.state)
         self._is_used = True
-        return without_reserved_metadata(self._request.message)
+        given = self._request.message
+        # Pass on the name of the question, and nothing else that the client has told this agent.
+        name = interrupt_id_of(given)
+        return Message(parts=given.parts, metadata={INTERRUPT_ID: name} if name else None)
 
     async def send(self, artifact: Artifact) -> None:
         """Send the artifact. See `CallingTurn.send`."""

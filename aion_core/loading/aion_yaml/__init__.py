@@ -1,8 +1,8 @@
 """aion.yaml, a deployment's configuration file: a model for each section, the reading of the file, and its mistakes.
 
 A key is a field of a model here. `file.py` has the keys of all agents and `agent.py` those of one agent; the models of
-their sections are in `card.py`, `cors.py`, `environment.py`, `remotes.py` and `security.py`. The keys that decide how an agent runs
-take effect in:
+their sections are in `card.py`, `cors.py`, `environment.py`, `remotes.py` and `security.py`. The keys that decide how
+an agent runs take effect in:
 
     path                      aion_core/loading/objects/
     double_texting            aion_core/engine/admission/

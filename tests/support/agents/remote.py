@@ -80,6 +80,12 @@ class RemoteExecutor(AgentExecutor):
         )
         await updater.complete(updater.new_agent_message([Part(text="Here is the map.")]))
 
+    async def _chat(self, updater: TaskUpdater, rest: str, *_: object) -> None:
+        """Say everything before the end, with a file."""
+        parts = [Part(text="See this."), Part(raw=b"a sketch", media_type="image/png", filename="sketch.png")]
+        await updater.update_status(TaskState.TASK_STATE_WORKING, updater.new_agent_message(parts))
+        await updater.complete()
+
     async def _data(self, updater: TaskUpdater, rest: str, *_: object) -> None:
         data = Value()
         data.struct_value.update({"degrees": 21})

@@ -138,6 +138,15 @@ async def test_files_become_artifacts_once(remote: Path, agent: str) -> None:
     assert artifact.artifact_id != "map"
 
 
+@pytest.mark.parametrize("agent", ["node", "executor"])
+async def test_last_words_and_their_file_are_answer(remote: Path, agent: str) -> None:
+    async with serve(CALLERS, agent=agent) as client:
+        reply = await client.ask("chat")
+    assert (reply.state, reply.text) == ("completed", "See this.")
+    assert reply.task is not None
+    assert [artifact.name for artifact in reply.task.artifacts] == ["sketch.png"]
+
+
 async def test_text_of_artifacts_is_answer(remote: Path) -> None:
     async with serve(CALLERS, agent="node") as client:
         reply = await client.ask("data")
