@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, cast
 
@@ -11,7 +12,7 @@ from a2a.types import Message, Part
 from aion.shared.remote import call_agent
 from aion_core.authoring.remote import RemoteCaller, remote_caller_set
 from aion_core.bootstrap import build_app
-from aion_core.delegation.depth import DEPTH
+from aion_core.delegation.depth import DEPTH, MAX_DEPTH
 from aion_core.settings import Settings
 from aion_tools.testing import ENVIRONMENT, AgentClient, AgentReply, serve
 from tests.runtime.unit.delegation.remote_servers import AGENTS, SERVERS, served_by_sdk
@@ -187,12 +188,19 @@ async def test_answer_outlives_remote_task(remote: Path, monkeypatch: pytest.Mon
     assert (reply.state, reply.text) == ("completed", "hello! Heard red.")
 
 
-async def test_several_questions_of_remote_come_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
+@contextmanager
+def callers_served(monkeypatch: pytest.MonkeyPatch, remote: str) -> Iterator[None]:
+    """Serve the callers on a real socket. The remote agent that they call is one of them."""
     port = free_port()
     url = f"http://127.0.0.1:{port}"
     app = build_app(Settings.from_environ({**ENVIRONMENT, "AION_CONFIG": str(CALLERS), "AION_BASE_URL": url}))
-    monkeypatch.setenv("REMOTE_URL", f"{url}/agents/two_questions")
+    monkeypatch.setenv("REMOTE_URL", f"{url}/agents/{remote}")
     with listening(app, port=port):
+        yield
+
+
+async def test_several_questions_of_remote_come_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    with callers_served(monkeypatch, "two_questions"):
         async with serve(CALLERS, agent="node") as client:
             asked = await client.ask("plan")
             assert asked.text == "Which city?"
@@ -200,6 +208,16 @@ async def test_several_questions_of_remote_come_one_by_one(monkeypatch: pytest.M
             assert asked.text == "Which day?"
             reply = await answered(client, asked, "Monday")
     assert (reply.state, reply.text) == ("completed", "city Rome, day Monday")
+
+
+async def test_loop_of_agents_is_cut(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let an agent call itself: the ninth call fails, and the reason reaches the client."""
+    with callers_served(monkeypatch, "executor"):
+        async with serve(CALLERS, agent="executor") as client:
+            reply = await client.ask("say hello")
+    assert reply.state == "failed"
+    assert reply.text.count("The agent remote has failed: ") == MAX_DEPTH
+    assert "8 agents have called each other before, probably in a loop" in reply.text
 
 
 async def test_call_outside_of_turn_is_refused() -> None:
