@@ -1,4 +1,7 @@
-"""`call_agent` in graphs and executors, against a remote agent on a real socket."""
+"""`call_agent` in graphs and executors, against a remote agent on a real socket.
+
+In `make test` this server serves the remote agent; test_durable_call.py has calls of the SDK's server.
+"""
 
 import json
 from collections.abc import Iterator
@@ -24,7 +27,10 @@ GRAPHS = ["node", "at_once", "nested", "tools", "functional"]
 EACH = [*GRAPHS, "executor", "executor_at_once"]
 
 
-@pytest.fixture(scope="module", params=SERVERS)
+@pytest.fixture(
+    scope="module",
+    params=[pytest.param(name, marks=[pytest.mark.deep] * (name != "this server")) for name in SERVERS],
+)
 def server(request: pytest.FixtureRequest) -> Iterator[str]:
     with SERVERS[request.param]() as url:
         yield url
