@@ -4,11 +4,11 @@ The server makes a `RemoteCaller` for each turn. It stores a call before its mes
 after the loss of either process.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any
 
 from aion_core.authoring.a2a_objects import message_of
 from aion_core.authoring.json_values import as_value
@@ -39,12 +39,8 @@ class RemoteAnswer:
     """The other agent's task; None if it has answered with a message."""
 
 
-class RemoteCaller(Protocol):
-    """Calls of other agents by one turn. The adapters of the frameworks differ in how a turn asks its client."""
-
-    async def call(self, agent: str, message: Message, *, metadata: Mapping[str, Any], key: str) -> RemoteAnswer:
-        """Send a message to another agent and return its answer. See `call_agent`."""
-        ...
+RemoteCaller = Callable[[str, Message, Mapping[str, Any], str], Awaitable[RemoteAnswer]]
+"""Function that calls another agent for a turn: with the agent, the message, the request's metadata and the call's key."""
 
 
 async def call_agent(
@@ -77,7 +73,7 @@ async def call_agent(
     own = without_reserved_keys(metadata or {})
     as_value(own, "call_agent's metadata")
     said = _message(message)
-    return await caller.call(agent, said, metadata=own, key=key)
+    return await caller(agent, said, own, key)
 
 
 _current: ContextVar[RemoteCaller] = ContextVar("aion_remote_caller")

@@ -82,7 +82,7 @@ class _Site(Struct, eq=False):
 
 
 class AuthorCalls:
-    """The `RemoteCaller` of one turn. Its calls may come from any thread and event loop."""
+    """Calls of one turn. They may come from any thread and event loop."""
 
     def __init__(self, request: TurnRequest, remotes: Remotes, turn: CallingTurn) -> None:
         self._request, self._remotes, self._turn = request, remotes, turn
@@ -95,10 +95,10 @@ class AuthorCalls:
         self._sent = {artifact.artifact_id for artifact in request.task.artifacts}
         """Ids of the task's artifacts."""
 
-    async def call(self, agent: str, message: Message, *, metadata: Mapping[str, Any], key: str) -> RemoteAnswer:
-        """Send a message to another agent and return its answer. See `call_agent`."""
+    async def call(self, agent: str, message: Message, metadata: Mapping[str, Any], key: str) -> RemoteAnswer:
+        """Send a message to another agent and return its answer. It is the turn's `RemoteCaller`; see `call_agent`."""
         if asyncio.get_running_loop() is not self._loop:
-            elsewhere = self.call(agent, message, metadata=metadata, key=key)
+            elsewhere = self.call(agent, message, metadata, key)
             return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(elsewhere, self._loop))
         calls = self._request.calls
         if calls is None:

@@ -90,7 +90,7 @@ class ExecutorAgent:
         queue, translator = RecordingQueue(), ExecutorTranslator(request, restarts=self._resume is AfterCrash.RESTART)
         sink = TurnReplySink(request, queue.send, queue.put)
         remote_calls = AuthorCalls(request, self._remotes, ExecutorCalls(request, first, queue.send))
-        with aion_context_set(context_of(seen, sink, name=self._name)), remote_caller_set(remote_calls):
+        with aion_context_set(context_of(seen, sink, name=self._name)), remote_caller_set(remote_calls.call):
             # As in the SDK, run `execute()` in a separate asyncio task. After a cancellation, call the executor's
             # `cancel()` before cancelling that asyncio task.
             work = asyncio.create_task(_execution(self._executor.execute(context, queue)))

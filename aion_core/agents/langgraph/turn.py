@@ -157,7 +157,7 @@ class GraphTurn:
         remote_calls = AuthorCalls(self._request, self._setup.remotes, GraphCalls(self._request.turn.id))
         token = emission_listener.set(pending.add)
         try:
-            with aion_context_set(context), remote_caller_set(remote_calls):
+            with aion_context_set(context), remote_caller_set(remote_calls.call):
                 stream = graph.astream(
                     graph_input,
                     self._config,
