@@ -66,7 +66,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         for name, agent in config_of(example)["agents"].items():
             assert name not in agents
             agents[name] = {**agent, "path": str(example / agent["path"])}
-    (folder / "aion.yaml").write_text(yaml.safe_dump({"aion": {"remotes": remotes, "agents": agents}}), encoding="utf-8")
+    (folder / "aion.yaml").write_text(
+        yaml.safe_dump({"aion": {"remotes": remotes, "agents": agents}}), encoding="utf-8"
+    )
     port = free_port()
     variables |= {"PORT": str(port), "WEATHER_URL": f"http://127.0.0.1:{port}/agents/weather", "JOB_STEP_SECONDS": "0"}
     command = aion_dev("--no-reload", "--config", str(folder / "aion.yaml"))
