@@ -5,7 +5,7 @@ import json
 import os
 from pathlib import Path
 
-from a2a.helpers.proto_helpers import new_task_from_user_message
+from a2a.helpers.proto_helpers import new_task_from_user_message, new_text_message
 from a2a.server.agent_execution import AgentExecutor, RequestContext
 from a2a.server.events import EventQueue
 from a2a.server.tasks import TaskUpdater
@@ -24,6 +24,10 @@ class RemoteExecutor(AgentExecutor):
 
     async def execute(self, context: RequestContext, event_queue: EventQueue) -> None:
         assert context.message is not None
+        if context.get_user_input() == "greet":
+            # Answer with a message in place of a task.
+            await event_queue.enqueue_event(new_text_message("Hello."))
+            return
         task = context.current_task
         if task is None:
             task = new_task_from_user_message(context.message)
@@ -56,6 +60,12 @@ class RemoteExecutor(AgentExecutor):
             await updater.complete(updater.new_agent_message([Part(text="Authorized.")]))
         else:
             await updater.requires_auth(updater.new_agent_message([Part(text="Log in first.")]))
+
+    async def _await(self, updater: TaskUpdater, rest: str, answers: list[str], *_: object) -> None:
+        """Wait for an authorization outside of A2A, then go on."""
+        await updater.requires_auth(updater.new_agent_message([Part(text="Log in there.")]))
+        await asyncio.sleep(0.5)
+        await updater.complete(updater.new_agent_message([Part(text="Seen your login.")]))
 
     async def _fail(self, updater: TaskUpdater, rest: str, *_: object) -> None:
         await updater.failed(updater.new_agent_message([Part(text="The lake is dry.")]))

@@ -3,6 +3,7 @@
 In `make test` this server serves the remote agent; test_durable_call.py has calls of the SDK's server.
 """
 
+import asyncio
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -109,6 +110,27 @@ async def test_authorization_reaches_client(remote: Path, agent: str) -> None:
         assert asked.task is not None
         reply = await client.ask("done", task_id=asked.task.id, context_id=asked.context_id)
     assert (reply.state, reply.text) == ("completed", "Authorized.")
+
+
+@pytest.mark.parametrize("agent", ["node", "executor"])
+async def test_remote_that_goes_on_by_itself_is_followed(agent: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the remote task end before the client says that it has logged in: only the SDK's server shows this state."""
+    with served_by_sdk() as url:
+        monkeypatch.setenv("REMOTE_URL", url)
+        async with serve(CALLERS, agent=agent) as client:
+            asked = await client.ask("await; say well")
+            assert (asked.state, asked.text) == ("auth-required", "Log in there.")
+            assert asked.task is not None
+            await asyncio.sleep(1)
+            reply = await client.ask("done", task_id=asked.task.id, context_id=asked.context_id)
+    assert (reply.state, reply.text) == ("completed", "Seen your login. well!")
+
+
+@pytest.mark.parametrize("agent", ["node", "executor"])
+async def test_message_is_answer(remote: Path, agent: str) -> None:
+    async with serve(CALLERS, agent=agent) as client:
+        reply = await answered(client, await client.ask("greet; ask"), "red")
+    assert (reply.state, reply.text) == ("completed", "Hello. Heard red.")
 
 
 @pytest.mark.parametrize("agent", ["node", "executor"])
