@@ -8,6 +8,8 @@ from google.adk.events import Event
 from google.adk.workflow import BaseNode, Workflow
 
 from aion_core.agents.adk.progress_markers import AgentRun, is_marker
+from aion_core.agents.adk.remote_agents.durability import is_remote_agent
+from aion_core.agents.adk.remote_agents.marks import is_answer
 
 TRANSFER_NOT_RESUMABLE = (
     "The server stopped during this turn, and the turn is not resumable: ADK cannot resume a workflow agent after an "
@@ -23,10 +25,12 @@ _WORKFLOW_TYPES = (SequentialAgent, ParallelAgent, LoopAgent)
 def is_resumable(agent: BaseNode) -> bool:
     """Return True if ADK can resume this agent after its last event.
 
-    ADK resumes LLM agents and its own workflow agents, unless a subclass overrides their run method. It starts any
-    other BaseAgent over, and may repeat its side effects. A Workflow is resumable if all agents among its nodes are;
-    ADK runs other interrupted nodes again.
+    ADK resumes LLM agents and its own workflow agents, unless a subclass overrides their run method. A RemoteA2aAgent
+    continues its call. ADK starts any other BaseAgent over, and may repeat its side effects. A Workflow is resumable if
+    all agents among its nodes are; ADK runs other interrupted nodes again.
     """
+    if is_remote_agent(agent):
+        return True
     if isinstance(agent, Workflow):
         return next(_not_resumable_nodes(agent), None) is None
     return any(
@@ -61,7 +65,7 @@ class InvocationProgress:
         self._run.add(event)
         self._last_author = event.author
         self._transferred_to = event.actions.transfer_to_agent or ""
-        if event.actions.end_of_agent:
+        if event.actions.end_of_agent or is_answer(event):
             self._ended.add(event.author)
         elif event.actions.agent_state is not None:
             self._state[event.author] = event.actions.agent_state
