@@ -1,7 +1,7 @@
 """ADK's RemoteA2aAgent in unchanged code: it calls its agent once, whatever becomes of the caller's process."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -12,13 +12,21 @@ from google.adk.agents import BaseAgent, LlmAgent, LoopAgent, ParallelAgent, Seq
 from google.adk.agents.remote_a2a_agent import RemoteA2aAgent
 from google.adk.tools.agent_tool import AgentTool
 
-from tests.runtime.unit.agents.adk.test_resumption import answering, outcome, run_to_end, transferring_agent
-from tests.support.adk import CrashingSessions, DecidingLlm, call, llm_agent, served
-from tests.support.service import ServiceParts, http, parts
+from aion_core.engine.agent import AgentArtifact, Emission, InputRequired, Reply, TurnRequest
+from aion_core.engine.agent_profile import AgentProfile
+from aion_core.engine.remote_calls.cancellation import Canceled
+from aion_core.protocol.types import Artifact, Message, Part, Role, TaskState
+from aion_core.table.keys import TaskKey
+from tests.runtime.unit.agents.adk.test_resumption import answering, outcome, patient, run_to_end, transferring_agent
+from tests.support.adk import CrashingSessions, DecidingLlm, call, llm_agent, served, task_of
+from tests.support.clock import ManualClock
+from tests.support.service import ServiceParts, http, parts, send
+from tests.support.stores import MemoryTaskStore
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*EXPERIMENTAL.*:UserWarning")
 
 MAX_APPENDS = 20
+LIST = {"jsonrpc": "2.0", "id": 1, "method": "ListTasks", "params": {}}
 
 
 def with_tool(agent: BaseAgent) -> LlmAgent:
@@ -53,9 +61,12 @@ class Elsewhere(httpx.ASGITransport):
 
 
 @asynccontextmanager
-async def remote_agent(agent: Any = None) -> AsyncIterator[tuple[ServiceParts, Callable[..., RemoteA2aAgent]]]:
+async def remote_agent(
+    agent: Any = None, *, streaming: bool = True
+) -> AsyncIterator[tuple[ServiceParts, Callable[..., RemoteA2aAgent]]]:
     """Serve an agent; return its service, and a function that makes the RemoteA2aAgent which calls it."""
-    remote = parts(served(agent or llm_agent(*[["I ", "worked."]] * 60, name="remote")))
+    remote = parts(agent or served(llm_agent(*[["I ", "worked."]] * 60, name="remote")))
+    remote.streaming = streaming
     async with httpx.AsyncClient(transport=Elsewhere(remote.app()), base_url="http://test") as client:
         yield remote, lambda: RemoteA2aAgent(name="slow", agent_card=remote.card, httpx_client=client)
 
@@ -63,7 +74,7 @@ async def remote_agent(agent: Any = None) -> AsyncIterator[tuple[ServiceParts, C
 async def tasks_of(remote: ServiceParts) -> int:
     """Return how many tasks the remote agent has got."""
     async with http(remote.app()) as client:
-        answer = await client.post("/", json={"jsonrpc": "2.0", "id": 1, "method": "ListTasks", "params": {}})
+        answer = await client.post("/", json=LIST)
         return int(answer.json()["result"]["totalSize"])
 
 
@@ -81,3 +92,155 @@ async def test_interrupted_caller_calls_remote_agent_once(shape: str, before: bo
             agent = served(SHAPES[shape](make()), CrashingSessions(place, before=before))
             assert outcome(await run_to_end(agent)) == whole, place
             assert await tasks_of(remote) == (2 if shape == "in a loop" else 1), place
+
+
+class Says:
+    """Agent with fixed emissions, one list for each turn."""
+
+    def __init__(self, *turns: list[Emission]) -> None:
+        self._turns = list(turns)
+        self.asked: list[Message] = []
+
+    def load(self) -> None: ...
+
+    def profile(self) -> AgentProfile:
+        return AgentProfile()
+
+    async def run(self, request: TurnRequest) -> AsyncGenerator[Emission, None]:
+        self.asked.append(request.message)
+        for emission in self._turns.pop(0):
+            yield emission
+
+
+def told(text: str) -> Message:
+    return Message(role=Role.ROLE_AGENT, message_id="told", parts=[Part(text=text)])
+
+
+def report() -> AgentArtifact:
+    file = Part(raw=b"a,b", filename="report.csv", media_type="text/csv")
+    return AgentArtifact(Artifact(artifact_id="report", name="report.csv", parts=[file]))
+
+
+def asking(state: TaskState = TaskState.TASK_STATE_INPUT_REQUIRED) -> InputRequired:
+    return InputRequired(Message(role=Role.ROLE_AGENT, message_id="asked", parts=[Part(text="Which day?")]), state)
+
+
+FOUR = {shape: SHAPES[shape] for shape in ("root", "in a sequence", "after a transfer", "in a workflow")}
+four_shapes = pytest.mark.parametrize("shape", FOUR)
+ENDS = {
+    TaskState.TASK_STATE_FAILED: "The agent slow has failed: No money.",
+    TaskState.TASK_STATE_REJECTED: "The agent slow has rejected the message: No money.",
+    TaskState.TASK_STATE_CANCELED: "The agent slow has canceled its task: No money.",
+}
+
+
+@pytest.mark.parametrize("place", [None, 3, 4, 5])
+@pytest.mark.parametrize("end", ENDS)
+@four_shapes
+async def test_failure_of_remote_agent_fails_caller(shape: str, end: TaskState, place: int | None) -> None:
+    """The reason names the agent and says what it said; the agents after it in a sequence do not run."""
+    async with remote_agent(Says([Reply(told("No money."), end)])) as (remote, make):
+        sessions = CrashingSessions(*([place] if place else []))
+        task = await run_to_end(served(SHAPES[shape](make()), sessions))
+        assert outcome(task)[:2] == ("FAILED", ENDS[end])
+        assert "No money." not in outcome(task)[2]
+        assert await tasks_of(remote) == 1
+
+
+async def test_model_reads_why_its_tool_has_failed() -> None:
+    failed = Reply(told("No money."), TaskState.TASK_STATE_FAILED)
+    async with remote_agent(Says([failed])) as (_, make):
+        task = await run_to_end(served(with_tool(make())))
+    assert outcome(task)[0] == "COMPLETED"
+    assert "The agent slow has failed: No money." in outcome(task)[1]
+
+
+@pytest.mark.parametrize("streaming", [True, False], ids=["stream", "send"])
+@four_shapes
+async def test_file_of_remote_agent_becomes_artifact(shape: str, streaming: bool) -> None:
+    said = Says([report(), Reply(told("See the report."))])
+    async with remote_agent(said, streaming=streaming) as (_, make):
+        task = await run_to_end(served(SHAPES[shape](make())))
+    (artifact,) = task["artifacts"]
+    assert artifact["name"] == "report.csv"
+    assert artifact["parts"] == [{"raw": "YSxi", "filename": "report.csv", "mediaType": "text/csv"}]
+    assert "See the report." in [outcome(task)[1], *outcome(task)[2]]
+
+
+@pytest.mark.parametrize("place", [None, *range(1, 9)])
+@pytest.mark.parametrize(
+    ("state", "expected"),
+    [
+        (TaskState.TASK_STATE_INPUT_REQUIRED, "TASK_STATE_INPUT_REQUIRED"),
+        (TaskState.TASK_STATE_AUTH_REQUIRED, "TASK_STATE_AUTH_REQUIRED"),
+    ],
+    ids=["question", "credential"],
+)
+@four_shapes
+async def test_question_of_remote_agent_survives_crash(
+    shape: str, state: TaskState, expected: str, place: int | None
+) -> None:
+    """Cut the turn that asks, and the turn that passes on the answer."""
+    said = Says([asking(state)], [Reply(told("Booked."))])
+    clock = ManualClock()
+    async with remote_agent(said) as (remote, make):
+        sessions = CrashingSessions(*([place] if place else []))
+        made = parts(
+            served(SHAPES[shape](make()), sessions),
+            MemoryTaskStore(clock),
+            clock,
+            lease_seconds=10_000,
+            blocking_wait=1e9,
+        )
+        async with http(made.app()) as client:
+            question = task_of(await patient(client.post("/", json=send()), clock))
+            assert question["status"]["state"] == expected
+            assert question["status"]["message"]["parts"][0]["text"] == "Which day?"
+            sessions.crash_at = {sessions.appends + place} if place else set()
+            given = send("Monday", message_id="m-2", taskId=question["id"], contextId=question["contextId"])
+            task = task_of(await patient(client.post("/", json=given), clock))
+        assert await tasks_of(remote) == 1
+    assert outcome(task)[0] == "COMPLETED"
+    assert "Booked." in [outcome(task)[1], *outcome(task)[2]]
+    assert [message.parts[0].text for message in said.asked][1:] == ["Monday"]
+
+
+async def test_missing_card_fails_at_once() -> None:
+    async with httpx.AsyncClient(transport=httpx.ASGITransport(not_found), base_url="http://test") as client:
+        agent = RemoteA2aAgent(name="slow", agent_card="http://localhost/card.json", httpx_client=client)
+        task = await run_to_end(served(agent))
+    assert outcome(task)[:2] == ("FAILED", "The agent slow cannot be called: its card is missing or invalid.")
+
+
+async def not_found(scope: Any, receive: Any, send: Any) -> None:
+    await send({"type": "http.response.start", "status": 404, "headers": []})
+    await send({"type": "http.response.body", "body": b""})
+
+
+@pytest.mark.parametrize("shape", [*FOUR, "as a tool"])
+async def test_cancellation_reaches_remote_agent(shape: str) -> None:
+    """Cancel the caller while the remote agent works."""
+    works = asyncio.Event()
+
+    class Works(Says):
+        async def run(self, request: TurnRequest) -> AsyncGenerator[Emission, None]:
+            works.set()
+            await asyncio.sleep(60)
+            yield Reply(told("Too late."))
+
+    async with remote_agent(Works()) as (remote, make):
+        agent = served(SHAPES[shape](make()))
+        made = parts(agent)
+        async with http(made.app()) as client:
+            sending = asyncio.create_task(client.post("/", json=send()))
+            await asyncio.wait_for(works.wait(), 10)
+            (listed,) = (await client.post("/", json=LIST)).json()["result"]["tasks"]
+            cancel = {"jsonrpc": "2.0", "id": 1, "method": "CancelTask", "params": {"id": listed["id"]}}
+            assert "result" in (await client.post("/", json=cancel)).json()
+            await sending
+        key = TaskKey(ANONYMOUS, listed["id"])
+        (to_cancel,) = await made.store.calls.to_cancel(key)
+        assert await agent.cancel_remote(to_cancel) is Canceled.DONE
+        async with http(remote.app()) as client:
+            (task,) = (await client.post("/", json=LIST)).json()["result"]["tasks"]
+    assert task["status"]["state"] == "TASK_STATE_CANCELED"
