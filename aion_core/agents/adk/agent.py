@@ -24,7 +24,7 @@ from aion_core.agents.adk.parts import content_of
 from aion_core.agents.adk.pending_calls import pending_calls
 from aion_core.agents.adk.progress_markers import missing_markers
 from aion_core.agents.adk.redeployment import REDEPLOYED, agent_names, missing_agents
-from aion_core.agents.adk.remote_agents.durability import make_durable, remote_agent_named
+from aion_core.agents.adk.remote_agents.durability import make_durable, pass_answers_on, remote_agent_named
 from aion_core.agents.adk.resumption import TRANSFER_NOT_RESUMABLE, InvocationProgress, not_resumable_reason
 from aion_core.agents.adk.setup import AdkSetup, ArtifactFactory, SessionFactory
 from aion_core.agents.adk.translation import AdkTranslator
@@ -83,6 +83,7 @@ class AdkAgent:
             app = app.model_copy(update={"resumability_config": ResumabilityConfig(is_resumable=True)})
         assert app.root_agent is not None  # noqa: S101  # App requires a root agent
         make_durable()
+        pass_answers_on(app.root_agent)
         self._root = app.root_agent
         self._resume = resume
         self.sessions = sessions

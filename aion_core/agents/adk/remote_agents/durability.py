@@ -58,6 +58,16 @@ def is_remote_agent(node: BaseNode) -> bool:
     )
 
 
+def pass_answers_on(root: BaseNode) -> None:
+    """Let each RemoteA2aAgent that is a workflow's node run again with the answer to the remote agent's question.
+
+    By default ADK takes the answer for the node's output, and the remote agent never receives it.
+    """
+    for _, node in nodes_below(root):
+        if is_remote_agent(node) and "rerun_on_resume" not in node.model_fields_set:
+            node.rerun_on_resume = True
+
+
 def remote_agent_named(root: BaseNode, name: str) -> Any:
     """Return the RemoteA2aAgent with this name: a sub-agent, a node, or an agent that is a tool; None if there is none."""
     return next((node for node in _agents(root) if node.name == name and is_remote_agent(node)), None)

@@ -12,6 +12,7 @@ from google.adk.events._node_path_builder import _NodePathBuilder
 from google.adk.utils._agent_mode import AgentMode
 from google.genai import types as genai
 
+from aion_core.agents.adk.progress_markers import is_marker
 from aion_core.agents.adk.remote_agents.contact import contact
 from aion_core.agents.adk.remote_agents.marks import EarlierCalls, Mark, mark, mark_of
 from aion_core.agents.adk.remote_agents.turn_calls import RemoteTurn, tool_call
@@ -47,8 +48,8 @@ class RemoteRun:
         self._patience = Patience()
         self._in_tool = tool_call.get()
         path = ctx.node_path or ""
-        self._is_node = agent.parent_agent is None and _NodePathBuilder.from_string(path).node_name == agent.name
-        """True if the agent is a workflow's node. ADK takes the first event that it stores for the node's end."""
+        self._is_node = _NodePathBuilder.from_string(path).node_name == agent.name
+        """True if ADK runs the agent as a node: after a crash it takes any event of the node for the node's end."""
         self._place = _place(agent, ctx, turn, self._in_tool)
         self._earlier = EarlierCalls(self._place, ctx.session.events, agent)
         self._stored: RemoteCall | None = None
@@ -125,7 +126,13 @@ class RemoteRun:
             message = Message()
             message.CopyFrom(self._stored.message)
             return message
-        made: Message | None = self._agent._create_a2a_request_for_user_function_response(ctx)
+        events = ctx.session.events
+        while events and is_marker(events[-1]):
+            # A workflow records its progress after the user's answer, and ADK reads the last event only.
+            events = events[:-1]
+        session = ctx.session.model_copy(update={"events": events})
+        answered = ctx.model_copy(update={"session": session})
+        made: Message | None = self._agent._create_a2a_request_for_user_function_response(answered)
         return made
 
     @property

@@ -12,6 +12,7 @@ from google.adk.agents import BaseAgent, LlmAgent, LoopAgent, ParallelAgent, Seq
 from google.adk.agents.remote_a2a_agent import RemoteA2aAgent
 from google.adk.tools.agent_tool import AgentTool
 
+from aion_core.auth.principal import ANONYMOUS, Principal
 from aion_core.engine.agent import AgentArtifact, Emission, InputRequired, Reply, TurnRequest
 from aion_core.engine.agent_profile import AgentProfile
 from aion_core.engine.remote_calls.cancellation import Canceled
@@ -20,7 +21,8 @@ from aion_core.table.keys import TaskKey
 from tests.runtime.unit.agents.adk.test_resumption import answering, outcome, patient, run_to_end, transferring_agent
 from tests.support.adk import CrashingSessions, DecidingLlm, call, llm_agent, served, task_of
 from tests.support.clock import ManualClock
-from tests.support.service import ServiceParts, http, parts, send
+from tests.support.listening import listening
+from tests.support.service import http, parts, send
 from tests.support.stores import MemoryTaskStore
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*EXPERIMENTAL.*:UserWarning")
@@ -53,29 +55,26 @@ SHAPES: dict[str, Callable[[BaseAgent], Any]] = {
 }
 
 
-class Elsewhere(httpx.ASGITransport):
-    """Transport to an app of another process: it goes on with a request whose client is gone."""
-
-    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
-        return await asyncio.shield(asyncio.create_task(super().handle_async_request(request)))
-
-
 @asynccontextmanager
 async def remote_agent(
     agent: Any = None, *, streaming: bool = True
-) -> AsyncIterator[tuple[ServiceParts, Callable[..., RemoteA2aAgent]]]:
-    """Serve an agent; return its service, and a function that makes the RemoteA2aAgent which calls it."""
+) -> AsyncIterator[tuple[str, Callable[..., RemoteA2aAgent]]]:
+    """Serve an agent on a socket; yield its URL, and a function that makes the RemoteA2aAgent which calls it."""
     remote = parts(agent or served(llm_agent(*[["I ", "worked."]] * 60, name="remote")))
     remote.streaming = streaming
-    async with httpx.AsyncClient(transport=Elsewhere(remote.app()), base_url="http://test") as client:
-        yield remote, lambda: RemoteA2aAgent(name="slow", agent_card=remote.card, httpx_client=client)
+    with listening(remote.app()) as url:
+        card = remote.card
+        for interface in card.supported_interfaces:
+            interface.url = interface.url.replace("http://test", url)
+        async with httpx.AsyncClient(timeout=30) as client:
+            yield url, lambda: RemoteA2aAgent(name="slow", agent_card=card, httpx_client=client)
 
 
-async def tasks_of(remote: ServiceParts) -> int:
-    """Return how many tasks the remote agent has got."""
-    async with http(remote.app()) as client:
-        answer = await client.post("/", json=LIST)
-        return int(answer.json()["result"]["totalSize"])
+async def tasks_of(url: str) -> list[dict[str, Any]]:
+    """Return the tasks that the remote agent has got."""
+    async with httpx.AsyncClient() as client:
+        tasks: list[dict[str, Any]] = (await client.post(url, json=LIST)).json()["result"]["tasks"]
+        return tasks
 
 
 @pytest.mark.parametrize("before", [False, True], ids=["after", "before"])
@@ -91,7 +90,7 @@ async def test_interrupted_caller_calls_remote_agent_once(shape: str, before: bo
         async with remote_agent() as (remote, make):
             agent = served(SHAPES[shape](make()), CrashingSessions(place, before=before))
             assert outcome(await run_to_end(agent)) == whole, place
-            assert await tasks_of(remote) == (2 if shape == "in a loop" else 1), place
+            assert len(await tasks_of(remote)) == (2 if shape == "in a loop" else 1), place
 
 
 class Says:
@@ -134,7 +133,7 @@ ENDS = {
 }
 
 
-@pytest.mark.parametrize("place", [None, 3, 4, 5])
+@pytest.mark.parametrize("place", [None, 3, 5])
 @pytest.mark.parametrize("end", ENDS)
 @four_shapes
 async def test_failure_of_remote_agent_fails_caller(shape: str, end: TaskState, place: int | None) -> None:
@@ -144,7 +143,7 @@ async def test_failure_of_remote_agent_fails_caller(shape: str, end: TaskState, 
         task = await run_to_end(served(SHAPES[shape](make()), sessions))
         assert outcome(task)[:2] == ("FAILED", ENDS[end])
         assert "No money." not in outcome(task)[2]
-        assert await tasks_of(remote) == 1
+        assert len(await tasks_of(remote)) == 1
 
 
 async def test_model_reads_why_its_tool_has_failed() -> None:
@@ -167,7 +166,7 @@ async def test_file_of_remote_agent_becomes_artifact(shape: str, streaming: bool
     assert "See the report." in [outcome(task)[1], *outcome(task)[2]]
 
 
-@pytest.mark.parametrize("place", [None, *range(1, 9)])
+@pytest.mark.parametrize("place", [None, 2, 3, 5])
 @pytest.mark.parametrize(
     ("state", "expected"),
     [
@@ -199,7 +198,7 @@ async def test_question_of_remote_agent_survives_crash(
             sessions.crash_at = {sessions.appends + place} if place else set()
             given = send("Monday", message_id="m-2", taskId=question["id"], contextId=question["contextId"])
             task = task_of(await patient(client.post("/", json=given), clock))
-        assert await tasks_of(remote) == 1
+        assert len(await tasks_of(remote)) == 1
     assert outcome(task)[0] == "COMPLETED"
     assert "Booked." in [outcome(task)[1], *outcome(task)[2]]
     assert [message.parts[0].text for message in said.asked][1:] == ["Monday"]
@@ -238,9 +237,8 @@ async def test_cancellation_reaches_remote_agent(shape: str) -> None:
             cancel = {"jsonrpc": "2.0", "id": 1, "method": "CancelTask", "params": {"id": listed["id"]}}
             assert "result" in (await client.post("/", json=cancel)).json()
             await sending
-        key = TaskKey(ANONYMOUS, listed["id"])
+        key = TaskKey(Principal("", ANONYMOUS).owner, listed["id"])
         (to_cancel,) = await made.store.calls.to_cancel(key)
         assert await agent.cancel_remote(to_cancel) is Canceled.DONE
-        async with http(remote.app()) as client:
-            (task,) = (await client.post("/", json=LIST)).json()["result"]["tasks"]
+        (task,) = await tasks_of(remote)
     assert task["status"]["state"] == "TASK_STATE_CANCELED"
