@@ -8,7 +8,7 @@ from a2a.client.client import Client
 
 from aion_core.clock import SystemClock
 from aion_core.delegation.durable_call import TRANSIENT, Patience
-from aion_core.errors import AgentFailed
+from aion_core.errors import RemoteAgentRefused, RemoteAgentUnreachable
 from aion_core.table.times import milliseconds
 
 logger = logging.getLogger(__name__)
@@ -17,7 +17,7 @@ logger = logging.getLogger(__name__)
 async def contact(resolve: Callable[[], Awaitable[Client]], *, name: str, patience: Patience, seconds: float) -> Client:
     """Return the client that `resolve` makes from the remote agent's card. Try again while the agent cannot be reached.
 
-    Raises AgentFailed if the card is missing or invalid, or after this number of seconds.
+    Raises RemoteAgentRefused if the card is missing or invalid, and RemoteAgentUnreachable after this number of seconds.
     """
     clock = SystemClock()
     began, wait = milliseconds(clock.now()), 0.0
@@ -27,12 +27,12 @@ async def contact(resolve: Callable[[], Awaitable[Client]], *, name: str, patien
         except Exception as error:  # ADK wraps whatever the author's HTTP client raises
             cause = list(_causes(error))[-1]
             if not any(map(_is_transient, _causes(error))):
-                raise AgentFailed(
-                    f"The agent {name} cannot be called: its card is missing or invalid.", str(cause)
-                ) from error
+                text = f"The agent {name} cannot be called: its card is missing or invalid."
+                raise RemoteAgentRefused(text, agent=name, reason=str(cause)) from error
             silent = (milliseconds(clock.now()) - began) / 1000
             if silent >= seconds:
-                raise AgentFailed(f"The agent {name} could not be reached for {silent:.0f} s.", str(cause)) from error
+                text = f"The agent {name} could not be reached for {silent:.0f} s: its card cannot be read."
+                raise RemoteAgentUnreachable(text, agent=name, reason=str(cause)) from error
             logger.info("The agent %s cannot be reached and is tried again: %s", name, cause)
         wait = min(max(wait * 2, patience.first_wait), patience.longest_wait)
         await clock.sleep(wait)

@@ -18,23 +18,23 @@ from aion_core.agents.adk.remote_agents.marks import EarlierCalls, Mark, mark, m
 from aion_core.agents.adk.remote_agents.turn_calls import RemoteTurn, tool_call
 from aion_core.agents.adk.remote_agents.whole_responses import TRANSIENT, WholeResponses
 from aion_core.agents.emission_ids import deterministic_id
+from aion_core.delegation import ids
 from aion_core.delegation.depth import next_depth
 from aion_core.delegation.durable_call import DurableCall, Patience
 from aion_core.engine.remote_calls.records import RemoteCall
-from aion_core.engine.task.states import INTERRUPTED
-from aion_core.errors import AgentFailed
+from aion_core.engine.task.states import INTERRUPTED, state_name
+from aion_core.errors import AgentFailed, RemoteAgentFailed
 from aion_core.protocol.message_json import to_json
 from aion_core.protocol.types import Message, Part, SendMessageRequest, StreamResponse, TaskState, TaskStatus
+
+PATIENCE = Patience()
+"""Times of the attempts to reach a remote agent, from the first contact on."""
 
 REMOTE_FAILED = "REMOTE_AGENT_FAILED"
 """Error code of the ADK event for a call that the remote agent has not answered."""
 
-_FAILURES = {
-    TaskState.TASK_STATE_FAILED: "has failed",
-    TaskState.TASK_STATE_REJECTED: "has rejected the message",
-    TaskState.TASK_STATE_CANCELED: "has canceled its task",
-}
-"""What a client reads about a remote task that ended without an answer."""
+_FAILURES = (TaskState.TASK_STATE_FAILED, TaskState.TASK_STATE_REJECTED, TaskState.TASK_STATE_CANCELED)
+"""States of a remote task that has ended without an answer."""
 
 Original = Callable[[Any, InvocationContext], AsyncGenerator[Event, None]]
 
@@ -45,7 +45,6 @@ class RemoteRun:
     def __init__(self, agent: Any, ctx: InvocationContext, turn: RemoteTurn, original: Original) -> None:
         """`original` is ADK's code of the run."""
         self._agent, self._ctx, self._turn, self._original = agent, ctx, turn, original
-        self._patience = Patience()
         self._in_tool = tool_call.get()
         path = ctx.node_path or ""
         self._is_node = _NodePathBuilder.from_string(path).node_name == agent.name
@@ -104,16 +103,16 @@ class RemoteRun:
             last.content = genai.Content(role="model", parts=[*parts, *_parts(last)])
         failure = self._finish(last)
         yield last
-        if failure and self._raises:
-            raise AgentFailed(failure)
+        if failure is not None and self._raises:
+            raise failure
 
     async def _ensure_resolved(self, ctx: InvocationContext | None = None) -> Any:
         """Return the client for ADK's code. Any error is raised by `events`, because ADK makes it an event."""
         reached = self._stored is not None and self._stored.remote_task
-        seconds = self._patience.silence if reached else self._patience.first_contact
+        seconds = PATIENCE.silence if reached else PATIENCE.first_contact
         try:
             client = await contact(
-                lambda: self._agent._ensure_resolved(ctx), name=self.name, patience=self._patience, seconds=seconds
+                lambda: self._agent._ensure_resolved(ctx), name=self.name, patience=PATIENCE, seconds=seconds
             )
         except Exception as error:
             self._error = error
@@ -148,7 +147,9 @@ class RemoteRun:
     ) -> AsyncGenerator[StreamResponse, None]:
         """Yield the remote agent's responses to ADK's request. Any error is raised by `events`."""
         try:
-            self._call = DurableCall(client, self._turn.calls, self._call_of(request.message), name=self.name)
+            self._call = DurableCall(
+                client, self._turn.calls, self._call_of(request.message), name=self.name, patience=PATIENCE
+            )
             metadata = {**to_json(request.metadata), **next_depth(self._turn.request, self.name)}
             heard, whole = self._earlier.heard(self._call.call.key), WholeResponses()
             rest: list[StreamResponse] = []
@@ -176,13 +177,14 @@ class RemoteRun:
                 return stored
             # A turn that has started over says something else now, so the earlier answer does not fit.
             key = f"{key}#{_digest(given.parts)}"
-        calls, message = self._turn.calls, Message()
-        ids = (calls.context.owner, calls.context.agent, calls.task.task_id, key)
+        calls, remote, message = self._turn.calls, _remote(self._agent), Message()
         message.CopyFrom(given)
-        message.message_id = deterministic_id("message", *ids)
+        message.message_id = ids.message_id(calls.context, calls.task.task_id, key)
         if not message.context_id and not message.task_id:
-            message.context_id = deterministic_id("context", *ids)
-        return RemoteCall(key, _remote(self._agent), message, agent=self.name)
+            # ADK sends a first message without contextId, and later ones with the remote agent's. Each first call has a
+            # conversation of its own, so that parallel calls of one remote agent do not wait for each other.
+            message.context_id = ids.context_id(calls.context, remote, branch=f"{calls.task.task_id}/{key}")
+        return RemoteCall(key, remote, message, agent=self.name)
 
     def _note(self, response: StreamResponse) -> None:
         match response.WhichOneof("payload"):
@@ -199,18 +201,20 @@ class RemoteRun:
                 artifact_id = response.artifact_update.artifact.artifact_id
                 self._heard = "" if artifact_id in TRANSIENT else artifact_id
 
-    def _finish(self, last: Event) -> str:
-        """Mark the last event of the call. Return why the remote agent has given no answer; "" if it has."""
+    def _finish(self, last: Event) -> RemoteAgentFailed | None:
+        """Mark the last event of the call. Return the error of a remote agent that has given no answer."""
         assert self._call is not None  # noqa: S101  # `events` has checked it
         asks = self._status.state in INTERRUPTED
-        failure = ""
-        if (said := _FAILURES.get(self._status.state)) is not None:
-            reason = " ".join(part.text for part in self._status.message.parts if part.text)
-            failure = f"The agent {self.name} {said}: {reason}" if reason else f"The agent {self.name} {said}."
+        failure = None
+        if self._status.state in _FAILURES:
+            reason = "".join(part.text for part in self._status.message.parts)
+            failure = RemoteAgentFailed(agent=self.name, state=state_name(self._status.state), reason=reason)
             if self.mode != AgentMode.TASK:
-                last.error_code, last.error_message = REMOTE_FAILED, failure
-                last.content = genai.Content(role="model", parts=[genai.Part(text=failure)]) if self._in_tool else None
-        mark(last, Mark(self._call.call.key, self._heard, ended=not asks, asks=asks, failure=failure))
+                last.error_code, last.error_message = REMOTE_FAILED, str(failure)
+                text = genai.Part(text=str(failure))
+                last.content = genai.Content(role="model", parts=[text]) if self._in_tool else None
+        said = str(failure) if failure is not None else ""
+        mark(last, Mark(self._call.call.key, self._heard, ended=not asks, asks=asks, failure=said))
         return failure
 
     async def _repeated(self, last: Event) -> AsyncGenerator[Event, None]:
