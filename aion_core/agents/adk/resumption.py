@@ -12,8 +12,9 @@ from aion_core.agents.adk.remote_agents.durability import is_remote_agent
 from aion_core.agents.adk.remote_agents.marks import is_answer
 
 TRANSFER_NOT_RESUMABLE = (
-    "The server stopped during this turn, and the turn is not resumable: ADK cannot resume a workflow agent after an "
-    "LLM agent has transferred to it. Send the message again with a new id."
+    "The server stopped during this turn, and the turn is not resumable: a SequentialAgent, LoopAgent or ParallelAgent "
+    "does not resume after an LLM agent has transferred to it. Send the message again with a new id. For the agent's "
+    "author: make it an AgentTool or the root of the App, or set `resume: restart` in aion.yaml."
 )
 _COMPLETED = 3
 """Value of ADK's `NodeStatus.COMPLETED`."""
@@ -138,13 +139,17 @@ class InvocationProgress:
 
 
 def not_resumable_reason(progress: InvocationProgress) -> str:
-    """Return why the invocation's turn fails after the loss of its process, for the client."""
+    """Return why the invocation's turn fails after the loss of its process: for the client, and the agent's author."""
     agent = next(progress.not_resumable(), None)
-    # Without such an agent, the author's App has switched resumability off.
-    cause = f"the agent {agent.name!r} ({type(agent).__name__})" if agent is not None else "this App"
+    if agent is not None:
+        cause = f"the agent {agent.name!r} ({type(agent).__name__}) is a custom agent, which stores no steps"
+        remedy = "set `resume: restart` in aion.yaml, or make it an LlmAgent or a Workflow"
+    else:
+        cause = "the App has switched its resumability off"
+        remedy = "switch it on (ResumabilityConfig), or set `resume: restart` in aion.yaml"
     return (
-        f"The server stopped during this turn, and the turn is not resumable: ADK cannot resume {cause}. "
-        "Send the message again with a new id."
+        f"The server stopped during this turn, and the turn is not resumable: {cause}. "
+        f"Send the message again with a new id. For the agent's author: {remedy}."
     )
 
 

@@ -1,8 +1,8 @@
 """ADK's `RemoteA2aAgent` in unchanged code: its calls survive the loss of either process, and are canceled with the task.
 
-durability.py       makes the class durable within a turn
+durability.py       makes the class durable within a turn, and finds its instances
+turn_calls.py       the running turn, as its calls need it
 run.py              one run of a RemoteA2aAgent
-client.py           its A2A client, which sends a message by a durable call
 contact.py          first contact: the remote agent's card
 whole_responses.py  responses in the form that ADK reads without losing a part
 marks.py            which call an ADK event belongs to, and what it says of it
