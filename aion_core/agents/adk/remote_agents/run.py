@@ -13,6 +13,7 @@ from google.adk.utils._agent_mode import AgentMode
 from google.genai import types as genai
 
 from aion_core.agents.adk.progress_markers import is_marker
+from aion_core.agents.adk.remote_agents.answers import answers_as_input
 from aion_core.agents.adk.remote_agents.contact import contact
 from aion_core.agents.adk.remote_agents.marks import EarlierCalls, Mark, mark, mark_of
 from aion_core.agents.adk.remote_agents.turn_calls import RemoteTurn, tool_call
@@ -129,7 +130,7 @@ class RemoteRun:
         while events and is_marker(events[-1]):
             # A workflow records its progress after the user's answer, and ADK reads the last event only.
             events = events[:-1]
-        session = ctx.session.model_copy(update={"events": events})
+        session = ctx.session.model_copy(update={"events": answers_as_input(events, self.name)})
         answered = ctx.model_copy(update={"session": session})
         made: Message | None = self._agent._create_a2a_request_for_user_function_response(answered)
         return made
