@@ -1,6 +1,7 @@
 """ADK's RemoteA2aAgent in unchanged code: it calls its agent once, whatever becomes of the caller's process."""
 
 import asyncio
+import threading
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
@@ -12,7 +13,6 @@ from google.adk.agents import BaseAgent, LlmAgent, LoopAgent, ParallelAgent, Seq
 from google.adk.agents.remote_a2a_agent import RemoteA2aAgent
 from google.adk.tools.agent_tool import AgentTool
 
-from aion_core.auth.principal import ANONYMOUS, Principal
 from aion_core.engine.agent import AgentArtifact, Emission, InputRequired, Reply, TurnRequest
 from aion_core.engine.agent_profile import AgentProfile
 from aion_core.engine.remote_calls.cancellation import Canceled
@@ -217,28 +217,34 @@ async def not_found(scope: Any, receive: Any, send: Any) -> None:
 
 
 @pytest.mark.parametrize("shape", [*FOUR, "as a tool"])
-async def test_cancellation_reaches_remote_agent(shape: str) -> None:
+async def test_cancellation_reaches_remote_agent(shape: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Cancel the caller while the remote agent works."""
-    works = asyncio.Event()
+    works = threading.Event()
 
     class Works(Says):
         async def run(self, request: TurnRequest) -> AsyncGenerator[Emission, None]:
             works.set()
-            await asyncio.sleep(60)
+            await asyncio.sleep(10)
             yield Reply(told("Too late."))
 
     async with remote_agent(Works()) as (remote, make):
-        agent = served(SHAPES[shape](make()))
+        agent, keys = served(SHAPES[shape](make())), list[TaskKey]()
+
+        def run(request: TurnRequest) -> AsyncGenerator[Emission, None]:
+            assert request.calls is not None
+            keys.append(request.calls.task)
+            return type(agent).run(agent, request)
+
+        monkeypatch.setattr(agent, "run", run)
         made = parts(agent)
         async with http(made.app()) as client:
             sending = asyncio.create_task(client.post("/", json=send()))
-            await asyncio.wait_for(works.wait(), 10)
+            assert await asyncio.to_thread(works.wait, 10)
             (listed,) = (await client.post("/", json=LIST)).json()["result"]["tasks"]
             cancel = {"jsonrpc": "2.0", "id": 1, "method": "CancelTask", "params": {"id": listed["id"]}}
             assert "result" in (await client.post("/", json=cancel)).json()
             await sending
-        key = TaskKey(Principal("", ANONYMOUS).owner, listed["id"])
-        (to_cancel,) = await made.store.calls.to_cancel(key)
+        (to_cancel,) = await made.store.remote_calls.to_cancel(keys[0])
         assert await agent.cancel_remote(to_cancel) is Canceled.DONE
         (task,) = await tasks_of(remote)
     assert task["status"]["state"] == "TASK_STATE_CANCELED"
