@@ -29,7 +29,8 @@ def answers_as_input(events: Sequence[Event], agent: str) -> list[Event]:
 
 def _renamed(event: Event) -> Event:
     copy = event.model_copy(deep=True)
-    for each in (*copy.get_function_calls(), *copy.get_function_responses()):
-        if each.name == REMOTE_CREDENTIAL:
-            each.name = REMOTE_INPUT
+    for call in copy.get_function_calls():
+        call.name = REMOTE_INPUT if call.name == REMOTE_CREDENTIAL else call.name
+    for response in copy.get_function_responses():
+        response.name = REMOTE_INPUT if response.name == REMOTE_CREDENTIAL else response.name
     return copy

@@ -10,10 +10,13 @@ import httpx
 import pytest
 from google.adk import Workflow
 from google.adk.agents import BaseAgent, LlmAgent, LoopAgent, ParallelAgent, SequentialAgent
+from google.adk.agents.invocation_context import InvocationContext
 from google.adk.agents.remote_a2a_agent import RemoteA2aAgent
+from google.adk.events import Event
 from google.adk.tools.agent_tool import AgentTool
 
 from aion_core.engine.agent import AgentArtifact, Emission, InputRequired, Reply, TurnRequest
+from aion_core.engine.agent_options import AfterCrash
 from aion_core.engine.agent_profile import AgentProfile
 from aion_core.engine.remote_calls.cancellation import Canceled
 from aion_core.protocol.types import Artifact, Message, Part, Role, TaskState
@@ -91,6 +94,24 @@ async def test_interrupted_caller_calls_remote_agent_once(shape: str, before: bo
             agent = served(SHAPES[shape](make()), CrashingSessions(place, before=before))
             assert outcome(await run_to_end(agent)) == whole, place
             assert len(await tasks_of(remote)) == (2 if shape == "in a loop" else 1), place
+
+
+class Wraps(BaseAgent):
+    """Custom agent that runs its sub-agent. ADK cannot resume it."""
+
+    async def _run_async_impl(self, ctx: InvocationContext) -> AsyncGenerator[Event, None]:
+        async for event in self.sub_agents[0].run_async(ctx):
+            yield event
+
+
+@pytest.mark.parametrize("place", range(1, 5))
+async def test_restarted_caller_calls_remote_agent_once(place: int) -> None:
+    """The turn starts over because of its custom agent, and gets the answer to the same message."""
+    async with remote_agent() as (remote, make):
+        agent = Wraps(name="root", sub_agents=[make()])
+        task = await run_to_end(served(agent, CrashingSessions(place), resume=AfterCrash.RESTART))
+        assert outcome(task)[:2] == ("COMPLETED", "I worked.")
+        assert len(await tasks_of(remote)) == 1
 
 
 class Says:
