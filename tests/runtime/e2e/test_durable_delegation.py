@@ -44,6 +44,11 @@ class Server:
         assert self._process is not None
         kill(self._process.process)
 
+    def stop(self) -> None:
+        """Stop the server as Ctrl-C does: it suspends its turns."""
+        assert self._process is not None
+        self._process.stop()
+
     def freeze(self, seconds: float) -> None:
         assert self._process is not None
         os.killpg(self._process.process.pid, signal.SIGSTOP)
@@ -108,9 +113,16 @@ def restart(*servers: Server, after: float = 0) -> None:
         server.start()
 
 
+def stop_and_start(server: Server) -> None:
+    server.stop()
+    server.start()
+
+
 Fault = Callable[[Server, Server], None]
 FAULTS: dict[str, Fault] = {
     "caller killed": lambda caller, remote: restart(caller),
+    "caller stopped": lambda caller, remote: stop_and_start(caller),
+    "remote stopped": lambda caller, remote: stop_and_start(remote),
     "remote killed": lambda caller, remote: restart(remote),
     "both killed": lambda caller, remote: restart(remote, caller),
     "caller frozen": lambda caller, remote: caller.freeze(20),

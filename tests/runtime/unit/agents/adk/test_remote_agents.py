@@ -21,7 +21,14 @@ from aion_core.engine.agent_profile import AgentProfile
 from aion_core.engine.remote_calls.cancellation import Canceled
 from aion_core.protocol.types import Artifact, Message, Part, Role, TaskState
 from aion_core.table.keys import TaskKey
-from tests.runtime.unit.agents.adk.test_resumption import answering, outcome, patient, run_to_end, transferring_agent
+from tests.runtime.unit.agents.adk.test_resumption import (
+    answering,
+    outcome,
+    patient,
+    run_drained,
+    run_to_end,
+    transferring_agent,
+)
 from tests.support.adk import CrashingSessions, DecidingLlm, call, llm_agent, served, task_of
 from tests.support.clock import ManualClock
 from tests.support.listening import listening
@@ -94,6 +101,15 @@ async def test_interrupted_caller_calls_remote_agent_once(shape: str, before: bo
             agent = served(SHAPES[shape](make()), CrashingSessions(place, before=before))
             assert outcome(await run_to_end(agent)) == whole, place
             assert len(await tasks_of(remote)) == (2 if shape == "in a loop" else 1), place
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+async def test_caller_handed_on_calls_remote_agent_once(shape: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each process must stop as soon as it starts, as at its time limit."""
+    async with remote_agent() as (remote, make):
+        task, _ = await run_drained(served(SHAPES[shape](make())), monkeypatch)
+        assert outcome(task)[0] == "COMPLETED"
+        assert len(await tasks_of(remote)) == (2 if shape == "in a loop" else 1)
 
 
 class Wraps(BaseAgent):
