@@ -12,6 +12,7 @@ parts.py              A2A parts from and to ADK content
 resumption.py         rules for the resumption of an interrupted invocation
 invocation.py         progress of the running invocation, event by event
 rewind.py             the session as it was before a turn that starts over
+markers.py            which events are progress markers
 progress_markers.py   events that record how far each agent has come
 redeployment.py       agents that a later deployment lacks
 pending_calls.py      function calls that wait for the user

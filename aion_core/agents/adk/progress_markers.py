@@ -7,13 +7,9 @@ from google.adk.agents import BaseAgent, LlmAgent, LoopAgent, ParallelAgent, Seq
 from google.adk.events import Event, EventActions
 from google.adk.workflow import BaseNode
 
+from aion_core.agents.adk.markers import is_marker
 from aion_core.agents.adk.remote_agents.durability import is_remote_agent
 from aion_core.agents.adk.remote_agents.marks import is_answer
-
-
-def is_marker(event: Event) -> bool:
-    """Return True if the ADK event is a progress marker, such as the end of an agent."""
-    return event.actions.end_of_agent is not None or event.actions.agent_state is not None
 
 
 class AgentRun:

@@ -7,7 +7,8 @@ from google.adk.agents import BaseAgent, LlmAgent, LoopAgent, ParallelAgent, Seq
 from google.adk.events import Event
 from google.adk.workflow import BaseNode, Workflow
 
-from aion_core.agents.adk.progress_markers import AgentRun, is_marker
+from aion_core.agents.adk.markers import is_marker
+from aion_core.agents.adk.progress_markers import AgentRun
 from aion_core.agents.adk.remote_agents.durability import is_remote_agent
 from aion_core.agents.adk.remote_agents.marks import is_answer
 

@@ -12,7 +12,7 @@ from google.adk.events._node_path_builder import _NodePathBuilder
 from google.adk.utils._agent_mode import AgentMode
 from google.genai import types as genai
 
-from aion_core.agents.adk.progress_markers import is_marker
+from aion_core.agents.adk.markers import is_marker
 from aion_core.agents.adk.remote_agents.answers import answers_as_input
 from aion_core.agents.adk.remote_agents.contact import contact
 from aion_core.agents.adk.remote_agents.marks import EarlierCalls, Mark, mark, mark_of
