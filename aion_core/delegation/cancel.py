@@ -1,5 +1,7 @@
 """Cancellation of a call's remote task (A2A 3.1.5), also of a task whose id the caller has never learned."""
 
+from typing import TYPE_CHECKING
+
 from a2a.types import CancelTaskRequest, ListTasksRequest
 from a2a.utils.errors import A2AError, TaskNotCancelableError, TaskNotFoundError
 
@@ -9,6 +11,9 @@ from aion_core.engine.remote_calls.cancellation import Canceled
 from aion_core.engine.remote_calls.records import CallToCancel, RemoteCall
 from aion_core.protocol.types import SendMessageRequest
 
+if TYPE_CHECKING:
+    from a2a.client.client import ClientCallContext
+
 ARRIVAL_SECONDS = 540
 """Seconds after the caller's cancellation in which its message may still arrive, if the caller's process was frozen."""
 
@@ -16,15 +21,17 @@ LAST_TASKS = 50
 """Number of a context's tasks among which the call's task is searched."""
 
 
-async def cancel_remote_task(client: RemoteClient, to_cancel: CallToCancel, *, now: int) -> Canceled:
+async def cancel_remote_task(
+    client: RemoteClient, to_cancel: CallToCancel, *, now: int, context: "ClientCallContext | None" = None
+) -> Canceled:
     """Ask the remote agent to cancel the task of the call. `now` is the current time in milliseconds."""
     call = to_cancel.call
     try:
-        task_id = call.remote_task or call.message.task_id or await _find(client, call)
+        task_id = call.remote_task or call.message.task_id or await _find(client, call, context)
         if not task_id:
             has_arrived = now - to_cancel.canceled_at > ARRIVAL_SECONDS * 1000
             return Canceled.DONE if has_arrived else Canceled.NOT_YET
-        await client.cancel_task(CancelTaskRequest(id=task_id))
+        await client.cancel_task(CancelTaskRequest(id=task_id), context=context)
     except (TaskNotCancelableError, TaskNotFoundError):
         return Canceled.DONE
     except A2AError as error:
@@ -32,25 +39,25 @@ async def cancel_remote_task(client: RemoteClient, to_cancel: CallToCancel, *, n
     return Canceled.DONE
 
 
-async def _find(client: RemoteClient, call: RemoteCall) -> str:
+async def _find(client: RemoteClient, call: RemoteCall, context: "ClientCallContext | None") -> str:
     """Return the id of the task that the call's message has created; "" if the message has not arrived."""
     message = call.message
     try:
         request = ListTasksRequest(context_id=message.context_id, page_size=LAST_TASKS, history_length=LAST_TASKS)
-        listed = await client.list_tasks(request)
+        listed = await client.list_tasks(request, context=context)
     except (A2AError, NotImplementedError) as error:
         if is_transient(error):
             raise
-        return await _send_again(client, call)
+        return await _send_again(client, call, context)
     ids = {each.message_id: task.id for task in listed.tasks for each in task.history}
     return ids.get(message.message_id, "")
 
 
-async def _send_again(client: RemoteClient, call: RemoteCall) -> str:
+async def _send_again(client: RemoteClient, call: RemoteCall, context: "ClientCallContext | None") -> str:
     """Send the message again to a remote agent that lists no tasks. Return the id of its task; "" without a task."""
     request = SendMessageRequest(message=call.message)
     request.configuration.return_immediately = True
-    async for response in client.send_message(request):
+    async for response in client.send_message(request, context=context):
         for payload in (response.task, response.status_update):
             if found := getattr(payload, "id", "") or getattr(payload, "task_id", ""):
                 return str(found)

@@ -12,6 +12,7 @@ parts.py              A2A parts from and to ADK content
 resumption.py         rules for the resumption of an interrupted invocation
 invocation.py         progress of the running invocation, event by event
 rewind.py             the session as it was before a turn that starts over
+markers.py            which events are progress markers
 progress_markers.py   events that record how far each agent has come
 redeployment.py       agents that a later deployment lacks
 pending_calls.py      function calls that wait for the user
@@ -20,6 +21,7 @@ interrupts.py         the question of an interrupt, and the client's answer
 approvals.py          approvals of tool calls
 credentials.py        credentials that an agent requests from the client
 canceled_calls.py     function calls that a canceled or failed turn has left open
+remote_agents/        calls by ADK's RemoteA2aAgent
 callbacks.py          ADK plugin, which observes agents, model calls and tools
 event_queue.py        events of a turn, which the runner records before their sender continues
 event_keys.py         idempotency keys of events

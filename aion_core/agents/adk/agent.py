@@ -8,6 +8,7 @@ from types import ModuleType
 from typing import Any
 
 from google.adk.agents import BaseAgent, LlmAgent
+from google.adk.agents.invocation_context import InvocationContext
 from google.adk.apps import App, ResumabilityConfig
 from google.adk.auth.credential_service.base_credential_service import BaseCredentialService
 from google.adk.auth.credential_service.session_state_credential_service import SessionStateCredentialService
@@ -23,6 +24,7 @@ from aion_core.agents.adk.parts import content_of
 from aion_core.agents.adk.pending_calls import pending_calls
 from aion_core.agents.adk.progress_markers import missing_markers
 from aion_core.agents.adk.redeployment import REDEPLOYED, agent_names, missing_agents
+from aion_core.agents.adk.remote_agents.durability import make_durable, pass_answers_on, remote_agent_named
 from aion_core.agents.adk.resumption import (
     TRANSFER_NOT_RESUMABLE,
     InvocationProgress,
@@ -34,15 +36,19 @@ from aion_core.agents.adk.translation import AdkTranslator
 from aion_core.agents.adk.turn import AdkTurn, Drained, RunnerInput
 from aion_core.agents.client_answers import QUESTION_EXPIRED, InvalidResumeInput, answered_question
 from aion_core.agents.restarts import MAX_RUNS, TOO_MANY_RUNS
+from aion_core.clock import SystemClock
 from aion_core.engine.agent import Agent, Emission, Paused, TurnRequest
 from aion_core.engine.agent_options import AfterCrash
 from aion_core.engine.agent_profile import AgentProfile
+from aion_core.engine.remote_calls.cancellation import Canceled
+from aion_core.engine.remote_calls.records import CallToCancel
 from aion_core.errors import AgentFailed, ConfigurationError, LeaseLost, StoreError
 from aion_core.loading.aion_yaml.agent import AgentConfig
 from aion_core.loading.frameworks import AgentDependencies
 from aion_core.loading.objects.loaded import LoadedObject
 from aion_core.state.adk.artifacts import BlobArtifacts
 from aion_core.state.adk.sessions import TableSessions
+from aion_core.table.times import milliseconds
 
 # Ignore ADK's warnings about two experimental features, because the adapter always uses these features, and an operator
 # cannot switch them off.
@@ -81,6 +87,8 @@ class AdkAgent:
         if app.resumability_config is None:
             app = app.model_copy(update={"resumability_config": ResumabilityConfig(is_resumable=True)})
         assert app.root_agent is not None  # noqa: S101  # App requires a root agent
+        make_durable()
+        pass_answers_on(app.root_agent)
         self._root = app.root_agent
         self._resume = resume
         self.sessions = sessions
@@ -111,6 +119,30 @@ class AdkAgent:
     def run(self, request: TurnRequest) -> AsyncGenerator[Emission, None]:
         """Run one turn of the ADK agent and yield its emissions. See `Agent.run`."""
         return self._run(request)
+
+    async def cancel_remote(self, call: CallToCancel) -> Canceled:
+        """Cancel the task of a RemoteA2aAgent's call. See `CallsRemoteAgents`."""
+        agent = remote_agent_named(self._root, call.call.agent)
+        if agent is None:
+            return Canceled.NEVER
+        # Import late: most agents call no remote agent, and this imports the A2A client.
+        from aion_core.agents.adk.remote_agents.cancel import cancel_call
+
+        key: dict[str, Any] = {
+            "app_name": call.context.agent,
+            "user_id": call.context.owner,
+            "session_id": call.context.context_id,
+        }
+        sessions = self._setup.sessions(None)
+        session = await sessions.get_session(**key)
+        context = InvocationContext(
+            invocation_id=call.task.task_id,
+            agent=agent,
+            session=session or Session(id=key["session_id"], app_name=key["app_name"], user_id=key["user_id"]),
+            session_service=sessions,
+            credential_service=self._setup.credentials,
+        )
+        return await cancel_call(agent, call, context, now=milliseconds(SystemClock().now()))
 
     async def _run(self, request: TurnRequest) -> AsyncGenerator[Emission, None]:
         turn = AdkTurn(request, self._setup)

@@ -14,6 +14,7 @@ from google.adk.tools.base_tool import BaseTool
 from google.adk.tools.tool_context import ToolContext
 from msgspec import Struct
 
+from aion_core.agents.adk.remote_agents.turn_calls import tool_call
 from aion_core.agents.adk.resumption import is_resumable
 from aion_core.agents.internal_events import InternalEvents
 
@@ -79,6 +80,7 @@ class CallbackPlugin(BasePlugin):
     ) -> None:
         """Log `internal:tool-start` without the tool's arguments."""
         call_site.set(f"tool/{tool_context.function_call_id}")
+        tool_call.set(tool_context.function_call_id or "")
         running_agent.set((tool_context._invocation_context.branch or "", tool_context.agent_name))
         self._internal.tool_start(tool.name, tool_context.function_call_id or "")
 

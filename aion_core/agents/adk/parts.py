@@ -72,6 +72,17 @@ def file_parts(saved: genai.Part) -> list[Part]:
     return [Part(text="")] if saved.text == "" and not saved.thought else []
 
 
+def is_file(part: Part) -> bool:
+    """Return True for a part with a file, as bytes or URL."""
+    return part.WhichOneof("content") in ("raw", "url")
+
+
+def received_files(parts: Iterable[genai.Part]) -> list[Part]:
+    """Return the files that a remote agent has sent. ADK marks those of a task that goes on as thoughts."""
+    made = [_a2a_part(part) for part in parts if not part.text]
+    return [part for part in made if part is not None and is_file(part)]
+
+
 def visible_text(parts: Iterable[genai.Part]) -> str:
     """Return the text of ADK parts without the model's thoughts."""
     return "".join(part.text for part in parts if part.text and not part.thought)

@@ -7,10 +7,9 @@ from google.adk.agents import BaseAgent, LlmAgent, LoopAgent, ParallelAgent, Seq
 from google.adk.events import Event, EventActions
 from google.adk.workflow import BaseNode
 
-
-def is_marker(event: Event) -> bool:
-    """Return True if the ADK event is a progress marker, such as the end of an agent."""
-    return event.actions.end_of_agent is not None or event.actions.agent_state is not None
+from aion_core.agents.adk.markers import is_marker
+from aion_core.agents.adk.remote_agents.durability import is_remote_agent
+from aion_core.agents.adk.remote_agents.marks import is_answer
 
 
 class AgentRun:
@@ -47,15 +46,15 @@ class AgentRun:
                 return
         if self._is_known:
             self.since.append(event)
-            if event.actions.end_of_agent:
+            if event.actions.end_of_agent or is_answer(event):
                 self._ended.add(event.author)
 
     @property
     def has_ended(self) -> bool:
         """True if the agent has ended.
 
-        An agent with an end marker has ended. An LLM agent has also ended if it has given its final answer, because
-        resuming it would call the model again.
+        An agent with an end marker has ended, and a RemoteA2aAgent with its answer. An LLM agent has also ended if it
+        has given its final answer, because resuming it would call the model again.
         """
         if self.active.name in self._ended:
             return True
@@ -73,7 +72,10 @@ class AgentRun:
             return False
         # Require LLM agents between the author of the answer and this agent, because the answer of a sub-agent does not
         # end a workflow agent.
-        return all(isinstance(each, LlmAgent) for each in _ancestors(author, agent))
+        callers = list(_ancestors(author, agent))
+        if is_remote_agent(author):
+            return is_answer(last) and all(isinstance(each, LlmAgent) for each in callers[1:])
+        return all(isinstance(each, LlmAgent) for each in callers)
 
 
 def missing_markers(root: BaseNode, events: Sequence[Event]) -> Iterator[Event]:

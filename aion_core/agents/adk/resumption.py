@@ -7,12 +7,16 @@ from google.adk.agents import BaseAgent, LlmAgent, LoopAgent, ParallelAgent, Seq
 from google.adk.events import Event
 from google.adk.workflow import BaseNode, Workflow
 
+from aion_core.agents.adk.markers import is_marker
 from aion_core.agents.adk.pending_calls import PendingCall
-from aion_core.agents.adk.progress_markers import AgentRun, is_marker
+from aion_core.agents.adk.progress_markers import AgentRun
+from aion_core.agents.adk.remote_agents.durability import is_remote_agent
+from aion_core.agents.adk.remote_agents.marks import is_answer
 
 TRANSFER_NOT_RESUMABLE = (
-    "The server stopped during this turn, and the turn is not resumable: ADK cannot resume a workflow agent after an "
-    "LLM agent has transferred to it. Send the message again with a new id."
+    "The server stopped during this turn, and the turn is not resumable: a SequentialAgent, LoopAgent or ParallelAgent "
+    "does not resume after an LLM agent has transferred to it. Send the message again with a new id. For the agent's "
+    "author: make it an AgentTool or the root of the App, or set `resume: restart` in aion.yaml."
 )
 _COMPLETED = 3
 """Value of ADK's `NodeStatus.COMPLETED`."""
@@ -24,10 +28,12 @@ _WORKFLOW_TYPES = (SequentialAgent, ParallelAgent, LoopAgent)
 def is_resumable(agent: BaseNode) -> bool:
     """Return True if ADK can resume this agent after its last event.
 
-    ADK resumes LLM agents and its own workflow agents, unless a subclass overrides their run method. It starts any
-    other BaseAgent over, and may repeat its side effects. A Workflow is resumable if all agents among its nodes are;
-    ADK runs other interrupted nodes again.
+    ADK resumes LLM agents and its own workflow agents, unless a subclass overrides their run method. A RemoteA2aAgent
+    continues its call. ADK starts any other BaseAgent over, and may repeat its side effects. A Workflow is resumable if
+    all agents among its nodes are; ADK runs other interrupted nodes again.
     """
+    if is_remote_agent(agent):
+        return True
     if isinstance(agent, Workflow):
         return next(_not_resumable_nodes(agent), None) is None
     return any(
@@ -62,7 +68,7 @@ class InvocationProgress:
         self._run.add(event)
         self._last_author = event.author
         self._transferred_to = event.actions.transfer_to_agent or ""
-        if event.actions.end_of_agent:
+        if event.actions.end_of_agent or is_answer(event):
             self._ended.add(event.author)
         elif event.actions.agent_state is not None:
             self._state[event.author] = event.actions.agent_state
@@ -144,13 +150,17 @@ def would_skip_question(root: BaseNode, events: Sequence[Event], pending: Sequen
 
 
 def not_resumable_reason(progress: InvocationProgress) -> str:
-    """Return why the invocation's turn fails after the loss of its process, for the client."""
+    """Return why the invocation's turn fails after the loss of its process: for the client, and the agent's author."""
     agent = next(progress.not_resumable(), None)
-    # Without such an agent, the author's App has switched resumability off.
-    cause = f"the agent {agent.name!r} ({type(agent).__name__})" if agent is not None else "this App"
+    if agent is not None:
+        cause = f"the agent {agent.name!r} ({type(agent).__name__}) is a custom agent, which stores no steps"
+        remedy = "set `resume: restart` in aion.yaml, or make it an LlmAgent or a Workflow"
+    else:
+        cause = "the App has switched its resumability off"
+        remedy = "switch it on (ResumabilityConfig), or set `resume: restart` in aion.yaml"
     return (
-        f"The server stopped during this turn, and the turn is not resumable: ADK cannot resume {cause}. "
-        "Send the message again with a new id."
+        f"The server stopped during this turn, and the turn is not resumable: {cause}. "
+        f"Send the message again with a new id. For the agent's author: {remedy}."
     )
 
 

@@ -2,7 +2,7 @@
 
 import logging
 from collections import Counter
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Iterator
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Iterator, Sequence
 
 from google.adk.events import Event
 from google.genai import types as genai
@@ -11,7 +11,17 @@ from msgspec import Struct
 from aion_core.agents.adk.callbacks import AgentEnded, AgentInvoked
 from aion_core.agents.adk.event_keys import EventKeys
 from aion_core.agents.adk.outbox import merged_outbox, outbox_of_event
-from aion_core.agents.adk.parts import a2a_parts, file_parts, model_metadata, part_of, tool_results, visible_text
+from aion_core.agents.adk.parts import (
+    a2a_parts,
+    file_parts,
+    is_file,
+    model_metadata,
+    part_of,
+    received_files,
+    tool_results,
+    visible_text,
+)
+from aion_core.agents.adk.remote_agents.marks import mark_of
 from aion_core.agents.emission_ids import REPLY, deterministic_id, final_key, with_artifact_id
 from aion_core.agents.emitted_messages import EmittedMessages
 from aion_core.agents.final_answer import TurnOutput, final_emissions
@@ -23,7 +33,7 @@ from aion_core.agents.streams import StreamSequencer
 from aion_core.authoring.types import A2AOutbox
 from aion_core.engine.agent import AgentArtifact, AgentMetadata, AgentTyping, Chunk, Emission, Reply, TurnRequest
 from aion_core.errors import AgentFailed
-from aion_core.protocol.types import Artifact, Message, Role, TaskStatusUpdateEvent
+from aion_core.protocol.types import Artifact, Message, Part, Role, TaskStatusUpdateEvent
 
 logger = logging.getLogger(__name__)
 
@@ -174,8 +184,11 @@ class AdkTranslator:
             # Abort the stream of the failed call, because an incomplete text is not an answer.
             self._failure = event
             yield from self._flow(self._streams.abort(stream))
-        message = None
-        if visible := a2a_parts(parts) or tool_results(event):
+        message, visible = None, a2a_parts(parts) or tool_results(event)
+        if (found := mark_of(event)) is not None:
+            yield from self._remote_files(found.call, key, received_files(parts))
+            visible = [part for part in visible if not is_file(part)]
+        if visible:
             self._failure = self._output = None
             if event.error_code:
                 logger.warning(CUT_ANSWER, event.author, event.error_code, extra={"task_id": self._request.task.id})
@@ -189,6 +202,17 @@ class AdkTranslator:
             # A message with tool calls is not the answer, because the agent continues after the calls.
             continues = bool(event.get_function_calls())
             yield from self._complete(CompleteMessage(stream, message, key, continues))
+
+    def _remote_files(self, call: str, key: str, files: Sequence[Part]) -> Iterator[AgentArtifact]:
+        """Yield the files that a remote agent has sent as artifacts of the task."""
+        for number, file in enumerate(files):
+            self._has_output = True
+            artifact = Artifact(
+                artifact_id=deterministic_id(self._request.task.id, call, key, str(number)),
+                name=file.filename,
+                parts=[file],
+            )
+            yield AgentArtifact(artifact, key=f"{key}/file/{number}")
 
     def _end_stream(self, agent: tuple[str, str]) -> str:
         """Remove the agent's open stream and return its message id; "" if it has none."""

@@ -21,6 +21,8 @@ from aion_core.agents.adk.callbacks import CallbackPlugin, call_site, running_ag
 from aion_core.agents.adk.event_queue import EventChannel
 from aion_core.agents.adk.invocation import RunningInvocation
 from aion_core.agents.adk.redeployment import AGENTS
+from aion_core.agents.adk.remote_agents.durability import make_durable, remote_turn
+from aion_core.agents.adk.remote_agents.turn_calls import RemoteTurn
 from aion_core.agents.adk.rewind import TURN, rewind_event, turn_of
 from aion_core.agents.adk.runner import TurnRunner
 from aion_core.agents.adk.setup import AdkSetup
@@ -227,6 +229,9 @@ class AdkTurn:
             ),
             "abort_signal": self._abort,
         }
+        make_durable()
+        calls = self._request.calls
+        remote_turn.set(RemoteTurn(calls, self._request.request, self.restarts > 0) if calls is not None else None)
         try:
             context = context_of(self._request, sink, name=self._setup.name)
             with ungrouped(LeaseLost, StoreError, StaleSessionError), aion_context_set(context):

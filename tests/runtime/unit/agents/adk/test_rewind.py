@@ -7,7 +7,6 @@ import pytest
 from google.adk import Workflow
 from google.adk.agents import BaseAgent, LlmAgent, SequentialAgent
 from google.adk.agents.invocation_context import InvocationContext
-from google.adk.agents.remote_a2a_agent import RemoteA2aAgent
 from google.adk.artifacts import InMemoryArtifactService
 from google.adk.events import Event, EventActions
 from google.genai import types as genai
@@ -16,7 +15,7 @@ from aion.adk import get_aion_context
 from aion_core.agents.restarts import NO_ANSWER_AFTER_RESTART, TOO_MANY_RUNS
 from aion_core.engine.agent_options import AfterCrash
 from tests.runtime.unit.agents.adk.test_resumption import answering, outcome, patient, run_to_end, transferring_agent
-from tests.support.adk import CrashingSessions, YieldingAgent, call, llm_agent, served, task_of, text_event
+from tests.support.adk import CrashingSessions, YieldingAgent, call, served, task_of, text_event
 from tests.support.clock import ManualClock
 from tests.support.service import http, parts, send
 from tests.support.stores import MemoryTaskStore
@@ -40,7 +39,7 @@ async def in_artifacts(ctx: InvocationContext) -> bool:
 
 
 class AskingOnce(BaseAgent):
-    """Agent that does nothing if it has asked before, as a `RemoteA2aAgent` does."""
+    """Agent that does nothing if it has asked before."""
 
     has_asked: Evidence
 
@@ -88,23 +87,6 @@ async def cut_at_each_event(make: Callable[[], Any]) -> list[tuple[str, Any, lis
 async def test_restarted_turn_does_not_see_its_lost_attempt(shape: str, evidence: str) -> None:
     whole, *cut = await cut_at_each_event(lambda: SHAPES[shape](AskingOnce(name="asks", has_asked=EVIDENCE[evidence])))
     assert whole[:2] == ("COMPLETED", "Asked.")
-    assert cut == [whole] * len(cut)
-
-
-@pytest.mark.filterwarnings("ignore:.*EXPERIMENTAL.*:UserWarning")
-@pytest.mark.parametrize("shape", SHAPES)
-async def test_restarted_caller_asks_remote_agent_again(shape: str) -> None:
-    """Cut a turn in which ADK's RemoteA2aAgent calls another server: the caller completes with the remote's answer."""
-    remote = parts(served(llm_agent(*[["I worked."]] * 40, name="remote")))
-    async with http(remote.app()) as client:
-        card = remote.card
-
-        def make() -> Any:
-            agent = RemoteA2aAgent(name="slow", agent_card=card, httpx_client=client)
-            return SHAPES[shape](agent)
-
-        whole, *cut = await cut_at_each_event(make)
-    assert whole[:2] == ("COMPLETED", "I worked.")
     assert cut == [whole] * len(cut)
 
 

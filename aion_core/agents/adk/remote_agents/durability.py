@@ -1,0 +1,86 @@
+"""Durability of ADK's `RemoteA2aAgent`: within a turn, its runs send their messages by durable calls."""
+
+import sys
+from collections.abc import AsyncGenerator, Iterator
+from contextlib import aclosing
+from contextvars import ContextVar
+from typing import Any
+
+from google.adk.agents.invocation_context import InvocationContext
+from google.adk.events import Event
+from google.adk.workflow import BaseNode
+
+from aion_core.agents.adk.agent_tree import nodes_below
+from aion_core.agents.adk.remote_agents.turn_calls import RemoteTurn
+
+_MODULE = "google.adk.a2a.agent._remote_a2a_agent"
+_DURABLE = "_aion_durable"
+
+remote_turn: ContextVar[RemoteTurn | None] = ContextVar("aion_adk_remote_turn", default=None)
+"""The running turn, for the remote agents that it calls; None outside of a turn."""
+
+
+def make_durable() -> None:
+    """Make the runs of ADK's RemoteA2aAgent durable within a turn. A repeated call has no effect.
+
+    It does nothing until the author's code has imported the class, because the import of the class takes long.
+    """
+    module = sys.modules.get(_MODULE)
+    agent_type: Any = getattr(module, "RemoteA2aAgent", None)
+    if agent_type is None or getattr(agent_type._run_async_impl, _DURABLE, False):
+        return
+    original = agent_type._run_async_impl
+
+    async def _run_async_impl(self: Any, ctx: InvocationContext) -> AsyncGenerator[Event, None]:
+        turn = remote_turn.get()
+        if turn is None:
+            events = original(self, ctx)
+        else:
+            # Import late: most agents call no remote agent, and this imports the A2A client.
+            from aion_core.agents.adk.remote_agents.run import RemoteRun
+
+            events = RemoteRun(self, ctx, turn, original).events()
+        async with aclosing(events) as stream:
+            async for event in stream:
+                yield event
+
+    setattr(_run_async_impl, _DURABLE, True)
+    agent_type._run_async_impl = _run_async_impl
+
+
+def is_remote_agent(node: BaseNode) -> bool:
+    """Return True for a RemoteA2aAgent that runs as ADK's class does, so that its calls are durable."""
+    agent_type: Any = getattr(sys.modules.get(_MODULE), "RemoteA2aAgent", None)
+    return (
+        agent_type is not None
+        and isinstance(node, agent_type)
+        and type(node)._run_async_impl is agent_type._run_async_impl
+    )
+
+
+def pass_answers_on(root: BaseNode) -> None:
+    """Let each RemoteA2aAgent that is a workflow's node run again with the answer to the remote agent's question.
+
+    By default ADK takes the answer for the node's output, and the remote agent never receives it.
+    """
+    for _, node in nodes_below(root):
+        if is_remote_agent(node) and "rerun_on_resume" not in node.model_fields_set:
+            node.rerun_on_resume = True
+
+
+def remote_agent_named(root: BaseNode, name: str) -> Any:
+    """Return the RemoteA2aAgent with this name: a sub-agent, a node, or an agent that is a tool; None if there is none."""
+    return next((node for node in _agents(root) if node.name == name and is_remote_agent(node)), None)
+
+
+def _agents(root: BaseNode) -> Iterator[BaseNode]:
+    """Yield all nodes below the root, and those below the agents that are tools."""
+    seen, found = set[int](), [root]
+    while found:
+        for _, node in nodes_below(found.pop()):
+            if id(node) in seen:
+                continue
+            seen.add(id(node))
+            yield node
+            tools = [getattr(tool, "agent", None) for tool in getattr(node, "tools", ())]
+            found += [tool for tool in tools if isinstance(tool, BaseNode)]

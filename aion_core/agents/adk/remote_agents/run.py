@@ -1,0 +1,275 @@
+"""One run of a RemoteA2aAgent: ADK's own code, with a client that sends the message by a durable call."""
+
+import hashlib
+from collections.abc import AsyncGenerator, Callable, Sequence
+from contextlib import aclosing
+from typing import Any
+
+from a2a.client.client import Client, ClientCallContext
+from google.adk.agents.invocation_context import InvocationContext
+from google.adk.events import Event
+from google.adk.events._node_path_builder import _NodePathBuilder
+from google.adk.utils._agent_mode import AgentMode
+from google.genai import types as genai
+
+from aion_core.agents.adk.markers import is_marker
+from aion_core.agents.adk.remote_agents.answers import answers_as_input
+from aion_core.agents.adk.remote_agents.contact import contact
+from aion_core.agents.adk.remote_agents.marks import EarlierCalls, Mark, mark, mark_of
+from aion_core.agents.adk.remote_agents.turn_calls import RemoteTurn, tool_call
+from aion_core.agents.adk.remote_agents.whole_responses import TRANSIENT, WholeResponses
+from aion_core.agents.emission_ids import deterministic_id
+from aion_core.delegation import ids
+from aion_core.delegation.depth import next_depth
+from aion_core.delegation.durable_call import DurableCall, Patience
+from aion_core.engine.remote_calls.records import RemoteCall
+from aion_core.engine.task.states import INTERRUPTED, state_name
+from aion_core.errors import AgentFailed, RemoteAgentFailed
+from aion_core.protocol.message_json import to_json
+from aion_core.protocol.types import Message, Part, SendMessageRequest, StreamResponse, TaskState, TaskStatus
+
+PATIENCE = Patience()
+"""Times of the attempts to reach a remote agent, from the first contact on."""
+
+REMOTE_FAILED = "REMOTE_AGENT_FAILED"
+"""Error code of the ADK event for a call that the remote agent has not answered."""
+
+_FAILURES = (TaskState.TASK_STATE_FAILED, TaskState.TASK_STATE_REJECTED, TaskState.TASK_STATE_CANCELED)
+"""States of a remote task that has ended without an answer."""
+
+Original = Callable[[Any, InvocationContext], AsyncGenerator[Event, None]]
+
+
+class RemoteRun:
+    """One run of a RemoteA2aAgent, and the agent itself for ADK's code, which reads all else from the agent."""
+
+    def __init__(self, agent: Any, ctx: InvocationContext, turn: RemoteTurn, original: Original) -> None:
+        """`original` is ADK's code of the run."""
+        self._agent, self._ctx, self._turn, self._original = agent, ctx, turn, original
+        self._in_tool = tool_call.get()
+        path = ctx.node_path or ""
+        self._is_node = _NodePathBuilder.from_string(path).node_name == agent.name
+        """True if ADK runs the agent as a node: after a crash it takes any event of the node for the node's end."""
+        self._place = _place(agent, ctx, turn, self._in_tool)
+        self._earlier = EarlierCalls(self._place, ctx.session.events, agent)
+        self._stored: RemoteCall | None = None
+        """The call of an earlier attempt at this place."""
+        self._call: DurableCall | None = None
+        self._error: Exception | None = None
+        self._heard = ""
+        """Id of the message or artifact in the response that ADK converts."""
+        self._is_last = False
+        """True once ADK has received the last response."""
+        self._status = TaskStatus()
+        """Status of the remote task, as last heard."""
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._agent, name)
+
+    async def events(self) -> AsyncGenerator[Event, None]:
+        """Yield the events of the run.
+
+        Raises AgentFailed if the remote agent gives no answer. In a tool and in task mode the event says so instead,
+        because the model that has called the agent decides what to do.
+        """
+        if (last := self._earlier.last) is not None:
+            async for event in self._repeated(last):
+                yield event
+            return
+        key = self._earlier.open or self._earlier.next
+        self._stored = next((call for call in await self._turn.calls.all() if call.key == key), None)
+        held: Event | None = None
+        parts: list[genai.Part] = []
+        async with aclosing(self._original(self, self._ctx)) as events:
+            async for event in events:
+                self._raise_error()
+                if self._call is None or event.partial:
+                    yield event
+                    continue
+                mark(event, Mark(self._call.call.key, self._heard))
+                if not self._is_last:
+                    if not self._is_node:
+                        yield event
+                    else:
+                        parts += [part for part in _parts(event) if not part.thought]
+                    continue
+                if held is not None:
+                    yield held
+                held = event
+        self._raise_error()
+        if self._call is None or not self._is_last:
+            return
+        last = held or Event(author=self.name, invocation_id=self._ctx.invocation_id, branch=self._ctx.branch)
+        if parts:
+            last.content = genai.Content(role="model", parts=[*parts, *_parts(last)])
+        failure = self._finish(last)
+        yield last
+        if failure is not None and self._raises:
+            raise failure
+
+    async def _ensure_resolved(self, ctx: InvocationContext | None = None) -> Any:
+        """Return the client for ADK's code. Any error is raised by `events`, because ADK makes it an event."""
+        reached = self._stored is not None and self._stored.remote_task
+        seconds = PATIENCE.silence if reached else PATIENCE.first_contact
+        try:
+            client = await contact(
+                lambda: self._agent._ensure_resolved(ctx), name=self.name, patience=PATIENCE, seconds=seconds
+            )
+        except Exception as error:
+            self._error = error
+            raise
+        return _Client(self, client)
+
+    def _create_a2a_request_for_user_function_response(self, ctx: InvocationContext) -> Message | None:
+        """Return the stored message of a call that goes on, because the session has events of half an attempt."""
+        if self._stored is not None and self._continues:
+            message = Message()
+            message.CopyFrom(self._stored.message)
+            return message
+        events = ctx.session.events
+        while events and is_marker(events[-1]):
+            # A workflow records its progress after the user's answer, and ADK reads the last event only.
+            events = events[:-1]
+        session = ctx.session.model_copy(update={"events": answers_as_input(events, self.name)})
+        answered = ctx.model_copy(update={"session": session})
+        made: Message | None = self._agent._create_a2a_request_for_user_function_response(answered)
+        return made
+
+    @property
+    def _continues(self) -> bool:
+        return bool(self._earlier.open) or not self._turn.restarted
+
+    @property
+    def _raises(self) -> bool:
+        return not self._in_tool and self.mode != AgentMode.TASK
+
+    async def responses(
+        self, client: Client, request: SendMessageRequest, context: ClientCallContext | None
+    ) -> AsyncGenerator[StreamResponse, None]:
+        """Yield the remote agent's responses to ADK's request. Any error is raised by `events`."""
+        try:
+            self._call = DurableCall(
+                client, self._turn.calls, self._call_of(request.message), name=self.name, patience=PATIENCE
+            )
+            metadata = {**to_json(request.metadata), **next_depth(self._turn.request, self.name)}
+            heard, whole = self._earlier.heard(self._call.call.key), WholeResponses()
+            rest: list[StreamResponse] = []
+            async with aclosing(self._call.responses(heard=heard, metadata=metadata, context=context)) as responses:
+                async for response in responses:
+                    for each in whole.of(response):
+                        if self._call.is_settled:
+                            rest.append(each)
+                        else:
+                            self._note(each)
+                            yield each
+            for index, each in enumerate(rest):
+                self._is_last = index == len(rest) - 1
+                self._note(each)
+                yield each
+        except Exception as error:
+            self._error = error
+            raise
+
+    def _call_of(self, given: Message) -> RemoteCall:
+        """Return the call for ADK's message: that of an earlier attempt, or a new one."""
+        stored, key = self._stored, self._earlier.open or self._earlier.next
+        if stored is not None:
+            if self._continues or list(stored.message.parts) == list(given.parts):
+                return stored
+            # A turn that has started over says something else now, so the earlier answer does not fit.
+            key = f"{key}#{_digest(given.parts)}"
+        calls, remote, message = self._turn.calls, _remote(self._agent), Message()
+        message.CopyFrom(given)
+        message.message_id = ids.message_id(calls.context, calls.task.task_id, key)
+        if not message.context_id and not message.task_id:
+            # ADK sends a first message without contextId, and later ones with the remote agent's. Each first call has a
+            # conversation of its own, so that parallel calls of one remote agent do not wait for each other.
+            message.context_id = ids.context_id(calls.context, remote, branch=f"{calls.task.task_id}/{key}")
+        return RemoteCall(key, remote, message, agent=self.name)
+
+    def _note(self, response: StreamResponse) -> None:
+        match response.WhichOneof("payload"):
+            case "message":
+                self._heard = response.message.message_id
+            case "task":
+                self._heard, self._status = response.task.status.message.message_id, response.task.status
+            case "status_update":
+                self._heard, self._status = (
+                    response.status_update.status.message.message_id,
+                    response.status_update.status,
+                )
+            case "artifact_update":
+                artifact_id = response.artifact_update.artifact.artifact_id
+                self._heard = "" if artifact_id in TRANSIENT else artifact_id
+
+    def _finish(self, last: Event) -> RemoteAgentFailed | None:
+        """Mark the last event of the call. Return the error of a remote agent that has given no answer."""
+        assert self._call is not None  # noqa: S101  # `events` has checked it
+        asks = self._status.state in INTERRUPTED
+        failure = None
+        if self._status.state in _FAILURES:
+            reason = "".join(part.text for part in self._status.message.parts)
+            failure = RemoteAgentFailed(agent=self.name, state=state_name(self._status.state), reason=reason)
+            if self.mode != AgentMode.TASK:
+                last.error_code, last.error_message = REMOTE_FAILED, str(failure)
+                text = genai.Part(text=str(failure))
+                last.content = genai.Content(role="model", parts=[text]) if self._in_tool else None
+        said = str(failure) if failure is not None else ""
+        mark(last, Mark(self._call.call.key, self._heard, ended=not asks, asks=asks, failure=said))
+        return failure
+
+    async def _repeated(self, last: Event) -> AsyncGenerator[Event, None]:
+        """Report the end of the call again, because the agent above has not recorded it.
+
+        A question is repeated as the same event, so that ADK pauses the agents above too. Raises AgentFailed.
+        """
+        found = mark_of(last)
+        if found is not None and found.failure and self._raises:
+            raise AgentFailed(found.failure)
+        if found is not None and found.asks:
+            yield last.model_copy(deep=True)
+
+    def _raise_error(self) -> None:
+        if self._error is not None and (self._raises or not isinstance(self._error, AgentFailed)):
+            raise self._error
+
+
+class _Client:
+    """A2A client for ADK's code."""
+
+    def __init__(self, run: RemoteRun, client: Client) -> None:
+        self._run, self._client = run, client
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._client, name)
+
+    def send_message(
+        self, request: SendMessageRequest, *, context: ClientCallContext | None = None
+    ) -> AsyncGenerator[StreamResponse, None]:
+        return self._run.responses(self._client, request, context)
+
+
+def _place(agent: Any, ctx: InvocationContext, turn: RemoteTurn, tool: str) -> str:
+    """Return the beginning of the keys of the agent's calls at this place of the author's code.
+
+    ADK gives each execution of a workflow's node a path of its own.
+    """
+    place = deterministic_id(tool, ctx.branch or "", ctx.node_path or "")
+    return f"{turn.calls.turn_id}/{agent.name[:100]}/{place}/"
+
+
+def _remote(agent: Any) -> str:
+    """Return what names the remote agent: the URL of its card, or of the agent itself."""
+    if agent._agent_card_source:
+        return str(agent._agent_card_source)
+    interfaces = agent._agent_card.supported_interfaces
+    return str(interfaces[0].url if interfaces else agent.name)
+
+
+def _parts(event: Event) -> Sequence[genai.Part]:
+    return (event.content.parts if event.content is not None else None) or ()
+
+
+def _digest(parts: Sequence[Part]) -> str:
+    content = b"\0".join(part.SerializeToString(deterministic=True) for part in parts)
+    return hashlib.sha256(content).hexdigest()[:16]

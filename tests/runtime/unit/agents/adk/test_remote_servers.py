@@ -1,0 +1,92 @@
+"""ADK's RemoteA2aAgent with an agent of this server, of the official SDK's, and of ADK's `to_a2a`."""
+
+from typing import Any
+
+import httpx
+import pytest
+from a2a.types import AgentCard
+from google.adk.a2a.utils.agent_to_a2a import to_a2a
+from google.adk.agents.remote_a2a_agent import RemoteA2aAgent
+from google.protobuf.json_format import ParseDict
+
+from aion_core.agents.adk.remote_agents import run
+from aion_core.delegation.durable_call import Patience
+from tests.runtime.unit.agents.adk.test_remote_agents import FOUR
+from tests.runtime.unit.agents.adk.test_resumption import outcome, patient
+from tests.runtime.unit.delegation.remote_servers import SERVERS
+from tests.support.adk import CrashingSessions, llm_agent, served, task_of
+from tests.support.clock import ManualClock
+from tests.support.listening import free_port, listening
+from tests.support.service import http, parts, send
+from tests.support.stores import MemoryTaskStore
+
+pytestmark = pytest.mark.filterwarnings("ignore:.*EXPERIMENTAL.*:UserWarning")
+
+SAID = {
+    "say hello": ("COMPLETED", "hello!"),
+    "ask": ("INPUT_REQUIRED", "Question 1 ?"),
+    "authorize": ("AUTH_REQUIRED", "Log in first."),
+    "fail": ("FAILED", "The agent remote has failed: The lake is dry."),
+    "reject": ("FAILED", "The agent remote has rejected the message: Not on Sundays."),
+    "cancel": ("FAILED", "The agent remote has canceled its task."),
+    "file": ("COMPLETED", "Here is the map."),
+    "data": ("COMPLETED", "Warm."),
+}
+
+
+async def answered(url: str, text: str, *crash_at: int, shape: str = "root") -> dict[str, Any]:
+    """Return the caller's task for a message with this text, which it sends to the remote agent at this URL."""
+    clock = ManualClock()
+    agent = RemoteA2aAgent(name="remote", agent_card=f"{url}/.well-known/agent-card.json")
+    made = parts(
+        served(FOUR[shape](agent), CrashingSessions(*crash_at)),
+        MemoryTaskStore(clock),
+        clock,
+        lease_seconds=10_000,
+        blocking_wait=1e9,
+    )
+    async with http(made.app()) as client:
+        return task_of(await patient(client.post("/", json=send(text)), clock))
+
+
+@pytest.mark.parametrize("crash_at", [None, 2, 3])
+@pytest.mark.parametrize("word", SAID)
+@pytest.mark.parametrize("server", SERVERS)
+async def test_caller_tells_what_remote_agent_says(server: str, word: str, crash_at: int | None) -> None:
+    """The caller's process may be lost after its second or third event."""
+    with SERVERS[server]() as url:
+        task = await answered(url, word, *([crash_at] if crash_at else []))
+    state, text, _ = outcome(task)
+    assert (state, text) == SAID[word]
+    files = [part for artifact in task.get("artifacts", ()) for part in artifact["parts"]]
+    assert [part["filename"] for part in files] == (["map.png"] if word == "file" else [])
+
+
+@pytest.mark.parametrize("shape", FOUR)
+async def test_caller_passes_on_answer_of_adks_server(shape: str) -> None:
+    port = free_port()
+    app = to_a2a(llm_agent(["I ", "worked."], name="remote"), port=port, host="127.0.0.1")
+    with listening(app, port=port) as url:
+        task = await answered(url, "hi", shape=shape)
+    assert outcome(task)[0] == "COMPLETED"
+    assert [outcome(task)[1], *outcome(task)[2]].count("I worked.") == 1
+
+
+async def test_remote_agent_that_is_gone_fails_task(monkeypatch: pytest.MonkeyPatch) -> None:
+    """There is no server at the URL, neither for the card nor for the message."""
+    monkeypatch.setattr(run, "PATIENCE", Patience(first_wait=0.1, longest_wait=0.1, first_contact=0.3))
+    url = f"http://127.0.0.1:{free_port()}"
+    no_card = outcome(await answered(url, "hi"))
+    assert no_card[0] == "FAILED"
+    assert str(no_card[1]).startswith("The agent remote could not be reached for ")
+    with SERVERS["this server"]() as there:
+        card: dict[str, Any] = httpx.get(f"{there}/.well-known/agent-card.json").json()
+    for interface in card["supportedInterfaces"]:
+        interface["url"] = f"{url}/"
+    clock = ManualClock()
+    agent = RemoteA2aAgent(name="remote", agent_card=ParseDict(card, AgentCard(), ignore_unknown_fields=True))
+    made = parts(served(agent), MemoryTaskStore(clock), clock, lease_seconds=10_000, blocking_wait=1e9)
+    async with http(made.app()) as client:
+        no_server = outcome(task_of(await patient(client.post("/", json=send()), clock)))
+    assert no_server[0] == "FAILED"
+    assert "there is no connection to it." in str(no_server[1])
