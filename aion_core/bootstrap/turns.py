@@ -77,7 +77,7 @@ def build_turn_services(settings: Settings, telemetry: Telemetry) -> TurnService
     )
 
     async def cancel_remote(call: CallToCancel) -> Canceled:
-        if call.call.agent:
+        if call.call.agent and call.call.remote not in remotes:
             agent = await agents[call.context.agent].loaded()
             return await agent.cancel_remote(call) if isinstance(agent, CallsRemoteAgents) else Canceled.NEVER
         # Import late, because most processes cancel no call.

@@ -44,6 +44,10 @@ class Remotes:
         self._cards: dict[str, tuple[float, AgentCard]] = {}
         """Cards by URL, each with the time of the monotonic clock until which it is used."""
 
+    def __contains__(self, name: object) -> bool:
+        """Return True for a name of aion.yaml."""
+        return name in self._remotes
+
     def resolve(self, name: str) -> Remote:
         """Return the remote agent with this name, or at this URL. Raises ConfigurationError for an unknown name."""
         if (remote := self._remotes.get(name)) is not None:

@@ -37,6 +37,7 @@ from aion_core.agents.adk.turn import AdkTurn, Drained, RunnerInput
 from aion_core.agents.client_answers import QUESTION_EXPIRED, InvalidResumeInput, answered_question
 from aion_core.agents.restarts import MAX_RUNS, TOO_MANY_RUNS
 from aion_core.clock import SystemClock
+from aion_core.delegation.remotes import Remotes
 from aion_core.engine.agent import Agent, Emission, Paused, TurnRequest
 from aion_core.engine.agent_options import AfterCrash
 from aion_core.engine.agent_profile import AgentProfile
@@ -73,12 +74,13 @@ class AdkAgent:
         resume: AfterCrash = AfterCrash.FAIL,
         configuration: Mapping[str, Any] | None = None,
         module: ModuleType | None = None,
+        remotes: Remotes | None = None,
     ) -> None:
         """Prepare the agent, or read it from a `root_agent.yaml` file.
 
         `resume` is the policy for an interrupted turn that ADK cannot resume. `configuration` has the author's settings
         from aion.yaml, which each turn finds in the session's state. A memory service or credential service in the
-        agent's `module` replaces the default service. Raises ConfigurationError for several services of one kind in the
+        agent's `module` replaces the default service. A RemoteA2aAgent may name an agent in `remotes`. Raises ConfigurationError for several services of one kind in the
         module, or for an unreadable file.
         """
         if isinstance(agent, Path):
@@ -104,6 +106,7 @@ class AdkAgent:
             artifacts=artifacts,
             memory=_only(module, BaseMemoryService) or InMemoryMemoryService(),
             credentials=_only(module, BaseCredentialService) or SessionStateCredentialService(),
+            remotes=remotes or Remotes(),
         )
 
     def load(self) -> None:
@@ -255,6 +258,7 @@ def build_agent(loaded: LoadedObject, config: AgentConfig, dependencies: AgentDe
         resume=config.resume,
         configuration=config.configuration,
         module=loaded.module,
+        remotes=dependencies.remotes,
     )
 
 

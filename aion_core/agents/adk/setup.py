@@ -11,6 +11,7 @@ from google.adk.sessions import BaseSessionService
 from google.adk.workflow import BaseNode
 from msgspec import Struct
 
+from aion_core.delegation.remotes import Remotes
 from aion_core.engine.agent import TurnRequest
 from aion_core.engine.fenced_writes import Fence
 
@@ -39,3 +40,5 @@ class AdkSetup(Struct, frozen=True, kw_only=True):
     """Author's settings from aion.yaml, which are added to the session's state."""
     memory: BaseMemoryService
     credentials: BaseCredentialService
+    remotes: Remotes
+    """Remote agents of aion.yaml, which a RemoteA2aAgent may name instead of the URL of a card."""

@@ -230,8 +230,10 @@ class AdkTurn:
             "abort_signal": self._abort,
         }
         make_durable()
-        calls = self._request.calls
-        remote_turn.set(RemoteTurn(calls, self._request.request, self.restarts > 0) if calls is not None else None)
+        calls, remotes = self._request.calls, self._setup.remotes
+        remote_turn.set(
+            RemoteTurn(calls, self._request.request, self.restarts > 0, remotes) if calls is not None else None
+        )
         try:
             context = context_of(self._request, sink, name=self._setup.name)
             with ungrouped(LeaseLost, StoreError, StaleSessionError), aion_context_set(context):

@@ -44,8 +44,18 @@ def make_durable() -> None:
             async for event in stream:
                 yield event
 
+    by_url_or_file = agent_type._resolve_agent_card
+
+    async def _resolve_agent_card(self: Any, ctx: InvocationContext | None = None) -> Any:
+        turn = remote_turn.get()
+        if turn is None or self._agent_card_source not in turn.remotes:
+            return await by_url_or_file(self, ctx)
+        async with turn.remotes.client(self._agent_card_source) as client:
+            return await client.card()
+
     setattr(_run_async_impl, _DURABLE, True)
     agent_type._run_async_impl = _run_async_impl
+    agent_type._resolve_agent_card = _resolve_agent_card
 
 
 def is_remote_agent(node: BaseNode) -> bool:

@@ -2,10 +2,10 @@
 
 import hashlib
 from collections.abc import AsyncGenerator, Callable, Sequence
-from contextlib import aclosing
+from contextlib import AsyncExitStack, aclosing
 from typing import Any
 
-from a2a.client.client import Client, ClientCallContext
+from a2a.client.client import ClientCallContext
 from google.adk.agents.invocation_context import InvocationContext
 from google.adk.events import Event
 from google.adk.events._node_path_builder import _NodePathBuilder
@@ -20,6 +20,7 @@ from aion_core.agents.adk.remote_agents.turn_calls import RemoteTurn, tool_call
 from aion_core.agents.adk.remote_agents.whole_responses import TRANSIENT, WholeResponses
 from aion_core.agents.emission_ids import deterministic_id
 from aion_core.delegation import ids
+from aion_core.delegation.client import RemoteClient
 from aion_core.delegation.depth import next_depth
 from aion_core.delegation.durable_call import DurableCall, Patience
 from aion_core.engine.remote_calls.records import RemoteCall
@@ -55,6 +56,8 @@ class RemoteRun:
         self._stored: RemoteCall | None = None
         """The call of an earlier attempt at this place."""
         self._call: DurableCall | None = None
+        self._clients = AsyncExitStack()
+        """Clients of remote agents by name, which are closed after the run."""
         self._error: Exception | None = None
         self._heard = ""
         """Id of the message or artifact in the response that ADK converts."""
@@ -67,6 +70,12 @@ class RemoteRun:
         return getattr(self._agent, name)
 
     async def events(self) -> AsyncGenerator[Event, None]:
+        """Yield the events of the run. Raises what `_events` raises."""
+        async with self._clients, aclosing(self._events()) as events:
+            async for event in events:
+                yield event
+
+    async def _events(self) -> AsyncGenerator[Event, None]:
         """Yield the events of the run.
 
         Raises AgentFailed if the remote agent gives no answer. In a tool and in task mode the event says so instead,
@@ -109,16 +118,23 @@ class RemoteRun:
 
     async def _ensure_resolved(self, ctx: InvocationContext | None = None) -> Any:
         """Return the client for ADK's code. Any error is raised by `events`, because ADK makes it an event."""
-        reached = self._stored is not None and self._stored.remote_task
-        seconds = PATIENCE.silence if reached else PATIENCE.first_contact
         try:
-            client = await contact(
-                lambda: self._agent._ensure_resolved(ctx), name=self.name, patience=PATIENCE, seconds=seconds
-            )
+            client = await self._client_of(ctx)
         except Exception as error:
             self._error = error
             raise
         return _Client(self, client)
+
+    async def _client_of(self, ctx: InvocationContext | None) -> RemoteClient:
+        remotes, name = self._turn.remotes, self._agent._agent_card_source
+        if name in remotes:
+            # This client has the credentials of aion.yaml, and reads the card at its first request.
+            return await self._clients.enter_async_context(remotes.client(name))
+        reached = self._stored is not None and self._stored.remote_task
+        seconds = PATIENCE.silence if reached else PATIENCE.first_contact
+        return await contact(
+            lambda: self._agent._ensure_resolved(ctx), name=self.name, patience=PATIENCE, seconds=seconds
+        )
 
     def _create_a2a_request_for_user_function_response(self, ctx: InvocationContext) -> Message | None:
         """Return the stored message of a call that goes on, because the session has events of half an attempt."""
@@ -144,7 +160,7 @@ class RemoteRun:
         return not self._in_tool and self.mode != AgentMode.TASK
 
     async def responses(
-        self, client: Client, request: SendMessageRequest, context: ClientCallContext | None
+        self, client: RemoteClient, request: SendMessageRequest, context: ClientCallContext | None
     ) -> AsyncGenerator[StreamResponse, None]:
         """Yield the remote agent's responses to ADK's request. Any error is raised by `events`."""
         try:
@@ -237,7 +253,7 @@ class RemoteRun:
 class _Client:
     """A2A client for ADK's code."""
 
-    def __init__(self, run: RemoteRun, client: Client) -> None:
+    def __init__(self, run: RemoteRun, client: RemoteClient) -> None:
         self._run, self._client = run, client
 
     def __getattr__(self, name: str) -> Any:

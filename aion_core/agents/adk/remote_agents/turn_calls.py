@@ -6,6 +6,7 @@ from typing import Any
 
 from msgspec import Struct
 
+from aion_core.delegation.remotes import Remotes
 from aion_core.engine.remote_calls.turn_calls import TurnCalls
 
 tool_call: ContextVar[str] = ContextVar("aion_adk_tool_call", default="")
@@ -20,3 +21,5 @@ class RemoteTurn(Struct, frozen=True):
     """Metadata of the client's request."""
     restarted: bool
     """True if the turn has started over from its message."""
+    remotes: Remotes
+    """Remote agents of aion.yaml by name."""

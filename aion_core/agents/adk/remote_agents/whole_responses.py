@@ -44,7 +44,8 @@ class WholeResponses:
 
     def _of_task(self, task: Task) -> Iterator[StreamResponse]:
         is_settled = task.status.state in TERMINAL_OR_INTERRUPTED
-        said = [message for message in task.history if message.role == Role.ROLE_AGENT]
+        last = task.status.message.message_id  # some servers repeat it as the last of the history
+        said = [each for each in task.history if each.role == Role.ROLE_AGENT and each.message_id != last]
         if not task.artifacts and not said:
             yield StreamResponse(task=task)
             return

@@ -2,7 +2,7 @@
 
 import asyncio
 import threading
-from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -15,6 +15,9 @@ from google.adk.agents.remote_a2a_agent import RemoteA2aAgent
 from google.adk.events import Event
 from google.adk.tools.agent_tool import AgentTool
 
+from aion_core.delegation.credentials import SecretHeader
+from aion_core.delegation.remote import Remote
+from aion_core.delegation.remotes import Remotes
 from aion_core.engine.agent import AgentArtifact, Emission, InputRequired, Reply, TurnRequest
 from aion_core.engine.agent_options import AfterCrash
 from aion_core.engine.agent_profile import AgentProfile
@@ -285,3 +288,29 @@ async def test_cancellation_reaches_remote_agent(shape: str, monkeypatch: pytest
         assert await agent.cancel_remote(to_cancel) is Canceled.DONE
         (task,) = await tasks_of(remote)
     assert task["status"]["state"] == "TASK_STATE_CANCELED"
+
+
+@pytest.mark.parametrize("shape", ["root", "after a transfer", "in a workflow"])
+async def test_remote_agent_by_name_has_its_url_and_credentials(shape: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Name a remote of aion.yaml in place of the card's URL: ADK itself would take the name for a file."""
+    monkeypatch.setenv("WEATHER_KEY", "s3cret")
+    seen: list[str | None] = []
+    async with remote_agent() as (url, _):
+        remote = Remote("weather", url, lambda: Seen(SecretHeader("weather", "X-Key", str, "WEATHER_KEY"), seen))
+        named = RemoteA2aAgent(name="slow", agent_card="weather")
+        agent = served(SHAPES[shape](named), remotes=Remotes({"weather": remote}))
+        assert outcome(await run_to_end(agent))[0] == "COMPLETED"
+        assert len(await tasks_of(url)) == 1
+    assert set(seen) == {"s3cret"}
+
+
+class Seen(httpx.Auth):
+    """Authentication that records the key of each request."""
+
+    def __init__(self, inner: httpx.Auth, seen: list[str | None]) -> None:
+        self._inner, self._seen = inner, seen
+
+    def auth_flow(self, request: httpx.Request) -> Generator[httpx.Request, httpx.Response]:
+        for authenticated in self._inner.auth_flow(request):
+            self._seen.append(authenticated.headers.get("x-key"))
+            yield authenticated
