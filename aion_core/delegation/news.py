@@ -65,10 +65,14 @@ class RemoteNews:
                 yield from self._of_artifact(response.artifact_update)
 
     def _of_task(self, task: Task) -> Iterator[StreamResponse]:
+        is_settled = task.status.state in TERMINAL_OR_INTERRUPTED
+        # The artifacts of a task that goes on may grow, also while nobody listens.
+        growing = set() if is_settled else {artifact.artifact_id for artifact in task.artifacts}
         if not self._has_begun:
             self._has_begun = True
             self._heard |= {message.message_id for message in task.history}
             self._heard |= {artifact.artifact_id for artifact in task.artifacts}
+            self._open |= growing
             self._note(task.status.state)
             yield StreamResponse(task=task)
             return
@@ -80,8 +84,8 @@ class RemoteNews:
         for artifact in task.artifacts:
             if self._is_new(artifact.artifact_id) or artifact.artifact_id in self._cut:
                 self._cut.discard(artifact.artifact_id)
-                yield StreamResponse(artifact_update=_whole(task, artifact))
-        is_settled = task.status.state in TERMINAL_OR_INTERRUPTED
+                self._open |= growing & {artifact.artifact_id}
+                yield StreamResponse(artifact_update=_whole(task, artifact, last=is_settled))
         if is_settled or (task.status.HasField("message") and self._is_new(task.status.message.message_id)):
             status = TaskStatusUpdateEvent(
                 task_id=task.id, context_id=task.context_id, status=task.status, metadata=task.metadata
@@ -131,5 +135,5 @@ def _said(task: Task, message: Message) -> TaskStatusUpdateEvent:
     return event
 
 
-def _whole(task: Task, artifact: Artifact) -> TaskArtifactUpdateEvent:
-    return TaskArtifactUpdateEvent(task_id=task.id, context_id=task.context_id, artifact=artifact, last_chunk=True)
+def _whole(task: Task, artifact: Artifact, *, last: bool) -> TaskArtifactUpdateEvent:
+    return TaskArtifactUpdateEvent(task_id=task.id, context_id=task.context_id, artifact=artifact, last_chunk=last)

@@ -140,3 +140,20 @@ def test_message_settles_call() -> None:
     assert heard(news, StreamResponse(message=message("a"))) == ["message"]
     assert news.is_settled
     assert not news.task_id
+
+
+@pytest.mark.parametrize("began", [True, False], ids=["in the first task", "after a reconnect"])
+def test_artifact_that_grows_unheard_arrives_whole(began: bool) -> None:
+    """Poll a task whose artifact gets its second half between two polls."""
+    news = RemoteNews()
+    if not began:
+        heard(news, status(WORKING))
+    first = task(WORKING, artifacts=("a",))
+    found = list(news.of(first))
+    assert not any(each.artifact_update.last_chunk for each in found)
+    news.lost_stream()
+    first.task.status.state = COMPLETED
+    first.task.artifacts[0].parts.add(text="more")
+    whole = next(each.artifact_update for each in news.of(first) if each.HasField("artifact_update"))
+    assert [part.text for part in whole.artifact.parts] == ["whole", "more"]
+    assert whole.last_chunk
