@@ -4,8 +4,8 @@ The server makes a `RemoteCaller` for each turn. It stores a call before its mes
 after the loss of either process.
 """
 
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any
@@ -79,16 +79,18 @@ async def call_agent(
 _current: ContextVar[RemoteCaller] = ContextVar("aion_remote_caller")
 
 
-@contextmanager
-def remote_caller_set(caller: RemoteCaller) -> Iterator[None]:
-    """Context manager in which `call_agent` makes its calls by the given caller."""
-    token = _current.set(caller)
-    try:
-        yield
-    finally:
-        # See `aion_context_set`.
-        with suppress(ValueError):
-            _current.reset(token)
+class RemoteCallerSet:
+    """Context manager in which `call_agent` makes its calls by the given caller. Each turn enters one."""
+
+    def __init__(self, caller: RemoteCaller) -> None:
+        self._caller = caller
+
+    def __enter__(self) -> None:
+        self._token = _current.set(self._caller)
+
+    def __exit__(self, *_: object) -> None:
+        with suppress(ValueError):  # see `aion_context_set`
+            _current.reset(self._token)
 
 
 def answer_of_task(task: Task) -> RemoteAnswer:

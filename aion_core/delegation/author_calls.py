@@ -7,7 +7,6 @@ a question of a remote agent is a call of its own, with the number of the questi
 
 import asyncio
 import re
-from collections import Counter
 from collections.abc import Collection, Mapping
 from contextlib import aclosing
 from typing import Any, Protocol
@@ -90,10 +89,11 @@ class AuthorCalls:
         self._reading = asyncio.Lock()
         self._known: dict[str, RemoteCall] | None = None
         self._sites: dict[str, _Site] = {}
-        self._in_flight: Counter[str] = Counter()
+        self._in_flight: dict[str, int] = {}
+        """Number of calls of each remote agent that are under way."""
         self._running: set[asyncio.Task[Outcome]] = set()
-        self._sent = {artifact.artifact_id for artifact in request.task.artifacts}
-        """Ids of the task's artifacts."""
+        self._sent: set[str] = set()
+        """Ids of the artifacts that this turn has sent."""
 
     async def call(self, agent: str, message: Message, metadata: Mapping[str, Any], key: str) -> RemoteAnswer:
         """Send a message to another agent and return its answer. It is the turn's `RemoteCaller`; see `call_agent`."""
@@ -111,7 +111,7 @@ class AuthorCalls:
             site = self._sites[name] = _Site(attempt, failed=site.failed if site is not None else set())
         claim = _Claim(_key_of(f"{quote(name, safe='')}/{remote}/{key}", message, known, site.taken))
         site.claims.append(claim)
-        self._in_flight[remote] += 1
+        self._in_flight[remote] = self._in_flight.get(remote, 0) + 1
         try:
             return await self._answer(calls, site, claim, remote, message, metadata)
         except RemoteAgentFailed:
@@ -163,7 +163,8 @@ class AuthorCalls:
             call = answer or self._next(f"{claim.key}?{number}@{self._request.turn.id}", call, outcome, said)
         found = outcome.answer(remote)
         for artifact in _with_files(outcome, self._request.task.id, claim.key):
-            if artifact.artifact_id not in self._sent:
+            earlier = {each.artifact_id for each in self._request.task.artifacts}
+            if artifact.artifact_id not in self._sent | earlier:
                 self._sent.add(artifact.artifact_id)
                 await self._turn.send(artifact)
         return found

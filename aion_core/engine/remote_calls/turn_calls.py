@@ -6,7 +6,7 @@ from aion_core.engine.records import Lease
 from aion_core.engine.remote_calls.records import CallState, RemoteCall
 from aion_core.engine.remote_calls.store import RemoteCallStore
 from aion_core.protocol.types import StreamResponse
-from aion_core.table.keys import TaskKey
+from aion_core.table.keys import ContextKey, TaskKey
 
 
 class TurnCalls:
@@ -15,8 +15,21 @@ class TurnCalls:
     def __init__(self, store: RemoteCallStore, lease: Lease, progressed: Callable[[], None]) -> None:
         """`progressed` is called whenever a remote agent shows that it works."""
         self._store, self._lease, self._progressed = store, lease, progressed
-        self.task = TaskKey(lease.context.owner, lease.turn.task_id)
-        self.context, self.turn_id = lease.context, lease.turn.id
+
+    @property
+    def task(self) -> TaskKey:
+        """Key of the turn's task."""
+        return TaskKey(self._lease.context.owner, self._lease.turn.task_id)
+
+    @property
+    def context(self) -> ContextKey:
+        """Key of the turn's context."""
+        return self._lease.context
+
+    @property
+    def turn_id(self) -> str:
+        """Id of the turn."""
+        return self._lease.turn.id
 
     async def all(self) -> list[RemoteCall]:
         """Return all calls that the task's turns have begun, in no particular order."""

@@ -32,6 +32,7 @@ from tests.runtime.unit.agents.adk.test_resumption import (
     run_to_end,
     transferring_agent,
 )
+from tests.runtime.unit.delegation.remote_servers import served_here
 from tests.support.adk import CrashingSessions, DecidingLlm, call, llm_agent, served, task_of
 from tests.support.clock import ManualClock
 from tests.support.listening import listening
@@ -295,11 +296,14 @@ async def test_remote_agent_by_name_has_its_url_and_credentials(shape: str, monk
     """Name a remote of aion.yaml in place of the card's URL: ADK itself would take the name for a file."""
     monkeypatch.setenv("WEATHER_KEY", "s3cret")
     seen: list[str | None] = []
-    async with remote_agent() as (url, _):
+    with served_here() as url:
         remote = Remote("weather", url, lambda: Seen(SecretHeader("weather", "X-Key", str, "WEATHER_KEY"), seen))
         named = RemoteA2aAgent(name="slow", agent_card="weather")
         agent = served(SHAPES[shape](named), remotes=Remotes({"weather": remote}))
-        assert outcome(await run_to_end(agent))[0] == "COMPLETED"
+        async with http(parts(agent).app()) as client:
+            task = task_of((await client.post("/", json=send("say hello"))).json())
+        assert task["status"]["state"] == "TASK_STATE_COMPLETED", task
+        assert "hello!" in str(task["status"]["message"])
         assert len(await tasks_of(url)) == 1
     assert set(seen) == {"s3cret"}
 
