@@ -3,8 +3,8 @@
 The server makes one `AionContext` for each turn, with a `ReplySink` for the author's replies.
 """
 
-from collections.abc import AsyncGenerator, AsyncIterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, suppress
+from collections.abc import AsyncGenerator, AsyncIterable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any, Protocol
@@ -12,6 +12,7 @@ from typing import Any, Protocol
 from pydantic_core import core_schema
 
 from aion_core.authoring.reply_content import Content, Target, action_of_target, message_of_content, metadata_of
+from aion_core.authoring.turn_variables import variable_set
 from aion_core.authoring.types import A2AInbox
 from aion_core.protocol import types as a2a
 from aion_core.protocol.aion.actions import conversation_at, send
@@ -266,14 +267,6 @@ def get_aion_context() -> AionContext:
         ) from None
 
 
-@contextmanager
-def aion_context_set(context: AionContext) -> Iterator[None]:
-    """Context manager in which `get_aion_context()` returns the given context."""
-    token = _current.set(context)
-    try:
-        yield
-    finally:
-        # Ignore the error of `reset`, which occurs if another asyncio task closes the agent's async generator, because
-        # the token then belongs to another context.
-        with suppress(ValueError):
-            _current.reset(token)
+def aion_context_set(context: AionContext) -> AbstractContextManager[None]:
+    """Return a context manager in which `get_aion_context()` returns the given context."""
+    return variable_set(_current, context)

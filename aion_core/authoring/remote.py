@@ -5,13 +5,14 @@ after the loss of either process.
 """
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from contextlib import suppress
+from contextlib import AbstractContextManager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any
 
 from aion_core.authoring.a2a_objects import message_of
 from aion_core.authoring.json_values import as_value
+from aion_core.authoring.turn_variables import variable_set
 from aion_core.protocol.message_json import to_json
 from aion_core.protocol.reserved_keys import without_reserved_keys, without_reserved_metadata
 from aion_core.protocol.text import utf8
@@ -79,18 +80,9 @@ async def call_agent(
 _current: ContextVar[RemoteCaller] = ContextVar("aion_remote_caller")
 
 
-class RemoteCallerSet:
-    """Context manager in which `call_agent` makes its calls by the given caller. Each turn enters one."""
-
-    def __init__(self, caller: RemoteCaller) -> None:
-        self._caller = caller
-
-    def __enter__(self) -> None:
-        self._token = _current.set(self._caller)
-
-    def __exit__(self, *_: object) -> None:
-        with suppress(ValueError):  # see `aion_context_set`
-            _current.reset(self._token)
+def remote_caller_set(caller: RemoteCaller) -> AbstractContextManager[None]:
+    """Return a context manager in which `call_agent` makes its calls by the given caller."""
+    return variable_set(_current, caller)
 
 
 def answer_of_task(task: Task) -> RemoteAnswer:

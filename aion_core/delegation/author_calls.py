@@ -86,7 +86,7 @@ class AuthorCalls:
     def __init__(self, request: TurnRequest, remotes: Remotes, turn: CallingTurn) -> None:
         self._request, self._remotes, self._turn = request, remotes, turn
         self._loop = asyncio.get_running_loop()
-        self._reading = asyncio.Lock()
+        self._reading: asyncio.Lock | None = None
         self._known: dict[str, RemoteCall] | None = None
         self._sites: dict[str, _Site] = {}
         self._in_flight: dict[str, int] = {}
@@ -132,6 +132,7 @@ class AuthorCalls:
                 running.cancel()
 
     async def _read(self, calls: TurnCalls) -> dict[str, RemoteCall]:
+        self._reading = self._reading or asyncio.Lock()
         async with self._reading:
             if self._known is None:
                 self._known = {call.key: call for call in await calls.all()}

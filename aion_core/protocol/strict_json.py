@@ -1,6 +1,7 @@
 """JSON of a client, parsed strictly and within limits."""
 
 import json
+from codecs import BOM_UTF8
 from collections import Counter
 from collections.abc import Callable
 from math import isinf
@@ -58,7 +59,7 @@ def parse_json(
     check_values(text, name, remedy, most_values)
     try:
         return json.loads(
-            text.decode("utf-8-sig"),  # ignore a byte order mark, as RFC 8259 8.1 allows
+            (text[3:] if text[:3] == BOM_UTF8 else text).decode("utf-8"),  # RFC 8259 8.1 allows to ignore a BOM
             parse_constant=_refuse_constant,
             object_pairs_hook=_object,
             parse_int=parse_int or _integer,

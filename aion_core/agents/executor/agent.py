@@ -23,7 +23,7 @@ from aion_core.agents.executor.translation import ExecutorTranslator
 from aion_core.agents.reply_sink import TurnReplySink
 from aion_core.agents.turn_context import context_of
 from aion_core.authoring.context import aion_context_set
-from aion_core.authoring.remote import RemoteCallerSet
+from aion_core.authoring.remote import remote_caller_set
 from aion_core.delegation.author_calls import AuthorCalls
 from aion_core.delegation.remotes import Remotes
 from aion_core.engine.agent import Agent, Emission, TurnRequest
@@ -90,7 +90,7 @@ class ExecutorAgent:
         queue, translator = RecordingQueue(), ExecutorTranslator(request, restarts=self._resume is AfterCrash.RESTART)
         sink = TurnReplySink(request, queue.send, queue.put)
         remote_calls = AuthorCalls(request, self._remotes, ExecutorCalls(request, first, queue.send))
-        with aion_context_set(context_of(seen, sink, name=self._name)), RemoteCallerSet(remote_calls.call):
+        with aion_context_set(context_of(seen, sink, name=self._name)), remote_caller_set(remote_calls.call):
             # As in the SDK, run `execute()` in a separate asyncio task. After a cancellation, call the executor's
             # `cancel()` before cancelling that asyncio task.
             work = asyncio.create_task(_execution(self._executor.execute(context, queue)))

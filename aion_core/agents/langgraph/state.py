@@ -40,10 +40,11 @@ def messages_of(values: Any) -> list[BaseMessage]:
 
 def as_messages(value: Any) -> list[BaseMessage]:
     """Convert a value to LangChain messages, from any form that LangChain accepts. Skip other values."""
-    if isinstance(value, BaseMessage):
-        return [value]
-    if not isinstance(value, list) and (not isinstance(value, Sequence) or isinstance(value, str)):
-        return []
+    if type(value) is not list:  # almost every state has a list
+        if isinstance(value, BaseMessage):
+            return [value]
+        if not isinstance(value, Sequence) or isinstance(value, str):
+            return []
     messages: list[BaseMessage] = []
     for message in value:
         if isinstance(message, BaseMessage):

@@ -3,7 +3,6 @@
 import copy
 import warnings
 from collections.abc import AsyncGenerator, Iterator, Mapping
-from contextlib import suppress
 from functools import partial
 from typing import Any
 
@@ -33,7 +32,7 @@ from aion_core.agents.langgraph.unreturned_output import UnreturnedOutput
 from aion_core.agents.turn_context import context_of
 from aion_core.authoring.context import aion_context_set
 from aion_core.authoring.emit import emission_listener
-from aion_core.authoring.remote import RemoteCallerSet
+from aion_core.authoring.remote import remote_caller_set
 from aion_core.delegation.author_calls import AuthorCalls
 from aion_core.engine.agent import Emission, StepCompleted, TurnRequest
 from aion_core.engine.fenced_writes import Fence
@@ -157,7 +156,7 @@ class GraphTurn:
         remote_calls = AuthorCalls(self._request, self._setup.remotes, GraphCalls(self._request.turn.id))
         token = emission_listener.set(pending.add)
         try:
-            with aion_context_set(context), RemoteCallerSet(remote_calls.call):
+            with aion_context_set(context), remote_caller_set(remote_calls.call):
                 stream = graph.astream(
                     graph_input,
                     self._config,
@@ -196,8 +195,10 @@ class GraphTurn:
         finally:
             remote_calls.close()
             pending.close()
-            with suppress(ValueError):
+            try:  # noqa: SIM105  # `suppress` makes three calls
                 emission_listener.reset(token)
+            except ValueError:
+                pass  # see `variable_set`
 
     def _join_step(self, stored: Mapping[str, Any]) -> None:
         """Let aion's checkpointer write the result of a one-node step together with the checkpoint after it.

@@ -14,7 +14,7 @@ import pytest
 from a2a.types import Message, Part
 
 from aion.shared.remote import call_agent
-from aion_core.authoring.remote import RemoteCaller, RemoteCallerSet
+from aion_core.authoring.remote import RemoteCaller, remote_caller_set
 from aion_core.bootstrap import build_app
 from aion_core.delegation.depth import DEPTH, MAX_DEPTH
 from aion_core.settings import Settings
@@ -255,5 +255,5 @@ async def test_call_outside_of_turn_is_refused() -> None:
 
 @pytest.mark.parametrize("message", [[], Message(), 5, {"a": 1}, [5]])
 async def test_unsuitable_message_is_refused(message: Any) -> None:
-    with RemoteCallerSet(cast("RemoteCaller", None)), pytest.raises((TypeError, ValueError)):
+    with remote_caller_set(cast("RemoteCaller", None)), pytest.raises((TypeError, ValueError)):
         await call_agent("remote", message)
