@@ -2,6 +2,7 @@
 
 context.py         context of a turn: the event, the inbound message, the thread for replies
 types.py           inbox and outbox
+turn_variables.py  what the code of a turn finds of it
 emit.py            functions with which a LangGraph node emits files, data, messages and metadata
 remote.py          calls of other agents, and their answers
 events.py          LangGraph node that calls a handler for the turn's event

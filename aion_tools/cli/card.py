@@ -45,6 +45,7 @@ def show(agent: str | None, config: Path, base_url: str, *, extended: bool) -> N
     from aion_core.loading.agent_cards import extended_card, public_card
     from aion_core.loading.aion_yaml.agent import default_agent
     from aion_core.loading.auth_policies import read_auth_policies
+    from aion_core.protocol.card import with_skill_modes
     from aion_tools.cli.code_profile import code_profile
 
     agents = options.declared_agents(config, [agent] if agent else [])
@@ -69,7 +70,7 @@ def show(agent: str | None, config: Path, base_url: str, *, extended: bool) -> N
                 f"in aion.yaml."
             )
         found = more
-    _print(found)
+    _print(with_skill_modes(found))
 
 
 @card.command(

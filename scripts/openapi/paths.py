@@ -60,7 +60,11 @@ def _success(operation: Operation, description: str, responses: Schemas, example
     if operation.stream is None:
         result = examples["results"].get(operation.name)
         content = {"schema": schema, **({"example": result} if result is not None else {})}
-        return {"description": description, "content": {"application/a2a+json": content}}
+        # The type is the one that the request names.
+        return {
+            "description": description,
+            "content": {"application/a2a+json": content, "application/json": {"schema": schema}},
+        }
     event: Schema = {
         "type": "object",
         "description": "One event of the stream: its fields `id` and `data`.",

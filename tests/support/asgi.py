@@ -44,7 +44,8 @@ async def call(
         "server": ("test", 80),
         "client": ("test", 1),
         "headers": [
-            (name.lower().encode(), value.encode()) for name, value in {"host": "test", **(headers or {})}.items()
+            (name.lower().encode(), value.encode())
+            for name, value in {"host": "test", "user-agent": "test", **(headers or {})}.items()
         ],
     }
     unread = [body]

@@ -4,7 +4,7 @@ from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
-from langchain_core.messages import BaseMessage, convert_to_messages
+from langchain_core.messages import AIMessage, BaseMessage, convert_to_messages
 from langgraph.types import StateSnapshot
 from msgspec import Struct
 
@@ -56,9 +56,13 @@ def as_messages(value: Any) -> list[BaseMessage]:
 
 
 def adds_text(values: Any, before: Mapping[str, Any], text: str) -> bool:
-    """Return True if the state has a message with exactly this text, of any type, that it did not have before."""
+    """Return True if the state has a new message with exactly this text that is no AIMessage.
+
+    An AIMessage does not count: the server itself adds a streamed text as one, and a resumed turn finds it in the state.
+    """
     known = {message.id for message in messages_of(before) if message.id}
-    return any(str(message.text) == text for message in messages_of(values) if message.id not in known)
+    added = [message for message in messages_of(values) if message.id not in known]
+    return any(str(message.text) == text for message in added if not isinstance(message, AIMessage))
 
 
 def finished_values(snapshot: StateSnapshot, answered: Collection[str]) -> Mapping[str, Any]:

@@ -23,6 +23,8 @@ def misplaced(root: type[BaseModel], where: Sequence[str]) -> str:
     suggests a similar key of the same level.
     """
     key, level = where[-1], _level(root, where[:-1])
+    if {f"{key}s", key.removesuffix("s")} & level:
+        return f". {did_you_mean(key, sorted(level))}"
     places = sorted({place for place, name in _all_keys(root, ()) if name == key}, key=_depth)
     if places:
         return f" here. It belongs below {' or '.join(f'`{_display(place)}`' for place in places[:2])}."

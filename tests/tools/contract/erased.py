@@ -15,6 +15,8 @@ from aion_core.auth.tenants import owner_in
 from aion_core.bootstrap import build_app
 from aion_core.clock import SystemClock
 from aion_core.engine.records import Delta, DeltaBatch
+from aion_core.engine.remote_calls.records import RemoteCall
+from aion_core.protocol.types import Message, Part
 from aion_core.settings import Settings
 from aion_core.table import keys
 from aion_core.table.keys import ContextKey, thread_id
@@ -115,7 +117,7 @@ async def _converses(client: httpx.AsyncClient, person: Person) -> None:
 
 
 async def _is_cut(stack: Stack, person: Person) -> None:
-    """Store a running task of a dead process, with chunks and a queued message, and a finished task with a snapshot."""
+    """Store a running task of a dead process, with chunks, a remote call and a queued message, and a finished task with a snapshot."""
     clock = ManualClock()
     person.contexts.add(("graph", f"{person.name}-cut"))
     chat = StoreConversation(
@@ -124,6 +126,8 @@ async def _is_cut(stack: Stack, person: Person) -> None:
     begun = await chat.starts(task_id=f"t-{person.name}")
     chunks = DeltaBatch(begun.head.generation, begun.lease.fence, 0, (Delta("Hel", append=False),))
     await chat.store.append_deltas(begun.head.key, chunks)
+    asked = Message(message_id="r-1", parts=[Part(text=person.name)])
+    await chat.store.remote_calls.begin(begun.lease, RemoteCall("ask", "weather", asked))
     await chat.queues(begun.head.key.task_id, "m-2")
     person.contexts.add(("graph", f"{person.name}-long"))
     chat = StoreConversation(

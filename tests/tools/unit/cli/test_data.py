@@ -247,7 +247,7 @@ def test_data_delete_reads_agents_and_issuers_from_aion_yaml(tmp_path: Path, mon
 
 # ── List of stores to delete from ─────────────────────────────────────────────────────────────────────────────────────
 
-SORTS = {"EVENT#", "QUEUED#", "PUSH#", "CHECKPOINT#", "STATE#"}
+SORTS = {"CALL#", "EVENT#", "QUEUED#", "PUSH#", "CHECKPOINT#", "STATE#"}
 INDEXED = {"DUE#", "API-KEYS#", "SESSIONS#"}
 
 
