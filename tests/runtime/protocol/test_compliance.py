@@ -98,7 +98,7 @@ def test_each_example_has_aion_yaml() -> None:
     folders = {
         (path.parent / declared(path)[agent_id]["path"].partition(":")[0]).parent.name for path, agent_id in EXAMPLES
     }
-    assert {agent.parent.name for agent in (ROOT / "examples").rglob("agent.py")} - {"mcp"} <= folders
+    assert {agent.parent.name for agent in (ROOT / "examples").rglob("agent.py")} - {"mcp", "planner"} <= folders
 
 
 def streams_of(transcript: Path) -> list[list[Event]]:
