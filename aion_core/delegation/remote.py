@@ -22,7 +22,7 @@ class Remote(Struct, frozen=True):
     name: str
     """Name in aion.yaml, or the URL."""
     url: str
-    """URL of the agent or of its card. `${NAME}` stands for the value of an environment variable."""
+    """URL of the agent or of its card. In aion.yaml, `${NAME}` stands for the value of an environment variable."""
     auth: "Callable[[], httpx.Auth] | None" = None
     """Makes the authentication of a request from the credentials as they are now; None without credentials."""
 
@@ -34,7 +34,8 @@ class Remote(Struct, frozen=True):
                 raise missing_variable(found[1], f"The URL of the remote {self.name!r}")
             return held
 
-        return _VARIABLE.sub(value, self.url)
+        # A model may have chosen a URL that comes from code: it must not read variables, such as secrets.
+        return self.url if self.name == self.url else _VARIABLE.sub(value, self.url)
 
 
 def origin_of(url: str) -> tuple[str, str, int | None]:

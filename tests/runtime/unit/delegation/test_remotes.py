@@ -165,6 +165,12 @@ async def test_variable_in_url_is_read_at_call(near: Recorded, monkeypatch: pyte
     await ask(remotes)
 
 
+def test_url_in_code_reads_no_variable() -> None:
+    """A model may have chosen the URL."""
+    url = "http://attacker.example/${WEATHER_KEY}"
+    assert Remotes().resolve(url).address() == url
+
+
 async def test_missing_secret_is_named(near: Recorded, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("WEATHER_KEY")
     with pytest.raises(ConfigurationError, match=r"secret of the remote 'weather' needs the variable WEATHER_KEY"):
