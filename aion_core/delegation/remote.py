@@ -27,7 +27,7 @@ class Remote(Struct, frozen=True):
     """Makes the authentication of a request from the credentials as they are now; None without credentials."""
 
     def address(self) -> str:
-        """Return the URL with the values of its variables. Raises ConfigurationError for a variable without a value."""
+        """Return the URL with the values of its variables. Raises ConfigurationError if they make no URL."""
 
         def value(found: re.Match[str]) -> str:
             if not (held := os.environ.get(found[1])):
@@ -35,7 +35,14 @@ class Remote(Struct, frozen=True):
             return held
 
         # A model may have chosen a URL that comes from code: it must not read variables, such as secrets.
-        return self.url if self.name == self.url else _VARIABLE.sub(value, self.url)
+        if self.name == self.url:
+            return self.url
+        url = _VARIABLE.sub(value, self.url)
+        if urlsplit(url).scheme not in ("http", "https"):
+            raise ConfigurationError(
+                f"The URL of the remote {self.name!r} does not begin with https:// or http://: correct its variables."
+            )
+        return url
 
 
 def origin_of(url: str) -> tuple[str, str, int | None]:

@@ -161,6 +161,9 @@ async def test_variable_in_url_is_read_at_call(near: Recorded, monkeypatch: pyte
     remotes = remotes_of("${WEATHER_URL}")
     with pytest.raises(ConfigurationError, match="WEATHER_URL, which has no value"):
         await ask(remotes)
+    monkeypatch.setenv("WEATHER_URL", near.url.removeprefix("http://"))
+    with pytest.raises(ConfigurationError, match="'weather' does not begin with https"):
+        await ask(remotes)
     monkeypatch.setenv("WEATHER_URL", near.url)
     await ask(remotes)
 
