@@ -454,8 +454,8 @@ BUGS = [
     bug(
         "cancels no remote task",
         "I32",
-        Edit(RemoteCallStore, "cancellations", "in CANCELABLE", "in ()"),
-        Edit(RemoteCallStore, "to_cancel", "in CANCELABLE", "in ()"),
+        Edit(RemoteCallStore, "cancellations", "if head.calls", "if False"),
+        Edit(RemoteCallStore, "to_cancel", "if rest := _cancelable(items):", "if rest := []:"),
         scenarios=DELEGATES,
     ),
     bug(

@@ -54,9 +54,8 @@ class RemoteCallStore:
         They are for calls whose remote task may still run, or wait for an answer. If they are too many, `to_cancel` of
         the canceled task finds the rest.
         """
-        items = await self._items(head.key) if head.calls else ()
-        open_calls = [item["call"] for item in items if item.get("state") in CANCELABLE]
-        return [Update(keys.call_key(head.key, call), canceling(self._times())) for call in open_calls[:CALLS_AT_ONCE]]
+        calls = _cancelable(await self._items(head.key)) if head.calls else ()
+        return [Update(keys.call_key(head.key, call), canceling(self._times())) for call in calls[:CALLS_AT_ONCE]]
 
     async def begin(self, lease: Lease, call: RemoteCall) -> RemoteCall:
         """Store a call of the running turn and return it, or return the call that has this key already.
@@ -111,7 +110,7 @@ class RemoteCallStore:
         First set the timers of the calls for which the transaction that canceled the task had no room.
         """
         items = await self._items(task)
-        if rest := [item["call"] for item in items if item.get("state") in CANCELABLE]:
+        if rest := _cancelable(items):
             head = await self._table.get(keys.head_key(task))
             if head is not None and head["state"] == TaskState.Name(TaskState.TASK_STATE_CANCELED):
                 for call in rest:
@@ -156,3 +155,17 @@ class RemoteCallStore:
 
     async def _change(self, task: TaskKey, call: str, change: Change) -> bool:
         return await write_unless_refused(lambda: self._table.write(Update(keys.call_key(task, call), change)))
+
+
+def _cancelable(items: Sequence[Item]) -> list[str]:
+    """Return the keys of the calls whose remote task may still run, or wait for an answer.
+
+    A question stays ASKS after its answer, which is a call of its own: skip it if that call has ended the remote task.
+    """
+    ended = {(item["remote"], item.get("remote_task")) for item in items if item["state"] == CallState.ENDED}
+    return [
+        item["call"]
+        for item in items
+        if item["state"] in CANCELABLE
+        and (not item.get("remote_task") or (item["remote"], item["remote_task"]) not in ended)
+    ]

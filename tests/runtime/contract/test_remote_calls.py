@@ -135,6 +135,17 @@ async def test_cancel_of_interrupted_task_reaches_asking_call(chat: StoreConvers
     assert found.call.key == "ask-0"
 
 
+async def test_cancel_skips_question_of_ended_remote_task(chat: StoreConversation) -> None:
+    turn, calls = await chat.starts(), chat.store.remote_calls
+    await begun(chat, turn, call("asked"), call("answer"), call("other"))
+    for key, remote_task in (("asked", "remote-t"), ("answer", "remote-t"), ("other", "remote-u")):
+        await calls.reached(turn.head.key, key, remote_task)
+    for key, state in (("asked", CallState.ASKS), ("answer", CallState.ENDED), ("other", CallState.ASKS)):
+        await calls.settle(turn.head.key, key, state)
+    await chat.cancels("t-m-1")
+    assert [each.call.key for each in await calls.to_cancel(turn.head.key)] == ["other"]
+
+
 async def test_message_that_replaces_turn_cancels_its_calls(chat: StoreConversation) -> None:
     turn = await chat.starts()
     await begun(chat, turn, call())
