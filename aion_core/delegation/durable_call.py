@@ -12,7 +12,7 @@ from typing import Any
 
 import httpx
 from a2a.client.client import ClientCallContext
-from a2a.client.errors import A2AClientError, A2AClientTimeoutError
+from a2a.client.errors import A2AClientError, A2AClientTimeoutError, AgentCardResolutionError
 from a2a.types import GetTaskRequest, SubscribeToTaskRequest
 from a2a.utils.errors import A2AError, InternalError, TaskNotFoundError
 from msgspec import Struct
@@ -125,6 +125,8 @@ class DurableCall:
                 if not reached:
                     await self._calls.stopped_in_flight(self.call)
                 raise
+            else:
+                self._check(A2AClientTimeoutError("its responses end without an answer."), reached=reached)
             self._news.lost_stream()
             await self._pause()
 
@@ -200,7 +202,7 @@ class DurableCall:
         self._calls.progressed()
 
     def _check(self, error: A2AError, *, reached: bool) -> None:
-        """Raise RemoteAgentError if another attempt would not help."""
+        """Raise RemoteAgentError if another attempt would not help, or if the remote agent has been silent for too long."""
         agent, reason = self._name, reason_of(error)
         if isinstance(error, TaskNotFoundError) and (reached or self.call.message.task_id):
             text = f"The agent {agent} no longer knows the task that it had begun."
@@ -239,4 +241,6 @@ def reason_of(error: A2AError) -> str:
         return "it does not answer in time."
     if isinstance(cause, httpx.RequestError):
         return "there is no connection to it."
+    if isinstance(error, AgentCardResolutionError):
+        return "its card is missing or invalid."
     return str(error) or type(error).__name__

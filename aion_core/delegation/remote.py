@@ -22,19 +22,27 @@ class Remote(Struct, frozen=True):
     name: str
     """Name in aion.yaml, or the URL."""
     url: str
-    """URL of the agent or of its card. `${NAME}` stands for the value of an environment variable."""
+    """URL of the agent or of its card. In aion.yaml, `${NAME}` stands for the value of an environment variable."""
     auth: "Callable[[], httpx.Auth] | None" = None
     """Makes the authentication of a request from the credentials as they are now; None without credentials."""
 
     def address(self) -> str:
-        """Return the URL with the values of its variables. Raises ConfigurationError for a variable without a value."""
+        """Return the URL with the values of its variables. Raises ConfigurationError if they make no URL."""
 
         def value(found: re.Match[str]) -> str:
             if not (held := os.environ.get(found[1])):
                 raise missing_variable(found[1], f"The URL of the remote {self.name!r}")
             return held
 
-        return _VARIABLE.sub(value, self.url)
+        # A model may have chosen a URL that comes from code: it must not read variables, such as secrets.
+        if self.name == self.url:
+            return self.url
+        url = _VARIABLE.sub(value, self.url)
+        if urlsplit(url).scheme not in ("http", "https"):
+            raise ConfigurationError(
+                f"The URL of the remote {self.name!r} does not begin with https:// or http://: correct its variables."
+            )
+        return url
 
 
 def origin_of(url: str) -> tuple[str, str, int | None]:

@@ -454,13 +454,14 @@ BUGS = [
     bug(
         "cancels no remote task",
         "I32",
-        Edit(TaskStore, "cancel", "for call in calls]", "for call in ()]"),
+        Edit(RemoteCallStore, "cancellations", "if head.calls", "if False"),
+        Edit(RemoteCallStore, "to_cancel", "if rest := _cancelable(items):", "if rest := []:"),
         scenarios=DELEGATES,
     ),
     bug(
         "misses a remote call that begins as its task is canceled",
         "I32",
-        Edit(end, "_with_calls", "return replace(change, only_if=", "return change; (calls, "),
+        Edit(head, "with_calls_as_read", "return replace(change, only_if=", "return change; (calls, "),
         scenarios=DELEGATES,
         aims=aims(Fault.SLOW, "cancel.get", range(1, 4), 2.5),
     ),

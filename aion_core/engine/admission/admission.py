@@ -179,6 +179,8 @@ class MessageAdmission:
         )
         policy = self._double_texting.get(call.agent, WhenBusy.ENQUEUE)
         outcome = await self._store.follow_up(follow_up, holder=_holder(at_once), when_busy=policy)
+        if policy is WhenBusy.INTERRUPT and log.head.calls:
+            await wake(self._work_queue, context, canceled_task=task.id)
         match outcome:
             case TurnStarted():
                 entry = Numbered(outcome.head.generation, follow_up.event, follow_up.message, request=follow_up.request)

@@ -9,7 +9,7 @@ from aion_core.engine.context.record import ContextRecord
 from aion_core.engine.outcomes import TurnQueued, TurnStarted
 from aion_core.engine.records import Head, Lease
 from aion_core.engine.task import states, subscribers
-from aion_core.engine.task.head import advance, moved
+from aion_core.engine.task.head import advance, moved, with_calls_as_read
 from aion_core.engine.task.transition import HeadMove, Transition, new_event
 from aion_core.table.times import Times
 
@@ -21,6 +21,11 @@ def takes_over(follow_up: FollowUp, record: ContextRecord, when_busy: WhenBusy) 
     """Return True if the message starts a turn at once: its task requires input, or it interrupts the task's turn."""
     head = follow_up.head
     return head.state in states.INTERRUPTED or (when_busy is WhenBusy.INTERRUPT and record.runs(head.key.task_id))
+
+
+def replaces(follow_up: FollowUp, record: ContextRecord) -> bool:
+    """Return True if the message that takes over does not answer a question: it replaces the task's running turn."""
+    return follow_up.head.state not in states.INTERRUPTED and record.runs(follow_up.head.key.task_id)
 
 
 def another_runs(follow_up: FollowUp, record: ContextRecord) -> bool:
@@ -45,6 +50,8 @@ def has_changed(before: Head, now: Head | None, *, takes: bool, subscribes: bool
         return True
     # Admit the message again if the push subscribers have changed, because the commit must notify all of them.
     if (takes or subscribes) and now.push_epoch != before.push_epoch:
+        return True
+    if takes and now.calls != before.calls:
         return True
     return now.generation != before.generation if takes else now.state in states.TERMINAL_OR_INTERRUPTED
 
@@ -74,8 +81,10 @@ def taken(
     row = new_event(
         after, after.generation, follow_up.event, message=follow_up.message, request=follow_up.request, token=token
     )
-    move = HeadMove(moved(before, after, expires=expires, fence=False), after)
-    return Transition(outcome, change, (move,), (row,))
+    move = moved(before, after, expires=expires, fence=False)
+    if replaces(follow_up, record):
+        move = with_calls_as_read(move, before)
+    return Transition(outcome, change, (HeadMove(move, after),), (row,))
 
 
 def queued(follow_up: FollowUp, record: ContextRecord, times: Times) -> Transition[TurnQueued]:

@@ -100,10 +100,10 @@ class MessageStore(StoredTasks):
 
         An interrupted task resumes: the event is recorded, and the turn gets the lease or, without `holder`, the first
         place in the queue. For a running task the message is queued, and is recorded when its turn begins (TurnQueued).
-        With INTERRUPT its turn replaces the task's running turn (TurnStarted); with REJECT nothing is stored
-        (ContextInUse). A push config with the same id is replaced; raises TooManyPushConfigs at the limit. For repeats,
-        see `create`. Raises ContextBusy if the queue is full. Raises LeaseLost if the task has changed since
-        `follow_up.head` was read: read it again.
+        With INTERRUPT its turn replaces the task's running turn (TurnStarted), whose remote calls are canceled; with
+        REJECT nothing is stored (ContextInUse). A push config with the same id is replaced; raises TooManyPushConfigs at
+        the limit. For repeats, see `create`. Raises ContextBusy if the queue is full. Raises LeaseLost if the task has
+        changed since `follow_up.head` was read: read it again.
         """
         before, context = follow_up.head, follow_up.head.context
         message_key, token = keys.message_key(context, follow_up.message_id), str(uuid7())
@@ -142,6 +142,8 @@ class MessageStore(StoredTasks):
             expires = await self._new_expiry(before.key, times)
             taken = follow_ups.taken(follow_up, record, holder=holder, expires=expires, token=token, times=times)
             writes += await self._writes(context, taken, times)
+            if follow_ups.replaces(follow_up, record):
+                writes += await self.remote_calls.cancellations(before)
             if expires is not None:
                 writes += await self._prolong(follow_up, record, times)
             return TransactionPlan(taken.outcome, writes)

@@ -7,13 +7,13 @@ from functools import partial
 from msgspec.structs import replace
 
 from aion_core.clock import Clock
-from aion_core.engine.records import Lease
+from aion_core.engine.records import Head, Lease
 from aion_core.engine.remote_calls.records import CANCELABLE, CLOSED, NOT_CLOSED, CallState, CallToCancel, RemoteCall
 from aion_core.engine.remote_calls.rows import CallRows, canceling, is_in
 from aion_core.engine.task.rows import LogRows
 from aion_core.engine.timers import NO_TIMER, TimerIndex
 from aion_core.errors import LeaseLost, StoreCorrupt
-from aion_core.protocol.types import StreamResponse
+from aion_core.protocol.types import StreamResponse, TaskState
 from aion_core.table import keys
 from aion_core.table.conditions import Both, Equals, Exists
 from aion_core.table.item import LAST, Item
@@ -24,6 +24,9 @@ from aion_core.table.refusals import WriteRefused
 from aion_core.table.retries import TransactionPlan, commit, write_unless_refused
 from aion_core.table.times import Times
 from aion_core.table.writes import Change, Update, Write
+
+CALLS_AT_ONCE = 60
+"""Number of calls whose timers one transaction sets: it has at most 100 writes in all."""
 
 BUSY = "The task changes too fast to call a remote agent. Try again in a moment."
 
@@ -45,10 +48,14 @@ class RemoteCallStore:
         """Return all calls of a task, in no particular order. Raises StoreCorrupt."""
         return [await self._rows.call_of(item) for item in await self._items(task)]
 
-    async def cancelable(self, task: TaskKey) -> list[RemoteCall]:
-        """Return the calls of a task whose remote task may still run, or wait for an answer."""
-        states = set(map(str, CANCELABLE))
-        return [await self._rows.call_of(item) for item in await self._items(task) if item.get("state") in states]
+    async def cancellations(self, head: Head) -> list[Write]:
+        """Return the writes that set the timers of a task's calls, for the transaction that cancels the task or its turn.
+
+        They are for calls whose remote task may still run, or wait for an answer. If they are too many, `to_cancel` of
+        the canceled task finds the rest.
+        """
+        calls = _cancelable(await self._items(head.key)) if head.calls else ()
+        return [Update(keys.call_key(head.key, call), canceling(self._times())) for call in calls[:CALLS_AT_ONCE]]
 
     async def begin(self, lease: Lease, call: RemoteCall) -> RemoteCall:
         """Store a call of the running turn and return it, or return the call that has this key already.
@@ -98,8 +105,18 @@ class RemoteCallStore:
         await self._change(task, call, Change({"state": state.value, **kept}, only_if=is_in([CallState.OPEN])))
 
     async def to_cancel(self, task: TaskKey) -> list[CallToCancel]:
-        """Return the calls of a canceled task that are still to be canceled. Raises StoreCorrupt."""
-        waiting = [item for item in await self._items(task) if item.get("state") == CallState.CANCELING.value]
+        """Return the calls of a task that are to be canceled. Raises StoreCorrupt.
+
+        First set the timers of the calls for which the transaction that canceled the task had no room.
+        """
+        items = await self._items(task)
+        if rest := _cancelable(items):
+            head = await self._table.get(keys.head_key(task))
+            if head is not None and head["state"] == TaskState.Name(TaskState.TASK_STATE_CANCELED):
+                for call in rest:
+                    await self._change(task, call, canceling(self._times()))
+                items = await self._items(task)
+        waiting = [item for item in items if item.get("state") == CallState.CANCELING.value]
         return [await self._rows.to_cancel(task, item) for item in waiting]
 
     async def claim(self, call: CallToCancel, *, until: int) -> bool:
@@ -138,3 +155,17 @@ class RemoteCallStore:
 
     async def _change(self, task: TaskKey, call: str, change: Change) -> bool:
         return await write_unless_refused(lambda: self._table.write(Update(keys.call_key(task, call), change)))
+
+
+def _cancelable(items: Sequence[Item]) -> list[str]:
+    """Return the keys of the calls whose remote task may still run, or wait for an answer.
+
+    A question stays ASKS after its answer, which is a call of its own: skip it if that call has ended the remote task.
+    """
+    ended = {(item["remote"], item.get("remote_task")) for item in items if item["state"] == CallState.ENDED}
+    return [
+        item["call"]
+        for item in items
+        if item["state"] in CANCELABLE
+        and (not item.get("remote_task") or (item["remote"], item["remote_task"]) not in ended)
+    ]

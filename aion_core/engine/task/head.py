@@ -13,7 +13,7 @@ from aion_core.engine.task.timestamps import timestamp_of
 from aion_core.errors import InvalidTransition, StoreCorrupt
 from aion_core.protocol.types import Event, Task, TaskState, TaskStatusUpdateEvent
 from aion_core.table import keys
-from aion_core.table.conditions import Both, Condition, Equals
+from aion_core.table.conditions import Absent, Both, Condition, Equals
 from aion_core.table.item import Item
 from aion_core.table.keys import ContextKey, TaskKey
 from aion_core.table.schema import BY_AGENT, BY_CONTEXT
@@ -95,6 +95,12 @@ def moved(head: Head, after: Head, *, expires: int | None = None, fence: bool = 
     if expires is not None:
         values["expires"] = expires
     return Change(values, only_if=as_read(head, fence=fence))
+
+
+def with_calls_as_read(change: Change, head: Head) -> Change:
+    """Return the change of a task's head, refused if the task has begun a remote call since `head` was read."""
+    calls = Equals("calls", head.calls) if head.calls else Absent("calls")
+    return replace(change, only_if=Both((change.only_if, calls) if change.only_if is not None else (calls,)))
 
 
 def fenced(head: Head, fence: int) -> Change:

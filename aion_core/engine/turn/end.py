@@ -10,14 +10,13 @@ from aion_core.engine.context.record import ContextRecord
 from aion_core.engine.outcomes import TurnFinished, TurnStarted
 from aion_core.engine.records import Head, Lease, Turn
 from aion_core.engine.task import states
-from aion_core.engine.task.head import advance, as_read, moved
+from aion_core.engine.task.head import advance, as_read, moved, with_calls_as_read
 from aion_core.engine.task.transition import HeadMove, QueuedMessage, Transition, new_event
 from aion_core.engine.turn.progress import lost, token_of
 from aion_core.engine.turn.start import beginning
 from aion_core.errors import InvalidTransition, PendingInput
 from aion_core.protocol.message_json import to_json
 from aion_core.protocol.types import Event, Task, TaskStatusUpdateEvent
-from aion_core.table.conditions import Absent, Both, Equals
 from aion_core.table.times import Times
 from aion_core.table.writes import Change
 
@@ -134,15 +133,9 @@ def canceled(head: Head, event: Event, record: ContextRecord, *, token: str, tim
     return Transition(
         TurnFinished(after, waiting=waiting),
         changes.removed(task_id, record, fence, times),
-        (HeadMove(_with_calls(moved(head, after), head), after),),
+        (HeadMove(with_calls_as_read(moved(head, after), head), after),),
         (new_event(head, after.generation, event, token=token),),
     )
-
-
-def _with_calls(change: Change, head: Head) -> Change:
-    """Return the change of a task's head, refused if the task has begun a remote call since `head` was read."""
-    calls = Equals("calls", head.calls) if head.calls else Absent("calls")
-    return replace(change, only_if=Both((change.only_if, calls) if change.only_if is not None else (calls,)))
 
 
 UNREACHED = "aion:agentsNotReached"

@@ -10,7 +10,6 @@ from aion_core.engine.context.changes import context_update, dropped
 from aion_core.engine.context.record import ContextRecord, task_of, turn_to_begin
 from aion_core.engine.outcomes import LeaseHeld, TurnFinished, TurnStarted
 from aion_core.engine.records import Head, Lease, StoppedBy, Turn
-from aion_core.engine.remote_calls.rows import canceling
 from aion_core.engine.stored_tasks import BUSY, StoredTasks
 from aion_core.engine.task import projection
 from aion_core.engine.task.head import is_over
@@ -200,7 +199,7 @@ class TurnStore(StoredTasks):
             times = self._times()
             record = await self._context(head.context, times)
             canceled = end.canceled(head, event, record, token=token, times=times)
-            calls = await self.remote_calls.cancelable(head.key) if head.calls else ()
+            timers = await self.remote_calls.cancellations(head)
             if attempt:
                 now = await self._log.head(head.key)
                 if await self._log.holds(head.key, head.generation + 1, token):
@@ -208,9 +207,7 @@ class TurnStore(StoredTasks):
                     return TransactionPlan(end.canceled_before(head, now, event, record))
                 if now != head:
                     raise task_changed()
-            writes = await self._writes(head.context, canceled, times)
-            writes += [Update(keys.call_key(head.key, call.key), canceling(times)) for call in calls]
-            return TransactionPlan(canceled.outcome, writes)
+            return TransactionPlan(canceled.outcome, [*await self._writes(head.context, canceled, times), *timers])
 
         finished = await commit(self._table, plan, busy=BUSY)
         await self._notifier.committed(finished.head)
@@ -221,8 +218,8 @@ class TurnStore(StoredTasks):
 
         async def plan(attempt: int) -> TransactionPlan[None]:
             log = await self.log(task)
-            if log is None:
-                return TransactionPlan(None)
+            if log is None or not is_over(log.head):
+                return TransactionPlan(None)  # only a turn of the task was canceled
             noted = end.unreached(log.head, projection.fold(log.events), remote)
             return TransactionPlan(None, await self._writes(context, noted, self._times()) if noted else ())
 

@@ -3,6 +3,7 @@
 import pytest
 from msgspec.structs import replace
 
+from aion_core.engine.agent_options import WhenBusy
 from aion_core.engine.outcomes import TurnStarted
 from aion_core.engine.queues import WakeUp
 from aion_core.engine.remote_calls.records import CallState, CallToCancel, RemoteCall
@@ -118,6 +119,12 @@ async def test_cancel_reaches_running_and_asking_calls_only(chat: StoreConversat
     assert found["running"].context == chat.context
 
 
+async def test_cancel_reaches_more_calls_than_transaction_holds(chat: StoreConversation) -> None:
+    found = await canceled(chat, *(call(f"ask-{number:03}") for number in range(101)))
+    assert len({each.call.key for each in found}) == 101
+    assert all(each.due_at for each in found)
+
+
 async def test_cancel_of_interrupted_task_reaches_asking_call(chat: StoreConversation) -> None:
     turn = await chat.starts()
     await begun(chat, turn, call())
@@ -126,6 +133,34 @@ async def test_cancel_of_interrupted_task_reaches_asking_call(chat: StoreConvers
     await chat.cancels("t-m-1")
     [found] = await chat.store.remote_calls.to_cancel(turn.head.key)
     assert found.call.key == "ask-0"
+
+
+async def test_cancel_skips_question_of_ended_remote_task(chat: StoreConversation) -> None:
+    turn, calls = await chat.starts(), chat.store.remote_calls
+    await begun(chat, turn, call("asked"), call("answer"), call("other"))
+    for key, remote_task in (("asked", "remote-t"), ("answer", "remote-t"), ("other", "remote-u")):
+        await calls.reached(turn.head.key, key, remote_task)
+    for key, state in (("asked", CallState.ASKS), ("answer", CallState.ENDED), ("other", CallState.ASKS)):
+        await calls.settle(turn.head.key, key, state)
+    await chat.cancels("t-m-1")
+    assert [each.call.key for each in await calls.to_cancel(turn.head.key)] == ["other"]
+
+
+async def test_message_that_replaces_turn_cancels_its_calls(chat: StoreConversation) -> None:
+    turn = await chat.starts()
+    await begun(chat, turn, call())
+    late = await chat.more(await chat.head("t-m-1"), "m-2")
+    await begun(chat, turn, call("late"))
+    with pytest.raises(LeaseLost):
+        await chat.store.follow_up(late, holder="holder-2", when_busy=WhenBusy.INTERRUPT)
+    now = await chat.more(await chat.head("t-m-1"), "m-2")
+    new = await chat.store.follow_up(now, holder="holder-2", when_busy=WhenBusy.INTERRUPT)
+    assert isinstance(new, TurnStarted)
+    await begun(chat, new, call("new"))
+    found = {each.call.key for each in await chat.store.remote_calls.to_cancel(turn.head.key)}
+    assert found == {"ask-0", "late"}, "the call of the new turn goes on"
+    await chat.store.note_unreached(chat.context, turn.head.key, "weather")
+    assert (await chat.ends(new)).head.state == COMPLETED
 
 
 async def test_id_of_remote_task_is_stored_after_cancellation(chat: StoreConversation) -> None:

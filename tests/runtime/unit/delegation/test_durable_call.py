@@ -7,6 +7,12 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
+from a2a.server.routes import create_agent_card_routes
+from a2a.types import AgentCapabilities, AgentCard, AgentInterface
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
 
 from aion_core.delegation.cancel import cancel_remote_task
 from aion_core.delegation.durable_call import DurableCall, Patience
@@ -152,6 +158,37 @@ async def test_server_that_never_starts_is_unreachable(far: Far, between: Cut, c
         await made(calls, call_of(far, "say hello"))
     (call,) = await calls.all()
     assert call.state is CallState.OPEN
+
+
+async def test_server_that_never_says_anything_is_unreachable(calls: TurnCalls) -> None:
+    """Let the server end each of its streams at once, as behind a proxy that drops their content."""
+
+    async def empty(_: Request) -> Response:
+        return Response(media_type="text/event-stream")
+
+    port = free_port()
+    url = f"http://127.0.0.1:{port}"
+    card = AgentCard(
+        name="far",
+        capabilities=AgentCapabilities(streaming=True),
+        supported_interfaces=[AgentInterface(url=url, protocol_binding="JSONRPC", protocol_version="1.0")],
+    )
+    app = Starlette(routes=[*create_agent_card_routes(card), Route("/", empty, methods=["POST"])])
+    call = RemoteCall("call", url, Message(message_id="m", role=Role.ROLE_USER, parts=[Part(text="go")]))
+    with listening(app, port=port), pytest.raises(RemoteAgentUnreachable, match="end without an answer"):
+        await asyncio.wait_for(made(calls, call), 10)
+
+
+@pytest.mark.parametrize("content", ["<html>", "[]", '{"skills": 5}'])
+async def test_invalid_card_is_refused_without_its_address(calls: TurnCalls, content: str) -> None:
+    async def card(_: Request) -> Response:
+        return Response(content, media_type="application/json")
+
+    with listening(Starlette(routes=[Route("/.well-known/agent-card.json", card)]), port=(port := free_port())):
+        call = RemoteCall("call", f"http://127.0.0.1:{port}", Message(message_id="m", parts=[Part(text="go")]))
+        with pytest.raises(RemoteAgentRefused, match="its card is missing or invalid") as raised:
+            await asyncio.wait_for(made(calls, call), 10)
+    assert str(port) not in str(raised.value)
 
 
 async def test_restarted_server_without_task_is_named(far: Far, between: Cut, calls: TurnCalls) -> None:

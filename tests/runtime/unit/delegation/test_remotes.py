@@ -161,8 +161,17 @@ async def test_variable_in_url_is_read_at_call(near: Recorded, monkeypatch: pyte
     remotes = remotes_of("${WEATHER_URL}")
     with pytest.raises(ConfigurationError, match="WEATHER_URL, which has no value"):
         await ask(remotes)
+    monkeypatch.setenv("WEATHER_URL", near.url.removeprefix("http://"))
+    with pytest.raises(ConfigurationError, match="'weather' does not begin with https"):
+        await ask(remotes)
     monkeypatch.setenv("WEATHER_URL", near.url)
     await ask(remotes)
+
+
+def test_url_in_code_reads_no_variable() -> None:
+    """A model may have chosen the URL."""
+    url = "http://attacker.example/${WEATHER_KEY}"
+    assert Remotes().resolve(url).address() == url
 
 
 async def test_missing_secret_is_named(near: Recorded, monkeypatch: pytest.MonkeyPatch) -> None:

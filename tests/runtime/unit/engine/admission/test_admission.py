@@ -15,7 +15,7 @@ from aion_core.engine.outcomes import ContextInUse, Duplicate, Interrupted, Turn
 from aion_core.engine.push_config import PushConfig
 from aion_core.engine.records import Head, Log, Numbered
 from aion_core.engine.task import subscribers
-from aion_core.engine.task.head import advance, moved
+from aion_core.engine.task.head import advance, moved, with_calls_as_read
 from aion_core.engine.task.transition import HeadMove, NewEvent, Transition
 from aion_core.errors import InvalidMessage, MessageIdReused
 from aion_core.protocol.types import Message, Part, Role, Task, TaskState, TaskStatusUpdateEvent
@@ -261,10 +261,11 @@ def test_message_to_existing_task_starts_turn_or_is_queued_first(
         outcome = TurnStarted(mine, after)
         acquire = changes.acquired_for_input if answers else changes.acquired_interrupting
         change = acquire(mine, record, TIMES)
+    move = moved(before, after, expires=77, fence=False)
     assert taken == Transition(
         outcome,
         change,
-        (HeadMove(moved(before, after, expires=77, fence=False), after),),
+        (HeadMove(move if answers else with_calls_as_read(move, before), after),),
         (NewEvent(TASK, 3, followed.event, followed.message, {"a": 1}, token="t", notifies=push is not None),),
     )
 
