@@ -9,7 +9,6 @@ from aion_core.delegation.client import RemoteClient
 from aion_core.delegation.durable_call import is_transient
 from aion_core.engine.remote_calls.cancellation import Canceled
 from aion_core.engine.remote_calls.records import CallToCancel, RemoteCall
-from aion_core.protocol.types import SendMessageRequest
 
 if TYPE_CHECKING:
     from a2a.client.client import ClientCallContext
@@ -28,6 +27,8 @@ async def cancel_remote_task(
     call = to_cancel.call
     try:
         task_id = call.remote_task or call.message.task_id or await _find(client, call, context)
+        if task_id is None:
+            return Canceled.NOT_YET
         if not task_id:
             has_arrived = now - to_cancel.canceled_at > ARRIVAL_SECONDS * 1000
             return Canceled.DONE if has_arrived else Canceled.NOT_YET
@@ -39,8 +40,12 @@ async def cancel_remote_task(
     return Canceled.DONE
 
 
-async def _find(client: RemoteClient, call: RemoteCall, context: "ClientCallContext | None") -> str:
-    """Return the id of the task that the call's message has created; "" if the message has not arrived."""
+async def _find(client: RemoteClient, call: RemoteCall, context: "ClientCallContext | None") -> str | None:
+    """Return the id of the task that the call's message has created; "" if the message has not arrived.
+
+    Return None for a remote agent that lists no tasks. Sending the message again would tell its task's id, but might
+    begin a second task.
+    """
     message = call.message
     try:
         request = ListTasksRequest(context_id=message.context_id, page_size=LAST_TASKS, history_length=LAST_TASKS)
@@ -48,17 +53,6 @@ async def _find(client: RemoteClient, call: RemoteCall, context: "ClientCallCont
     except (A2AError, NotImplementedError) as error:
         if is_transient(error):
             raise
-        return await _send_again(client, call, context)
+        return None
     ids = {each.message_id: task.id for task in listed.tasks for each in task.history}
     return ids.get(message.message_id, "")
-
-
-async def _send_again(client: RemoteClient, call: RemoteCall, context: "ClientCallContext | None") -> str:
-    """Send the message again to a remote agent that lists no tasks. Return the id of its task; "" without a task."""
-    request = SendMessageRequest(message=call.message)
-    request.configuration.return_immediately = True
-    async for response in client.send_message(request, context=context):
-        for payload in (response.task, response.status_update):
-            if found := getattr(payload, "id", "") or getattr(payload, "task_id", ""):
-                return str(found)
-    return ""

@@ -25,6 +25,7 @@ from aion_core.engine.remote_calls.records import CallState, RemoteCall
 from aion_core.engine.remote_calls.turn_calls import TurnCalls
 from aion_core.engine.task.states import INTERRUPTED
 from aion_core.errors import RemoteAgentRefused, RemoteAgentUnreachable
+from aion_core.protocol.errors import SERVICE_UNAVAILABLE
 from aion_core.protocol.types import SendMessageRequest, StreamResponse, Task
 from aion_core.table.times import milliseconds
 
@@ -39,6 +40,10 @@ FIRST_CONTACT_SECONDS = 90.0
 
 SILENCE_SECONDS = 600.0
 """Seconds until a call gives up on a remote agent that has accepted it and can no longer be reached."""
+
+
+_BUSY = f"JSON-RPC Error {SERVICE_UNAVAILABLE}:"
+"""Beginning of the error that the SDK's client makes of this server's answer while its store is busy."""
 
 
 class Patience(Struct, frozen=True):
@@ -207,7 +212,7 @@ class DurableCall:
         if isinstance(error, TaskNotFoundError) and (reached or self.call.message.task_id):
             text = f"The agent {agent} no longer knows the task that it had begun."
             raise RemoteAgentUnreachable(text, agent=agent, reason=reason) from error
-        if not is_transient(error):
+        if not is_transient(error, sends=not reached):
             text = f"The agent {agent} has refused the message: {reason}"
             raise RemoteAgentRefused(text, agent=agent, reason=reason) from error
         silent = (milliseconds(self._clock.now()) - self._silent_since) / 1000
@@ -222,9 +227,17 @@ class DurableCall:
         await self._clock.sleep(self._wait)
 
 
-def is_transient(error: BaseException) -> bool:
-    """Return True if the same request may succeed later: no connection, a broken stream, an overloaded server."""
-    if isinstance(error, A2AClientTimeoutError | InternalError):
+def is_transient(error: BaseException, *, sends: bool = False) -> bool:
+    """Return True if the same request may succeed later: no connection, a broken stream, an overloaded server.
+
+    After an internal error, a request that `sends` a message is not repeated: the agent's own code may have failed, and
+    another vendor's server would run it again each time.
+    """
+    if isinstance(error, A2AClientTimeoutError):
+        return True
+    if isinstance(error, InternalError):
+        return not sends
+    if str(error).startswith(_BUSY):
         return True
     cause = error.__cause__
     if isinstance(cause, httpx.HTTPStatusError):

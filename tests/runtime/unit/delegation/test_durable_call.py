@@ -11,7 +11,7 @@ from a2a.server.routes import create_agent_card_routes
 from a2a.types import AgentCapabilities, AgentCard, AgentInterface
 from starlette.applications import Starlette
 from starlette.requests import Request
-from starlette.responses import Response
+from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from aion_core.delegation.cancel import cancel_remote_task
@@ -199,6 +199,31 @@ async def test_restarted_server_without_task_is_named(far: Far, between: Cut, ca
     far.start(forgets=True)
     with pytest.raises(RemoteAgentUnreachable, match="no longer knows the task"):
         await made(calls, call)
+
+
+@pytest.mark.parametrize(
+    ("code", "times"),
+    [pytest.param(-32603, 1, id="the agent's code fails"), pytest.param(-32053, 3, id="the server's store is busy")],
+)
+async def test_error_of_a_send_is_repeated_if_that_is_safe(calls: TurnCalls, code: int, times: int) -> None:
+    """Another vendor's server would run a failing message again each time that it comes."""
+    sent: list[str] = []
+
+    async def refuses(request: Request) -> Response:
+        asked = await request.json()
+        sent.append(asked["params"]["message"]["messageId"])
+        error = {"code": code if len(sent) < times or times == 1 else -32602, "message": "No."}
+        return JSONResponse({"jsonrpc": "2.0", "id": asked["id"], "error": error})
+
+    port = free_port()
+    url = f"http://127.0.0.1:{port}"
+    interface = AgentInterface(url=f"{url}/", protocol_binding="JSONRPC", protocol_version="1.0")
+    card = AgentCard(name="far", capabilities=AgentCapabilities(), supported_interfaces=[interface])
+    app = Starlette(routes=[*create_agent_card_routes(card), Route("/", refuses, methods=["POST"])])
+    message = Message(message_id="m-1", role=Role.ROLE_USER, parts=[Part(text="hi")])
+    with listening(app, port=port), pytest.raises(RemoteAgentRefused):
+        await made(calls, RemoteCall("call", url, message))
+    assert sent == ["m-1"] * times
 
 
 async def test_refused_message_is_not_repeated(far: Far, between: Cut, calls: TurnCalls) -> None:
