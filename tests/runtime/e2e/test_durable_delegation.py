@@ -87,15 +87,15 @@ class Server:
 @contextmanager
 def both(folder: Path, *, work: float) -> Iterator[tuple[Server, Server]]:
     """Start the remote agent and its caller."""
-    remote = Server("working.yaml", folder / "remote", WORK_SECONDS=str(work))
-    caller = Server("delegating.yaml", folder / "caller", REMOTE=remote.url)
-    try:
+    with ExitStack() as servers:
+        remote = Server("working.yaml", folder / "remote", WORK_SECONDS=str(work))
+        servers.callback(remote.close)
         remote.start()
+        # Choose the caller's port only now, because the start of the remote agent takes seconds.
+        caller = Server("delegating.yaml", folder / "caller", REMOTE=remote.url)
+        servers.callback(caller.close)
         caller.start()
         yield caller, remote
-    finally:
-        caller.close()
-        remote.close()
 
 
 def wait_for_remote_task(remote: Server) -> None:
