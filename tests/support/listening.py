@@ -33,7 +33,7 @@ def free_port() -> int:
 
     Linux's range begins at 32768, and gVisor's at 16000.
     """
-    for port in random.SystemRandom().sample(range(9_000, 16_000), 100):
+    for port in random.SystemRandom().sample(range(10_000, 16_000), 100):
         with socket.socket() as probe, contextlib.suppress(OSError):
             probe.bind(("127.0.0.1", port))
             return port

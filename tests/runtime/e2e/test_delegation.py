@@ -102,7 +102,7 @@ def pair(tmp_path: Path) -> Iterator[Pair]:
         notes = tmp_path / "remote"
         far = Server("remote.yaml", tmp_path / "far", **{remote.NOTES: str(notes)})
         port, between = stack.enter_context(cuttable(far.port))
-        far._environ["AION_BASE_URL"] = url = f"http://127.0.0.1:{port}"
+        url = f"http://127.0.0.1:{port}"
         environ = {"REMOTE_URL": url, delegating.NOTES: str(tmp_path / "caller")}
         caller = Server("delegating.yaml", tmp_path / "caller-data", **environ)
         for server in (far, caller):
@@ -223,12 +223,13 @@ def test_cancel_reaches_remote_task(pair: Pair, agent: str, fault: Callable[[Pai
 
 
 @pytest.mark.deep
-def test_remote_gone_for_good_fails_with_its_name(pair: Pair) -> None:
+@pytest.mark.parametrize("agent", ["node", "executor"])
+def test_remote_gone_for_good_fails_with_its_name(agent: str, pair: Pair) -> None:
     pair.far.kill()
     body = send("say hello", message_id="m-1")
     body["params"]["configuration"] = {"returnImmediately": True}
-    task_id = httpx.post(pair.url("node"), json=body, timeout=60).json()["result"]["task"]["id"]
-    task = at_rest(pair.url("node"), task_id)
+    task_id = httpx.post(pair.url(agent), json=body, timeout=60).json()["result"]["task"]["id"]
+    task = at_rest(pair.url(agent), task_id)
     assert task["status"]["state"] == "TASK_STATE_FAILED"
     assert text_of(task).startswith("The agent remote could not be reached for 9")
 

@@ -11,6 +11,7 @@ from typing import Any
 import httpx
 import pytest
 
+from tests.support.e2e.cut import cuttable
 from tests.support.listening import free_port
 from tests.support.server import ROOT, TIMEOUT, ServerProcess, aion_dev, kill, serving
 from tests.support.service import send
@@ -30,10 +31,10 @@ class Server:
     """`aion dev` with a store on disk, which starts again on the same port."""
 
     def __init__(self, config: str, folder: Path, **environ: str) -> None:
-        self._config, self._port = config, free_port()
-        self._environ = {**SHORT_LEASE, "AION_DATA_DIR": str(folder), "PORT": str(self._port), **environ}
+        self._config, self.port = config, free_port()
+        self._environ = {**SHORT_LEASE, "AION_DATA_DIR": str(folder), "PORT": str(self.port), **environ}
         self._stack = ExitStack()
-        self.url = f"http://127.0.0.1:{self._port}"
+        self.url = f"http://127.0.0.1:{self.port}"
         self._process: ServerProcess | None = None
 
     def start(self) -> None:
@@ -158,6 +159,35 @@ def test_answer_survives_loss(agent: str, fault: str, tmp_path: Path) -> None:
         wait_for_remote_task(remote)
         FAULTS[fault](caller, remote)
         check(caller, remote, agent, task_id)
+
+
+@pytest.mark.deep
+@pytest.mark.parametrize("agent", ANSWERS)
+def test_answer_survives_cut_connection(agent: str, tmp_path: Path) -> None:
+    """Abort the connection while the remote agent works, and refuse new ones for five seconds."""
+    with ExitStack() as servers:
+        remote = Server("working.yaml", tmp_path / "remote", WORK_SECONDS="8")
+        port, proxy = servers.enter_context(cuttable(remote.port))
+        caller = Server("delegating.yaml", tmp_path / "caller", REMOTE=f"http://127.0.0.1:{port}")
+        for server in (remote, caller):
+            servers.callback(server.close)
+            server.start()
+        task_id = caller.begin(agent)
+        wait_for_remote_task(remote)
+        proxy.cut()
+        time.sleep(5)
+        proxy.mend()
+        check(caller, remote, agent, task_id)
+
+
+@pytest.mark.deep
+@pytest.mark.parametrize("agent", ANSWERS)
+def test_remote_agent_that_is_gone_for_good_fails_task(agent: str, tmp_path: Path) -> None:
+    with both(tmp_path, work=1) as (caller, remote):
+        remote.kill()
+        task = caller.ended(agent, caller.begin(agent))
+        assert task["status"]["state"] == "TASK_STATE_FAILED"
+        assert "could not be reached for 9" in task["status"]["message"]["parts"][0]["text"]
 
 
 @pytest.mark.deep

@@ -44,13 +44,21 @@ class Cut:
         with suppress(OSError):
             far_reader, far_writer = await asyncio.open_connection("127.0.0.1", self._port)
             self._open |= {writer, far_writer}
-            await asyncio.gather(self._copy(reader, far_writer), self._copy(far_reader, writer))
+            here = str(self._listener.getsockname()[1]).encode()
+            await asyncio.gather(
+                self._copy(reader, far_writer), self._copy(far_reader, writer, (str(self._port).encode(), here))
+            )
             self._open -= {writer, far_writer}
         writer.close()
 
-    async def _copy(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _copy(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, ports: tuple[bytes, bytes] | None = None
+    ) -> None:
+        """Forward the bytes. With `ports`, replace the first in URLs by the second, so that a card names the proxy."""
         with suppress(OSError):
             while chunk := await reader.read(65_536):
+                if ports is not None:
+                    chunk = chunk.replace(b"127.0.0.1:" + ports[0], b"127.0.0.1:" + ports[1])
                 writer.write(chunk)
                 await writer.drain()
         writer.close()
