@@ -19,7 +19,7 @@ from aion_core.protocol.text import utf8
 from aion_core.protocol.types import Artifact, Message, Part, Role, Task
 
 Said = str | Sequence[str | Part] | Message | Mapping[str, Any]
-"""What is said to another agent: a text, texts and parts, or an A2A Message (the SDK's class, or its JSON)."""
+"""Message to another agent: a text, texts and parts, or an A2A Message (the SDK's class, or its JSON)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

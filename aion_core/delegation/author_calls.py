@@ -30,18 +30,15 @@ _FOLLOW_UP = re.compile(r"(.*)\?(\d+)@([^@/?]+)", re.S)
 
 
 class CallingTurn(Protocol):
-    """What differs between the frameworks: the run of the author's code, its client's answers, and its artifacts."""
+    """Give what differs between frameworks: the run of the author's code, its client's answers, and its artifacts."""
 
     @property
     def question(self) -> type[BaseException]:
         """Exception by which `ask` ends the turn with a question."""
         ...
 
-    def site(self, known: Collection[RemoteCall]) -> tuple[str, str]:
-        """Return the name of the run of the code that makes a call, the same if it runs again; and its attempt.
-
-        `known` has the task's calls so far.
-        """
+    def site(self) -> tuple[str, str]:
+        """Return the name of the run of the code that makes a call, the same if it runs again; and its attempt."""
         ...
 
     def ask(self, outcome: Outcome, answer: RemoteCall | None) -> Message:
@@ -105,7 +102,7 @@ class AuthorCalls:
             raise RuntimeError("call_agent() needs the store of a server: this turn has none.")
         remote = self._remotes.resolve(agent).name
         known = await self._read(calls)
-        name, attempt = self._turn.site(known.values())
+        name, attempt = self._turn.site()
         site = self._sites.get(name)
         if site is None or site.attempt != attempt:
             site = self._sites[name] = _Site(attempt, failed=site.failed if site is not None else set())
@@ -163,8 +160,8 @@ class AuthorCalls:
             said = self._turn.ask(outcome, answer)
             call = answer or self._next(f"{claim.key}?{number}@{self._request.turn.id}", call, outcome, said)
         found = outcome.answer(remote)
+        earlier = {each.artifact_id for each in self._request.task.artifacts}
         for artifact in _with_files(outcome, self._request.task.id, claim.key):
-            earlier = {each.artifact_id for each in self._request.task.artifacts}
             if artifact.artifact_id not in self._sent | earlier:
                 self._sent.add(artifact.artifact_id)
                 await self._turn.send(artifact)

@@ -197,7 +197,7 @@ class DurableCall:
 
     @property
     def outcome(self) -> Outcome:
-        """What the remote agent has answered, after the last response of a call that keeps its answer."""
+        """Return the remote agent's answer, after the last response of a call that keeps its answer."""
         return outcome_of(self._kept)
 
     def _heard(self, *, news: bool) -> None:

@@ -1,4 +1,4 @@
-"""What a remote agent has answered, put together from its responses. Pure."""
+"""Put the answer of a remote agent together from its responses. Pure functions."""
 
 from collections.abc import Iterable
 

@@ -9,6 +9,7 @@ from google.genai import types as genai
 
 from aion_core.agents.message_text import empty_file_text, text_of
 from aion_core.agents.plain_json import json_part, plain_json
+from aion_core.authoring.remote import is_file
 from aion_core.engine.agent import TurnRequest
 from aion_core.protocol.media_types import ANY_FILE, type_of
 from aion_core.protocol.message_json import to_json
@@ -70,11 +71,6 @@ def file_parts(saved: genai.Part) -> list[Part]:
     if saved.inline_data is not None:
         return [_file_part(Part(raw=b""), saved.inline_data)]
     return [Part(text="")] if saved.text == "" and not saved.thought else []
-
-
-def is_file(part: Part) -> bool:
-    """Return True for a part with a file, as bytes or URL."""
-    return part.WhichOneof("content") in ("raw", "url")
 
 
 def received_files(parts: Iterable[genai.Part]) -> list[Part]:

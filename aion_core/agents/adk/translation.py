@@ -14,7 +14,6 @@ from aion_core.agents.adk.outbox import merged_outbox, outbox_of_event
 from aion_core.agents.adk.parts import (
     a2a_parts,
     file_parts,
-    is_file,
     model_metadata,
     part_of,
     received_files,
@@ -30,6 +29,7 @@ from aion_core.agents.reactions import reaction_artifact
 from aion_core.agents.restarts import NO_ANSWER_AFTER_RESTART
 from aion_core.agents.speakers import INVOKED, speaker_of
 from aion_core.agents.streams import StreamSequencer
+from aion_core.authoring.remote import is_file
 from aion_core.authoring.types import A2AOutbox
 from aion_core.engine.agent import AgentArtifact, AgentMetadata, AgentTyping, Chunk, Emission, Reply, TurnRequest
 from aion_core.errors import AgentFailed

@@ -1,6 +1,6 @@
 """Calls of remote agents by an executor's turn."""
 
-from collections.abc import Awaitable, Callable, Collection
+from collections.abc import Awaitable, Callable
 
 from msgspec.structs import replace
 
@@ -60,7 +60,7 @@ class ExecutorCalls:
         self._is_used = False
         """True after this turn's message has answered a question."""
 
-    def site(self, known: Collection[RemoteCall]) -> tuple[str, str]:
+    def site(self) -> tuple[str, str]:
         """Return the id of the message for which `execute()` runs. See `CallingTurn.site`."""
         return self._run, ""
 

@@ -1,7 +1,5 @@
 """Calls of remote agents by the nodes and tools of a graph's turn."""
 
-from collections.abc import Collection
-
 from langgraph.config import get_stream_writer
 from langgraph.errors import GraphInterrupt
 
@@ -20,7 +18,7 @@ class GraphCalls:
     def __init__(self, turn_id: str) -> None:
         self._turn_id = turn_id
 
-    def site(self, known: Collection[RemoteCall]) -> tuple[str, str]:
+    def site(self) -> tuple[str, str]:
         """Return the name of the running node, and its attempt. See `CallingTurn.site`."""
         run, _, attempt = running_node().rpartition("#")
         return run or self._turn_id, attempt
