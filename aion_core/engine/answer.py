@@ -118,8 +118,7 @@ def messages_in(task: Task) -> list[Message]:
 
     An answer stored as an artifact becomes a message and follows the user's message that it answers.
     """
-    last = [task.status.message] if task.status.HasField("message") else []
-    known = {message.message_id for message in (*task.history, *last)}
+    known = {message.message_id for message in task.history}
     answers: dict[str, list[Message]] = {}
     for artifact in task.artifacts:
         if is_answer(artifact) and artifact.artifact_id not in known:
@@ -133,7 +132,7 @@ def messages_in(task: Task) -> list[Message]:
             messages += pending
             pending = answers.get(message.message_id, [])
         messages.append(message)
-    return [*messages, *pending, *last]
+    return [*messages, *pending]
 
 
 def is_message(
