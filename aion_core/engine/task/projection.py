@@ -1,7 +1,8 @@
 """Projection of a task from its event log: the task is the fold of its events. Pure.
 
 The task's history has every message of the task, and so the message of its status as the last one (seed S0 2.1, S1: an
-answer is appended to the task's history). A client may look for an answer in either place. The log stores it once.
+answer is appended to the task's history). A client may look for an answer in either place. The log stores it once, and
+so does a snapshot.
 """
 
 from collections.abc import Iterable
@@ -32,6 +33,20 @@ def fold(log: Iterable[Numbered]) -> Task:
     if task is None:
         raise StoreCorrupt("A log is never empty.")
     return task
+
+
+def with_message_once(task: Task) -> Task:
+    """Return the task with its status message in its status only: not at the end of its history too.
+
+    Snapshots are stored in this form, and `fold` restores the other. It is also the form of the a2a-sdk's own server.
+    """
+    message = task.status.message
+    if not (message.message_id and task.history and task.history[-1] == message):
+        return task
+    once = Task()
+    once.CopyFrom(task)
+    del once.history[-1]
+    return once
 
 
 def _apply_to(task: Task, entry: Numbered, known: set[str], artifacts: dict[str, Artifact]) -> None:
