@@ -116,7 +116,8 @@ def as_message(artifact: Artifact, task_id: str, context_id: str) -> Message:
 def messages_in(task: Task) -> list[Message]:
     """Return the task's messages, oldest first, without duplicates.
 
-    An answer stored as an artifact becomes a message and follows the user's message that it answers.
+    An answer stored as an artifact becomes a message and follows the user's message that it answers. It precedes the
+    message of the task's status, such as the reason of a cancellation.
     """
     known = {message.message_id for message in task.history}
     answers: dict[str, list[Message]] = {}
@@ -131,6 +132,9 @@ def messages_in(task: Task) -> list[Message]:
         if message.role == Role.ROLE_USER:
             messages += pending
             pending = answers.get(message.message_id, [])
+        elif message.message_id == task.status.message.message_id:
+            messages += pending
+            pending = []
         messages.append(message)
     return [*messages, *pending]
 
