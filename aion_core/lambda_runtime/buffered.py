@@ -23,7 +23,7 @@ MAX_RESPONSE = 6 * 1024 * 1024
 
 TOO_LARGE = (
     "The response is larger than 6 MB, and Lambda returns more only as a stream, which this runtime cannot send. Ask for a "
-    "part of it."
+    "part of it: historyLength 0 returns a task without its history, and its answer once."
 )
 """Message of the response in place of a larger one."""
 
