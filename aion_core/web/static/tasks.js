@@ -54,9 +54,9 @@ export class TaskList {
   }
 
   #item({ id, contextId, status, history = [] }) {
-    // Name the task by what was said before its status message, which is the last of the history.
-    const said = [...history.filter((each) => each.messageId !== status.message?.messageId).slice(-1), status.message];
-    const text = said.flatMap((each) => visible(each)).map((each) => each.text ?? "").find(Boolean) ?? "";
+    // The history ends with the status message.
+    const before = history.findLast(({ messageId }) => messageId !== status.message?.messageId);
+    const text = [before, status.message].flatMap((each) => visible(each)).map((each) => each.text ?? "").find(Boolean) ?? "";
     const time = status.timestamp?.slice(5, 16).replace("T", " ") ?? "";
     const state = element("span", { class: "state", "data-state": short(status.state) }, short(status.state));
     const button = element("button", { class: "task", type: "button", title: id }, element("span", {}, text.slice(0, 200)), element("span", { class: "bar" }, state, element("small", {}, time)));
