@@ -78,10 +78,10 @@ def inbound_message(log: Sequence[Numbered], turn: Turn) -> Message:
 def messages_in(task: Task) -> list[Message]:
     """Return the task's messages, oldest first, without duplicates.
 
-    An answer stored as an artifact becomes a message and follows the user's message that it answers.
+    An answer stored as an artifact becomes a message and follows the user's message that it answers. It precedes the
+    message of the task's status, such as the reason of a cancellation.
     """
-    last = [task.status.message] if task.status.HasField("message") else []
-    known = {message.message_id for message in (*task.history, *last)}
+    known = {message.message_id for message in task.history}
     answers: dict[str, list[Message]] = {}
     for artifact in task.artifacts:
         if is_answer(artifact) and artifact.artifact_id not in known:
@@ -94,8 +94,11 @@ def messages_in(task: Task) -> list[Message]:
         if message.role == Role.ROLE_USER:
             messages += pending
             pending = answers.get(message.message_id, [])
+        elif message.message_id == task.status.message.message_id:
+            messages += pending
+            pending = []
         messages.append(message)
-    return [*messages, *pending, *last]
+    return [*messages, *pending]
 
 
 def is_message(
