@@ -66,11 +66,19 @@ async def test_new_task_has_generated_ids(method: str) -> None:
 
 
 async def test_send_with_history_length_zero_returns_no_history() -> None:
-    """Send with historyLength 0: v1 returns no history; in v0.3 only a positive number is a limit (A2A 3.2.4)."""
+    """v1 returns no history (A2A 3.2.4)."""
     request = send()
     request["params"]["configuration"] = {"historyLength": 0}
     (task,) = await results(talking(1), request)
     assert "history" not in task
+
+
+async def test_v03_send_with_history_length_zero_returns_history() -> None:
+    """In v0.3 only a positive number is a limit (A2A 0.3, 7.3); for tasks/get the protocol table has a row (R12)."""
+    request = send(method="message/send")
+    request["params"]["configuration"] = {"historyLength": 0}
+    (task,) = await results(talking(1), request)
+    assert [message["messageId"] for message in task["history"]] == ["m-1"]
 
 
 @pytest.mark.parametrize(("method", "get"), [("SendMessage", "GetTask"), ("message/send", "tasks/get")])
