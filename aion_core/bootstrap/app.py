@@ -74,7 +74,6 @@ def build_app(settings: Settings, telemetry: Telemetry, additions: MakeAdditions
         open_tasks=_open_tasks(turns, limits_config),
     )
     key = card_key(settings)
-    base_url = settings.base_url or DEFAULT_BASE_URL
     # On Lambda, take the base URL from each event: CloudFormation cannot pass an API's URL to a function that the API
     # refers to.
     follows_entrypoint = settings.on_lambda and not settings.base_url
@@ -82,10 +81,10 @@ def build_app(settings: Settings, telemetry: Telemetry, additions: MakeAdditions
     push = _push_registry(settings, turns)
     served = {}
     for agent_id, config in turns.configs.items():
-        policy, at_root = policies.get(agent_id), agent_id == default
+        policy = policies.get(agent_id)
         agent = turns.agents[agent_id]
         cards = AgentCards(
-            partial(public_card, agent_id, config, base_url, at_root=at_root, delivers=push is not None, policy=policy),
+            partial(public_card, agent_id, config, delivers=push is not None, policy=policy),
             partial(extended_card, config=config, policy=policy),
             profile=agent.profile,
             known=agent.wait_until_known,
@@ -104,7 +103,7 @@ def build_app(settings: Settings, telemetry: Telemetry, additions: MakeAdditions
             lister,
             conversations,
             cards=CardPublisher(
-                base_url,
+                settings.base_url or DEFAULT_BASE_URL,
                 follows_entrypoint=follows_entrypoint,
                 sign=card_signer(key),
                 keys=[key.public_jwk()] if key else [],

@@ -40,6 +40,7 @@ from aion_core.telemetry import Metrics, NullMetrics
 from aion_core.web.app import build_app
 from aion_core.web.app_parts import Instruments, ServedAgent, SharedServices
 from aion_core.web.cards.agent_cards import AgentCards
+from aion_core.web.cards.publication import CardPublisher
 from tests.support.stores import MemoryPushConfigs, MemoryTaskList, MemoryTaskStore
 
 
@@ -84,7 +85,7 @@ class ServiceParts:
         cards = AgentCards.of(self.card, self.extended_card)
         served = ServedAgent(self.agent, cards, self.described.get("aion_extensions", True))
         registry = self.push.registry if self.push else None
-        services = SharedServices(self.service, self.lister, self.conversations, push=registry)
+        services = SharedServices(self.service, self.lister, self.conversations, CardPublisher("http://test"), registry)
         return build_app(services, {"test": served}, instruments=Instruments(metrics or NullMetrics()))
 
 
