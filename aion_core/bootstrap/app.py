@@ -13,7 +13,7 @@ from aion_core.bootstrap.auth import build_auth_policies, build_authenticators
 from aion_core.bootstrap.cors import build_cors_policies
 from aion_core.bootstrap.secrets import card_key, card_signer
 from aion_core.bootstrap.telemetry import Telemetry
-from aion_core.bootstrap.turns import TurnServices, build_turn_services
+from aion_core.bootstrap.turns import TurnServices, answer_forms, build_turn_services
 from aion_core.bootstrap.webhooks import webhook_policy
 from aion_core.engine.admission.quotas import OpenTasks
 from aion_core.engine.limits.limits import limits_in_force
@@ -70,6 +70,7 @@ def build_app(settings: Settings, telemetry: Telemetry, additions: MakeAdditions
         blocking_wait=None if settings.only_in_invocations else settings.blocking_wait,
         double_texting={agent_id: config.double_texting for agent_id, config in turns.configs.items()},
         replies=AgentReplies(turns.agents),
+        answers=answer_forms(turns.configs),
         open_tasks=_open_tasks(turns, limits_config),
     )
     key = card_key(settings)

@@ -148,7 +148,7 @@ def parts(
         )
         push = PushParts(configs, push_queue, delivery, registry)
     conversations = Conversations(store, task_list)
-    replies = {"test": reply}
+    replies, answers = {"test": reply}, {"test": answer}
     runner = TaskRunner(
         store,
         {"test": agent}.__getitem__,
@@ -156,14 +156,21 @@ def parts(
         work_queue,
         conversations=conversations,
         replies=replies,
-        answers={"test": answer},
+        answers=answers,
         **options,
     )
     worker = Worker(store, runner, work_queue, clock)
     work_queue.handled_by(worker.handle)
     policies = {"test": double_texting}
     service = TaskService(
-        store, worker, work_queue, clock, double_texting=policies, blocking_wait=blocking_wait, replies=replies
+        store,
+        worker,
+        work_queue,
+        clock,
+        double_texting=policies,
+        blocking_wait=blocking_wait,
+        replies=replies,
+        answers=answers,
     )
     lister = TaskLister(store, task_list)
     return ServiceParts(service, lister, agent, worker, work_queue, store, conversations, push=push)

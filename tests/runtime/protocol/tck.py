@@ -36,7 +36,7 @@ PROOFS: dict[str, tuple[str, ...]] = {
     "CORE-HIST-002": ("runtime/unit/web/test_bad_input.py::test_history_has_requested_length", "row GetTask: one that asks"),
     "CORE-HIST-003": ("runtime/unit/web/test_rpc.py::test_first_task_of_stream_has_requested_history_length", "runtime/protocol/test_tck.py::test_send_with_history_length_zero_returns_no_history"),
     "CORE-HIST-004": ("row GetTask: one that ended",),
-    "CORE-HIST-005": ("runtime/protocol/test_tck.py::test_history_has_messages_in_order", "runtime/unit/engine/task/test_projection.py::test_task_history_excludes_current_status_message"),
+    "CORE-HIST-005": ("runtime/protocol/test_tck.py::test_history_has_messages_in_order", "runtime/unit/engine/task/test_projection.py::test_status_message_is_also_last_of_history"),
     "CORE-HIST-006": ("runtime/protocol/test_tck.py::test_history_has_messages_in_order",),
     # Errors and capabilities, 3.3
     "CORE-ERR-001": ("runtime/unit/web/test_bad_input.py::test_error_message_names_field", "runtime/unit/web/test_bad_input.py::test_error_details_name_reason_and_invalid_field"),

@@ -374,7 +374,7 @@ async def test_history_has_requested_length(client: httpx.AsyncClient) -> None:
     assert "history" not in task
     assert task["status"]["message"]["parts"][0]["text"] == "word0000 "
     body = {"jsonrpc": "2.0", "id": 1, "method": "GetTask", "params": {"id": task["id"]}}
-    assert len((await client.post("/", json=body)).json()["result"]["history"]) == 1
+    assert len((await client.post("/", json=body)).json()["result"]["history"]) == 2
 
 
 async def test_error_lists_at_most_ten_fields(client: httpx.AsyncClient) -> None:
