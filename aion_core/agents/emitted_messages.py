@@ -1,7 +1,9 @@
 """Messages that a turn has emitted."""
 
+from aion_core.agents.addressing import parts_without_target
 from aion_core.agents.emission_ids import FINAL, REPLY, deterministic_id
 from aion_core.engine.agent import AgentMessage, TurnRequest
+from aion_core.protocol.aion.actions import without_target
 from aion_core.protocol.types import Message, Role, TaskStatusUpdateEvent
 
 
@@ -9,7 +11,7 @@ class EmittedMessages:
     """Durable messages that one turn has emitted, by idempotency key and by message id."""
 
     def __init__(self, request: TurnRequest) -> None:
-        self._task_id = request.task.id
+        self._request = request
         self.replies: list[Message] = []
         """Durable replies of this turn, in order."""
         self.reply: Message | None = None
@@ -52,25 +54,27 @@ class EmittedMessages:
 
     def is_by_author(self, message: Message) -> bool:
         """Return True if the author's code has sent a message with the same parts in this turn, under any id."""
-        return any(
-            list(each.parts) == list(message.parts) for key, each in self._by_key.items() if not key.startswith(FINAL)
-        )
+        return any(self.are_alike(each, message) for key, each in self._by_key.items() if not key.startswith(FINAL))
 
     def last_by_author(self, like: Message) -> Message | None:
         """Return the last message that the author's code has sent in this turn, if its parts are those of `like`."""
         sent = [message for key, message in self._by_key.items() if not key.startswith(FINAL)]
-        return sent[-1] if sent and list(sent[-1].parts) == list(like.parts) else None
+        return sent[-1] if sent and self.are_alike(sent[-1], like) else None
 
     def has_other(self, message_id: str, message: Message) -> bool:
         """Return True if the task has a message with this id but other parts."""
         known = self._by_id.get(message_id)
-        return known is not None and list(known.parts) != list(message.parts)
+        return known is not None and not self.are_alike(known, message)
+
+    def are_alike(self, one: Message, other: Message) -> bool:
+        """Return True if two messages have the same parts, apart from the target that a recorded message has got."""
+        return parts_without_target(one, self._request) == parts_without_target(other, self._request)
 
     def _new(self, given: Message, key: str) -> Message | None:
         """Return a copy of the message with an id that is unique in the task; None if it was emitted before."""
         message = Message()
         message.CopyFrom(given)
-        message.message_id = given.message_id or deterministic_id(self._task_id, key)
+        message.message_id = given.message_id or deterministic_id(self._request.task.id, key)
         known = self._by_id.get(message.message_id)
         if known is None:
             return message
@@ -78,10 +82,10 @@ class EmittedMessages:
         # client has received these messages before the interrupt, perhaps with another text.
         if not given.message_id or (key.startswith(REPLY) and message.message_id in self._before):
             return None
-        if known.parts == message.parts:
+        if self.are_alike(known, message):
             return None
         # Use another id, because clients identify messages by id and would ignore a second message with the same id.
-        message.message_id = deterministic_id(message.message_id, self._task_id, key)
+        message.message_id = deterministic_id(message.message_id, self._request.task.id, key)
         return message
 
     def _remember(self, message: Message, key: str) -> None:
@@ -103,5 +107,6 @@ def _earlier_messages(request: TurnRequest) -> dict[str, Message]:
         if message.message_id == request.message.message_id:
             return messages
         if message.role == Role.ROLE_AGENT:
-            messages[message.message_id] = message
+            # Each turn has its own target.
+            messages[message.message_id] = without_target(message)
     return {}

@@ -9,7 +9,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from aion_core.protocol.text import is_text
-from aion_core.web.errors import error_body, rpc_error
+from aion_core.web.errors import A2A_JSON, JSON, error_body, rpc_error
 from aion_core.web.operations.operation import Operation
 from aion_core.web.operations.services import AgentServices
 from aion_core.web.request.body import BodyRefused, StrictRequest
@@ -50,7 +50,7 @@ class JsonRpcBinding:
 
     async def handle(self, request: Request) -> Response:
         """Return the response to a JSON-RPC request."""
-        strict = StrictRequest(request.scope, request.receive)
+        strict = StrictRequest(request.scope, request.receive, JSON, A2A_JSON)
         headers: dict[str, str] = {}
         refuse: Callable[[RequestId, Exception], Response] = rpc_error
         try:

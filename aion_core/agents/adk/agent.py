@@ -16,6 +16,7 @@ from google.adk.events import Event
 from google.adk.memory import BaseMemoryService, InMemoryMemoryService
 from google.adk.sessions import Session
 
+from aion_core.agents.addressing import addressed
 from aion_core.agents.adk.agent_config import agent_from_file
 from aion_core.agents.adk.agent_tree import planning_agents
 from aion_core.agents.adk.canceled_calls import canceled_responses
@@ -121,7 +122,7 @@ class AdkAgent:
 
     def run(self, request: TurnRequest) -> AsyncGenerator[Emission, None]:
         """Run one turn of the ADK agent and yield its emissions. See `Agent.run`."""
-        return self._run(request)
+        return addressed(request, self._run(request))
 
     async def cancel_remote(self, call: CallToCancel) -> Canceled:
         """Cancel the task of a RemoteA2aAgent's call. See `CallsRemoteAgents`."""

@@ -8,6 +8,7 @@ from google.adk.events import Event
 from google.genai import types as genai
 from msgspec import Struct
 
+from aion_core.agents.addressing import parts_without_target
 from aion_core.agents.adk.callbacks import AgentEnded, AgentInvoked
 from aion_core.agents.adk.event_keys import EventKeys
 from aion_core.agents.adk.outbox import merged_outbox, outbox_of_event
@@ -284,8 +285,8 @@ class AdkTranslator:
 
     def _emit(self, message: Message, key: str) -> Iterator[Emission]:
         self._has_messages = True
-        if self._to_skip[_content(message)] > 0:
-            self._to_skip[_content(message)] -= 1
+        if self._to_skip[content := _content(message, self._request)] > 0:
+            self._to_skip[content] -= 1
         elif (emission := self._messages.emit(message, key)) is not None:
             yield emission
 
@@ -313,8 +314,8 @@ def _failed(event: Event) -> AgentFailed:
 def _recorded_contents(request: TurnRequest) -> Counter[bytes]:
     """Count the messages that earlier attempts of the turn have recorded, by their serialized content."""
     statuses = [entry.event.status for entry in request.recorded if isinstance(entry.event, TaskStatusUpdateEvent)]
-    return Counter(_content(status.message) for status in statuses if status.HasField("message"))
+    return Counter(_content(status.message, request) for status in statuses if status.HasField("message"))
 
 
-def _content(message: Message) -> bytes:
-    return b"\0".join(part.SerializeToString(deterministic=True) for part in message.parts)
+def _content(message: Message, request: TurnRequest) -> bytes:
+    return b"\0".join(part.SerializeToString(deterministic=True) for part in parts_without_target(message, request))

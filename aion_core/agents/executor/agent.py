@@ -15,6 +15,7 @@ from a2a.utils.errors import (
     UnsupportedOperationError,
 )
 
+from aion_core.agents.addressing import addressed
 from aion_core.agents.executor.event_queue import RecordingQueue
 from aion_core.agents.executor.remote_calls import ExecutorCalls, as_first, first_message, question_in
 from aion_core.agents.executor.request_context import request_context
@@ -80,7 +81,7 @@ class ExecutorAgent:
 
     def run(self, request: TurnRequest) -> AsyncGenerator[Emission, None]:
         """Run `execute()` for one turn and yield the emissions. See `Agent.run`."""
-        return self._run(request)
+        return addressed(request, self._run(request))
 
     async def _run(self, request: TurnRequest) -> AsyncGenerator[Emission, None]:
         await check_restart(request, self._resume)

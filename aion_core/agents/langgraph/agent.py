@@ -12,6 +12,7 @@ from langgraph.errors import GraphDrained, GraphRecursionError
 from langgraph.graph import StateGraph
 from langgraph.pregel import Pregel
 
+from aion_core.agents.addressing import addressed
 from aion_core.agents.client_answers import InvalidResumeInput, answered_question
 from aion_core.agents.langgraph.context_schema import own_context
 from aion_core.agents.langgraph.graph import Graph
@@ -84,9 +85,7 @@ class LangGraphAgent:
 
     def run(self, request: TurnRequest) -> AsyncGenerator[Emission, None]:
         """Run one turn of the graph. See `Agent.run`."""
-        if self._prepared is None:
-            return self._run(request)
-        return _turn(request, *self._prepared)
+        return addressed(request, self._run(request) if self._prepared is None else _turn(request, *self._prepared))
 
     def profile(self) -> AgentProfile:
         """Return what the graph says about the agent; nothing if a factory makes it. See `Agent.profile`."""

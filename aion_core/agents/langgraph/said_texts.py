@@ -122,7 +122,7 @@ class SaidTexts:
         recorded = [
             each.message_id
             for each in self._emitted.recorded_as(FINAL).values()
-            if list(each.parts) == list(message.parts)
+            if self._emitted.are_alike(each, message)
         ]
         return recorded[-1] if recorded else self._streams.latest_call(words_of(message))
 

@@ -39,13 +39,28 @@ def conversation_at(context_id: str) -> MessageAction:
     return MessageAction(trajectory="conversation", context_id=context_id)
 
 
-def send(message: Message, action: MessageAction) -> None:
-    """Add a target to a message of the agent, unless the agent has already set a target."""
+def send(message: Message, action: MessageAction) -> bool:
+    """Add a target to a message of the agent. Return False if the agent has already set one."""
     if any(MESSAGE_ACTION_SCHEMA in schemas_of(part) for part in message.parts):
-        return
-    message.parts.append(_data(action, MESSAGE_ACTION_SCHEMA))
+        return False
+    message.parts.append(target_of(action))
     if MESSAGING not in message.extensions:
         message.extensions.append(MESSAGING)
+    return True
+
+
+def without_target(message: Message) -> Message:
+    """Return a copy of the message without a target."""
+    copy = Message()
+    copy.CopyFrom(message)
+    del copy.parts[:]
+    copy.parts.extend(part for part in message.parts if MESSAGE_ACTION_SCHEMA not in schemas_of(part))
+    return copy
+
+
+def target_of(action: MessageAction) -> Part:
+    """Return the part of a message with this target."""
+    return _data(action, MESSAGE_ACTION_SCHEMA)
 
 
 def react(inbound: Inbound, key: str) -> Artifact | None:

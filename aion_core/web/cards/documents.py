@@ -13,7 +13,7 @@ from aion_core.web.request.versions import VERSION
 def reads_v1_only(request: Request) -> bool:
     """Return True if the request states A2A version 1. A client that states no version may use v0.3 (A2A 3.6.2)."""
     stated = request.headers.get(VERSION) or request.query_params.get(VERSION) or ""
-    return re.fullmatch(r"1\.\d+(\.\d+)?", stated) is not None
+    return re.fullmatch(r"1(\.\d+){0,2}", stated) is not None
 
 
 def card_document(card: AgentCard, *, v1_only: bool) -> dict[str, Any]:

@@ -27,8 +27,11 @@ _STRUCT, _TIMESTAMP, _VALUE = (f"google.protobuf.{name}" for name in ("Struct", 
 def read_params(params: Any, model: type[M]) -> M:
     """Parse JSON params into a protobuf message. Ignore unknown fields (A2A 5.7).
 
-    Raises InvalidParamsError with the path of the invalid field, as the client has spelled it.
+    An empty text leaves a field out, also if the field is no text: `status: ""` is as good as `pageToken: ""`. Raises InvalidParamsError with the path of the invalid field, as the client has spelled it.
     """
+    if isinstance(params, dict) and "" in params.values():
+        scalars = {name for field, names in _fields(model.DESCRIPTOR) if _is_scalar(field) for name in names}
+        params = {name: value for name, value in params.items() if value != "" or name not in scalars}
     texts: list[str] = []
     _check_object(params, model.DESCRIPTOR, "", texts)
     # Limit the sum of all texts, including ids and media types: protobuf's parser searches each for lone surrogates,
@@ -72,7 +75,8 @@ def read_query(query: QueryParams, model: type[AnyMessage]) -> dict[str, Any]:
         values = query.getlist(name)
         if len(values) > 1:
             raise invalid_params(f"{name} is given {len(values)} times: give it once.", name)
-        params[name] = _from_text(name, values[0], fields[name])
+        if values[0]:
+            params[name] = _from_text(name, values[0], fields[name])
     return params
 
 
@@ -114,6 +118,11 @@ def _check_object(given: Any, descriptor: Any, path: str, texts: list[str]) -> N
 def _fields(descriptor: Any) -> list[tuple[Any, tuple[str, ...]]]:
     """Return the fields of a protobuf message, each with the possible spellings of its name in JSON."""
     return [(field, tuple(dict.fromkeys((field.json_name, field.name)))) for field in descriptor.fields]
+
+
+def _is_scalar(field: Any) -> bool:
+    """Return True for a single value that JSON writes as a text, a number or a boolean."""
+    return not field.is_repeated and (field.type != field.TYPE_MESSAGE or field.message_type.full_name == _TIMESTAMP)
 
 
 def _check_value(value: Any, field: Any, where: str, texts: list[str]) -> None:

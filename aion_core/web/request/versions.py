@@ -25,16 +25,17 @@ def check_version(request: Request, version: str, name_in: Callable[[str], str])
     """Raise VersionNotSupportedError if the request states another A2A version than `version`.
 
     `version` is the version of the request's method or path. A request without a stated version is accepted. By the
-    specification it would have version 0.3, but then every v1.0 request without the header would fail. `name_in`
-    returns the operation's method or path in a supported version, or "" if it has none; the error names it.
+    specification it would have version 0.3, but then every v1.0 request without the header would fail. `1` is read as
+    1.0, and a patch number is ignored. `name_in` returns the operation's method or path in a supported version, or "" if it has none; the error names it.
     """
     stated = stated_version(request)
     if not stated:
         return
-    numbers = re.fullmatch(r"([0-9]+\.[0-9]+)(\.[0-9]+)?", stated)
-    if numbers is None or numbers[1] != version:
+    numbers = re.fullmatch(r"([0-9]+)(\.[0-9]+)?(\.[0-9]+)?", stated)
+    read = f"{numbers[1]}{numbers[2] or '.0'}" if numbers else ""
+    if read != version:
         other = V03 if version == V1 else V1
-        name = name_in(other) if numbers and numbers[1] == other else ""
+        name = name_in(other) if read == other else ""
         hint = f" In {other} it is {name}." if name else ""
         raise VersionNotSupportedError(
             f"This method is of A2A {version}, and the request's {VERSION} is {stated[:8]!r}: "

@@ -296,6 +296,7 @@ PUSH = [
     ProtocolRow(DELETE, "of an unknown task", {"taskId": "nope", "id": "p"}, NOT_FOUND),
     ProtocolRow(DELETE, "id: missing", {"taskId": "<told>"}, PARAMS),
 ]
+EMPTY_FILTERS = ("pageSize", "pageToken", "status", "statusTimestampAfter", "historyLength")
 INVALID_FILTERS: dict[str, list[Any]] = {
     "pageSize": [0, -1, 101, "x", 1.5, 10**12],
     "pageToken": ["x", "////", "AAAA", LONG],
@@ -342,6 +343,7 @@ ROWS: list[ProtocolRow] = [
     ProtocolRow("ListTasks", "a context's", {"contextId": "<c-done>"}, "1 of 1"),
     ProtocolRow("ListTasks", "by status", {"status": "TASK_STATE_COMPLETED", "contextId": "<c-done>"}, "1 of 1"),
     ProtocolRow("ListTasks", "by another status", {"status": "TASK_STATE_FAILED", "contextId": "<c-done>"}, "0 of 0"),
+    ProtocolRow("ListTasks", "by nothing", {"contextId": "<c-done>", **dict.fromkeys(EMPTY_FILTERS, "")}, "1 of 1"),
     ProtocolRow("ListTasks", "with artifacts", {"contextId": "<c-done>", "includeArtifacts": True}, "1 of 1"),
     ProtocolRow("ListTasks", "one a page", {"contextId": "<c-done>", "pageSize": 1, "historyLength": 0}, "1 of 1"),
     ProtocolRow(

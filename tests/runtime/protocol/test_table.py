@@ -106,11 +106,18 @@ async def test_only_matching_or_omitted_protocol_version_is_accepted(dialect: Di
     served = ServedTasks(**FIRST[operation].where)
     sent = await first(served, dialect, operation)
     other = "0.3" if dialect.version == "1.0" else "1.0"
-    for contradicts in (other, "9.9", "1", "abc", "1.1"):
+    for contradicts in (other, "9.9", "0", "2", "abc", "1.1"):
         check_refusal(dialect, await served.ask(dialect, sent, **{"a2a-version": contradicts}), VERSION)
         query = f"{sent.target}{'&' if '?' in sent.target else '?'}A2A-Version={contradicts}"
         check_refusal(dialect, await served.ask(dialect, replace(sent, target=query)), VERSION)
-    for states in ({}, {"a2a-version": dialect.version}, {"a2a-version": f"{dialect.version}.7"}, {"a2a-version": ""}):
+    whole = {"a2a-version": "1"} if dialect.version == "1.0" else {}
+    for states in (
+        {},
+        whole,
+        {"a2a-version": dialect.version},
+        {"a2a-version": f"{dialect.version}.7"},
+        {"a2a-version": ""},
+    ):
         answer = await served.ask(dialect, sent, **states)
         # Accept a refusal if an earlier request of this loop has already ended the task.
         assert answer.status == 200 or operation in {"CancelTask", "SubscribeToTask"}

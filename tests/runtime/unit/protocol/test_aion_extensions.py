@@ -8,12 +8,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from a2a.server.tasks import TaskUpdater
+from a2a.types.a2a_pb2 import Part
 from langchain_core.messages import AIMessage
 from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.types import StreamWriter, interrupt
 
 from aion.langgraph import AionContext, create_event_router, emit_task_metadata, get_aion_context
+from aion.langgraph.stream import emit_message
 from aion_core import log
+from tests.runtime.unit.agents.executor import executors
 from tests.runtime.unit.protocol.aion_requests import (
     CARDS,
     DISTRIBUTION,
@@ -452,10 +456,73 @@ async def test_client_without_extension_receives_no_extension_data() -> None:
     assert task["status"]["message"]["metadata"] == {"aion:target": "room-9"}
 
 
-async def test_text_returned_by_node_becomes_one_message_part() -> None:
-    """Return a text without a target: it is a single part, sent to the conversation of the request."""
-    message = (await answered(lambda state: {"messages": [AIMessage("ok")]}, request("message", text="hi")))["status"]
-    assert message["message"]["parts"] == [{"text": "ok"}]
+@dialects
+@pytest.mark.parametrize(("payload", "action"), TARGETS, ids=["direct message", "thread reply", "mention"])
+async def test_plain_answer_carries_target_of_received_message(
+    payload: dict[str, Any], action: dict[str, Any], old: bool
+) -> None:
+    """A returned AIMessage goes where `thread.reply` would send it, and the client reads the place in it (R58)."""
+    asked = request("message", old=old, text="hi", payload=payload)
+    message = (await answered(lambda state: {"messages": [AIMessage("ok")]}, asked))["status"]["message"]
+    assert_sent_to(message, "ok", action)
+
+
+@pytest.mark.parametrize("kind", ["reaction", "command", "card-action"])
+async def test_plain_answer_to_other_event_carries_target(kind: str) -> None:
+    message = (await answered(lambda state: {"messages": [AIMessage("ok")]}, request(kind)))["status"]["message"]
+    sent = {"replyToMessageId": "1715.103"} if kind == "reaction" else {}
+    assert_sent_to(message, "ok", {"trajectory": "conversation", "contextId": "C-room", **sent})
+
+
+async def test_intermediate_message_and_question_carry_target() -> None:
+    """The node runs again for the answer: its message keeps its id and is not repeated, although the target changes."""
+
+    def node(state: ExtensionState, writer: StreamWriter) -> dict[str, Any]:
+        emit_message(writer, AIMessage("Wait.", id="wait"))
+        return {"messages": [AIMessage(interrupt("May I?"))]}
+
+    async with http(parts(graph_of(node)).app()) as client:
+        asked = request("message", text="do it", contextId="c-1")
+        first = (await client.post("/", json=asked)).json()["result"]["task"]
+        answer = request("message", text="yes", messageId="m-2", contextId="c-1", payload=IN_A_THREAD)
+        second = (await client.post("/", json=answer)).json()["result"]["task"]
+    assert_sent_to(first["status"]["message"], "May I?", TARGETS[2][1])
+    waits = [message for message in second["history"] if message["parts"][0].get("text") == "Wait."]
+    assert len(waits) == 1
+    assert_sent_to(waits[0], "Wait.", TARGETS[2][1])
+    assert_sent_to(second["status"]["message"], "yes", TARGETS[1][1])
+
+
+async def test_message_emitted_and_returned_keeps_one_id() -> None:
+    def node(state: ExtensionState, writer: StreamWriter) -> dict[str, Any]:
+        emit_message(writer, AIMessage("ok"))
+        return {"messages": [AIMessage("ok")]}
+
+    task = await answered(node, request("message", text="hi", payload=IN_A_THREAD))
+    shown = [*task.get("history", []), task["status"]["message"]]
+    assert len({message["messageId"] for message in shown if message["parts"][0]["text"] == "ok"}) == 1
+
+
+async def test_plain_answer_of_executor_carries_target() -> None:
+    async def execute(context: Any, queue: Any, updater: TaskUpdater) -> None:
+        await updater.start_work(updater.new_agent_message([Part(text="Wait.")]))
+        await updater.complete(updater.new_agent_message([Part(text="ok")]))
+
+    app = executors.served(execute).parts.app()
+    async with http(app) as client:
+        asked = request("message", text="hi", payload=IN_A_THREAD)
+        task = (await client.post("/", json=asked)).json()["result"]["task"]
+    assert_sent_to(task["status"]["message"], "ok", TARGETS[1][1])
+    assert_sent_to(task["history"][1], "Wait.", TARGETS[1][1])
+
+
+def assert_sent_to(message: dict[str, Any], text: str, action: dict[str, Any]) -> None:
+    """Check that the message has the text, and the target as `thread.reply` writes it."""
+    said, *_, routing = message["parts"]
+    assert said["text"] == text
+    assert content(routing) == {"data": action, "metadata": MESSAGE_ACTION}
+    assert message["extensions"] == [MESSAGING]
+    assert message["metadata"]["aion:target"] == action["contextId"]
 
 
 @dialects
@@ -539,3 +606,20 @@ async def test_adk_agent_receives_aion_context_and_replies_through_its_thread(ol
     assert content(routing) == {"data": TARGETS[0][1], "metadata": MESSAGE_ACTION}
     (reaction,) = task["artifacts"]
     assert (reaction["artifactId"], reaction["metadata"]) == ("aion:reaction", REACTION_ACTION)
+
+
+async def test_plain_answer_of_adk_agent_carries_target() -> None:
+    from google.adk.agents import BaseAgent
+    from google.adk.events import Event
+    from google.genai import types as genai
+
+    from tests.support.adk import served
+
+    async def run(self: BaseAgent, ctx: Any) -> Any:
+        yield Event(author=self.name, content=genai.Content(role="model", parts=[genai.Part(text="ok")]))
+
+    agent = type("Plain", (BaseAgent,), {"_run_async_impl": run})(name="plain")
+    async with http(parts(served(agent)).app()) as client:
+        asked = request("message", text="hi", payload=IN_A_THREAD)
+        task = (await client.post("/", json=asked)).json()["result"]["task"]
+    assert_sent_to(task["status"]["message"], "ok", TARGETS[1][1])

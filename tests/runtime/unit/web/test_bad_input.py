@@ -242,12 +242,21 @@ async def test_unsupported_content_type_is_refused(client: httpx.AsyncClient, co
     refused(await client.post("/", content=b"not even JSON", headers=headers), -32005, "application/json")
 
 
+@pytest.mark.parametrize("method", ["SendMessage", "message/send"])
+async def test_json_rpc_is_read_as_a2a_json_too(client: httpx.AsyncClient, method: str) -> None:
+    """The body is unambiguous; the answer has the type that the specification names (A2A 9.1)."""
+    headers = {"Content-Type": "application/a2a+json; charset=utf-8"}
+    answer = await client.post("/", content=json.dumps(send(method=method)), headers=headers)
+    assert "result" in answer.json()
+    assert answer.headers["content-type"] == "application/json"
+
+
 @pytest.mark.parametrize("http_method", ["GET", "PUT", "DELETE", "PATCH"])
 async def test_unsupported_http_method_is_refused(client: httpx.AsyncClient, http_method: str) -> None:
     assert (await client.request(http_method, "/")).status_code == 405
 
 
-@pytest.mark.parametrize("version", ["9.9", "abc", "0.3", "1", "1.1", "1.0.0.0"])
+@pytest.mark.parametrize("version", ["9.9", "abc", "0.3", "0", "2", "1.1", "1.0.0.0"])
 @pytest.mark.parametrize("place", ["header", "query"])
 async def test_version_contradicting_v1_method_name_is_refused(
     client: httpx.AsyncClient, version: str, place: str

@@ -143,7 +143,7 @@ async def test_sdk_reads_same_card_with_and_without_version_header(app: FastAPI)
     assert cards[0].capabilities.extensions[-1].params["n"] == 1
 
 
-@pytest.mark.parametrize("version", ["1.0", "1.0.3"])
+@pytest.mark.parametrize("version", ["1", "1.0", "1.0.3"])
 async def test_client_that_requests_v1_gets_card_with_v1_fields(app: FastAPI, version: str) -> None:
     by_header = await read(app, **{"A2A-Version": version})
     by_query = await read(app, f"{PATHS[0]}?A2A-Version={version}")
