@@ -11,17 +11,20 @@ from tests.support.server import ROOT
 
 
 def python_with(requirements: Path) -> Path:
-    """Return the interpreter of an environment with the lock file's packages; it is created once and reused."""
+    """Return the interpreter of an environment with the lock file's packages; it is created once and reused.
+
+    A file with hashes must have one for each package.
+    """
     environment = ROOT / ".cache" / f"{requirements.stem}-{sys.version_info.major}.{sys.version_info.minor}"
     python = environment / "bin" / "python"
     stamp = environment / requirements.name
     with file_lock(environment):
         if not stamp.exists() or stamp.read_bytes() != requirements.read_bytes():
             program = find_uv()
+            hashes = ["--require-hashes"] if b"--hash" in requirements.read_bytes() else []
             subprocess.run([program, "venv", "--quiet", "--clear", "--python", sys.executable, environment], check=True)
             subprocess.run(
-                [program, "pip", "install", "--quiet", "--python", python, "--require-hashes", "-r", requirements],
-                check=True,
+                [program, "pip", "install", "--quiet", "--python", python, *hashes, "-r", requirements], check=True
             )
             stamp.write_bytes(requirements.read_bytes())
     return python
