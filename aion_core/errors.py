@@ -63,7 +63,7 @@ class TaskNotFound(ClientError):
     """The caller has no task with this id. Other callers' tasks are treated as missing (A2A 3.3.2)."""
 
     def __init__(self, task_id: str) -> None:
-        super().__init__("There is no task with this id. Check the id; a message without taskId begins a new task.")
+        super().__init__("Task not found. Check the id; a message without taskId begins a new task.")
         self.task_id = task_id
 
 
@@ -80,8 +80,8 @@ class PushConfigNotFound(ClientError):
 
     def __init__(self, config_id: str) -> None:
         super().__init__(
-            "The task has no push notification config with this id. Check the id; ListTaskPushNotificationConfigs lists "
-            "those that it has."
+            "There is no push notification config with this id. Check the id; ListTaskPushNotificationConfigs lists "
+            "those of the task."
         )
         self.config_id = config_id
 

@@ -15,6 +15,7 @@ from aion_core.agents.emission_ids import deterministic_id, final_key, with_arti
 from aion_core.authoring.types import A2AOutbox
 from aion_core.engine.agent import AgentArtifact, AgentMessage, Emission, Reply, TurnRequest
 from aion_core.engine.task import states
+from aion_core.engine.task.projection import with_message_once
 from aion_core.protocol.message_json import to_json
 from aion_core.protocol.reserved_keys import without_reserved_metadata
 from aion_core.protocol.stream_artifacts import STREAM_DELTA_IDS
@@ -78,7 +79,9 @@ def _messages_in(outbox: A2AOutbox) -> list[Message]:
     if outbox.task is None:
         messages = [outbox.message] if outbox.message is not None else []
     else:
-        messages = [message for message in outbox.task.history if message.role != Role.ROLE_USER]
+        # A task read from this server repeats its status message as the last of its history: take it once.
+        history = with_message_once(outbox.task).history
+        messages = [message for message in history if message.role != Role.ROLE_USER]
         messages += [outbox.task.status.message] if outbox.task.status.HasField("message") else []
     return [without_reserved_metadata(message) for message in messages]
 

@@ -13,7 +13,7 @@ from aion_core.bootstrap.auth import build_auth_policies, build_authenticators
 from aion_core.bootstrap.cors import build_cors_policies
 from aion_core.bootstrap.secrets import card_key, card_signer
 from aion_core.bootstrap.telemetry import Telemetry
-from aion_core.bootstrap.turns import TurnServices, build_turn_services
+from aion_core.bootstrap.turns import TurnServices, answer_forms, build_turn_services
 from aion_core.bootstrap.webhooks import webhook_policy
 from aion_core.engine.admission.quotas import OpenTasks
 from aion_core.engine.limits.limits import limits_in_force
@@ -70,10 +70,10 @@ def build_app(settings: Settings, telemetry: Telemetry, additions: MakeAdditions
         blocking_wait=None if settings.only_in_invocations else settings.blocking_wait,
         double_texting={agent_id: config.double_texting for agent_id, config in turns.configs.items()},
         replies=AgentReplies(turns.agents),
+        answers=answer_forms(turns.configs),
         open_tasks=_open_tasks(turns, limits_config),
     )
     key = card_key(settings)
-    base_url = settings.base_url or DEFAULT_BASE_URL
     # On Lambda, take the base URL from each event: CloudFormation cannot pass an API's URL to a function that the API
     # refers to.
     follows_entrypoint = settings.on_lambda and not settings.base_url
@@ -81,10 +81,10 @@ def build_app(settings: Settings, telemetry: Telemetry, additions: MakeAdditions
     push = _push_registry(settings, turns)
     served = {}
     for agent_id, config in turns.configs.items():
-        policy, at_root = policies.get(agent_id), agent_id == default
+        policy = policies.get(agent_id)
         agent = turns.agents[agent_id]
         cards = AgentCards(
-            partial(public_card, agent_id, config, base_url, at_root=at_root, delivers=push is not None, policy=policy),
+            partial(public_card, agent_id, config, delivers=push is not None, policy=policy),
             partial(extended_card, config=config, policy=policy),
             profile=agent.profile,
             known=agent.wait_until_known,
@@ -103,7 +103,7 @@ def build_app(settings: Settings, telemetry: Telemetry, additions: MakeAdditions
             lister,
             conversations,
             cards=CardPublisher(
-                base_url,
+                settings.base_url or DEFAULT_BASE_URL,
                 follows_entrypoint=follows_entrypoint,
                 sign=card_signer(key),
                 keys=[key.public_jwk()] if key else [],

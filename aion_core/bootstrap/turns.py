@@ -13,6 +13,7 @@ from aion_core.bootstrap.stores import Stores, build_stores
 from aion_core.bootstrap.telemetry import Telemetry
 from aion_core.clock import Clock, SystemClock
 from aion_core.engine.agent import Agent, CallsRemoteAgents
+from aion_core.engine.agent_options import AnswerAs
 from aion_core.engine.limits.limits import Limits
 from aion_core.engine.listing.conversations import Conversations
 from aion_core.engine.remote_calls.cancellation import Canceled, RemoteCancellations
@@ -71,7 +72,7 @@ def build_turn_services(settings: Settings, telemetry: Telemetry) -> TurnService
         reveal_errors=settings.reveal_errors,
         conversations=Conversations(stores.tasks, stores.task_list),
         replies=AgentReplies(agents),
-        answers={agent_id: config.answer for agent_id, config in configs.items()},
+        answers=answer_forms(configs),
         metrics=telemetry.metrics,
         traces=telemetry.traces,
     )
@@ -94,6 +95,11 @@ def build_turn_services(settings: Settings, telemetry: Telemetry) -> TurnService
     if settings.store != "dynamodb":
         background = build_background(settings, stores, worker, clock, telemetry)
     return TurnServices(clock, configs, declared.limits, stores, agents, worker, environment.refresh, background)
+
+
+def answer_forms(configs: Mapping[str, AgentConfig]) -> dict[str, AnswerAs]:
+    """Return the form of each agent's answer, from the configuration of a deployment."""
+    return {agent_id: config.answer or AnswerAs.MESSAGE for agent_id, config in configs.items()}
 
 
 def build_agents(

@@ -79,6 +79,7 @@ class RemoteNews:
         for message in task.history:
             if message.message_id == task.status.message.message_id:
                 continue  # some servers repeat the status message as the last of the history
+            self._cut.discard(message.message_id)  # an Aion agent streams each message as an artifact
             if message.role == Role.ROLE_AGENT and self._is_new(message.message_id):
                 yield StreamResponse(status_update=_said(task, message))
         for artifact in task.artifacts:

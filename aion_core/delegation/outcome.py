@@ -7,6 +7,7 @@ from msgspec import Struct
 from aion_core.authoring.remote import RemoteAnswer, answer_of_message, answer_of_task
 from aion_core.engine.records import Numbered
 from aion_core.engine.task import projection
+from aion_core.engine.task.answer_artifacts import as_message, is_only_streamed
 from aion_core.engine.task.states import INTERRUPTED, state_name
 from aion_core.errors import RemoteAgentFailed
 from aion_core.protocol.stream_artifacts import STREAM_DELTA_IDS
@@ -59,7 +60,16 @@ def outcome_of(responses: Iterable[StreamResponse]) -> Outcome:
             events.append(getattr(response, kind))
     if events and not isinstance(events[0], Task):
         events.insert(0, Task(id=events[0].task_id, context_id=events[0].context_id))
-    return Outcome(task=projection.fold(Numbered(number, event) for number, event in enumerate(events)))
+    return Outcome(task=_as_stored(projection.fold(Numbered(number, event) for number, event in enumerate(events))))
+
+
+def _as_stored(task: Task) -> Task:
+    """Return the task with the messages that an Aion agent has streamed as artifacts in its history."""
+    streamed = [artifact for artifact in task.artifacts if is_only_streamed(artifact)]
+    for artifact in streamed:
+        task.artifacts.remove(artifact)
+        task.history.append(as_message(artifact, task.id, task.context_id))
+    return task
 
 
 def is_transient_text(response: StreamResponse) -> bool:

@@ -16,9 +16,9 @@ from aion_core.engine.agent import AgentArtifact, InputRequired, Reply
 from aion_core.engine.agent_options import AnswerAs, ReplyAs
 from aion_core.engine.records import Numbered, Turn
 from aion_core.engine.task import timestamps
+from aion_core.engine.task.answer_artifacts import ANSWERS, NAME, as_artifact, as_message, is_answer
 from aion_core.errors import StoreCorrupt
 from aion_core.protocol.types import (
-    Artifact,
     Message,
     Role,
     Task,
@@ -26,10 +26,6 @@ from aion_core.protocol.types import (
     TaskState,
     TaskStatusUpdateEvent,
 )
-
-ANSWERS = "aion:answers"
-"""Metadata key of an artifact with an answer; its value is the id of the answered message."""
-NAME = "answer"
 
 REPLY = "aion:reply"
 """Metadata key of a task; its value is `message` if the client received the answer as a Message."""
@@ -79,47 +75,13 @@ def inbound_message(log: Sequence[Numbered], turn: Turn) -> Message:
     raise StoreCorrupt(f"Event {turn.message_generation} of the task has no message to answer.")
 
 
-def as_artifact(answer: Message, message: Message) -> Artifact:
-    """Return an artifact with the id and content of `answer`, marked as the answer to `message`."""
-    artifact = Artifact(
-        artifact_id=answer.message_id,
-        name=NAME,
-        parts=answer.parts,
-        metadata=answer.metadata,
-        extensions=answer.extensions,
-    )
-    artifact.metadata.update({ANSWERS: message.message_id})
-    return artifact
-
-
-def is_answer(artifact: Artifact) -> bool:
-    """Return True if the artifact is a turn's answer. Its metadata key is reserved: agent authors cannot set it."""
-    return ANSWERS in artifact.metadata
-
-
-def as_message(artifact: Artifact, task_id: str, context_id: str) -> Message:
-    """Return the answer in the artifact as a message of the agent in this task."""
-    message = Message(
-        message_id=artifact.artifact_id,
-        role=Role.ROLE_AGENT,
-        task_id=task_id,
-        context_id=context_id,
-        parts=artifact.parts,
-        extensions=artifact.extensions,
-    )
-    if len(artifact.metadata) > 1:
-        message.metadata.CopyFrom(artifact.metadata)
-        del message.metadata[ANSWERS]
-    return message
-
-
 def messages_in(task: Task) -> list[Message]:
     """Return the task's messages, oldest first, without duplicates.
 
-    An answer stored as an artifact becomes a message and follows the user's message that it answers.
+    An answer stored as an artifact becomes a message and follows the user's message that it answers. It precedes the
+    message of the task's status, such as the reason of a cancellation.
     """
-    last = [task.status.message] if task.status.HasField("message") else []
-    known = {message.message_id for message in (*task.history, *last)}
+    known = {message.message_id for message in task.history}
     answers: dict[str, list[Message]] = {}
     for artifact in task.artifacts:
         if is_answer(artifact) and artifact.artifact_id not in known:
@@ -132,8 +94,11 @@ def messages_in(task: Task) -> list[Message]:
         if message.role == Role.ROLE_USER:
             messages += pending
             pending = answers.get(message.message_id, [])
+        elif message.message_id == task.status.message.message_id:
+            messages += pending
+            pending = []
         messages.append(message)
-    return [*messages, *pending, *last]
+    return [*messages, *pending]
 
 
 def is_message(

@@ -24,7 +24,7 @@ class Cancellation:
         for _ in range(RETRIES):
             head = await visible_head(self._store, task_id, call)
             if head.state in states.TERMINAL:
-                raise TaskNotCancelable(f"The task is {states.state_name(head.state)} and can no longer be canceled.")
+                raise TaskNotCancelable(f"Task cannot be canceled: it is {states.state_name(head.state)}.")
             try:
                 ended = await self._store.cancel(head, updates.canceled(head, self._clock.now(), reason))
             except LeaseLost:

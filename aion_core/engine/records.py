@@ -88,6 +88,10 @@ class Log(Struct, frozen=True):
     events: tuple[Numbered, ...]
 
 
+COMPLETE, CUT = "complete_message", "interrupted"
+"""Reasons for closing a stream delta, as Aion's clients know them: the model call ended, or it was interrupted."""
+
+
 class Delta(Struct, frozen=True):
     """A chunk of the agent's text. It is streamed, but never becomes part of the task."""
 
@@ -97,9 +101,11 @@ class Delta(Struct, frozen=True):
     last: bool = False
     """True on the closing chunk of a stream delta."""
     reason: str = ""
-    """`complete_message` or `interrupted`; on the closing chunk only."""
-    speaker: Mapping[str, str] | None = None
+    """COMPLETE or CUT; on the closing chunk only."""
+    speaker: Mapping[str, Any] | None = None
     """Metadata of the stream delta: messageId and, if known, node, agent and branch; on the first chunk only."""
+    artifact_id: str = ""
+    """Id of the artifact that the text is streamed to, with `answer: artifact`; "" for the stream delta. Never stored."""
 
 
 class Cursor(Struct, frozen=True, order=True):

@@ -9,7 +9,7 @@ from aion_core.engine import answer
 from aion_core.engine.admission.admission import Admission, MessageAdmission
 from aion_core.engine.admission.quotas import OpenTasks
 from aion_core.engine.admission.repeats import repeated_at
-from aion_core.engine.agent_options import ReplyAs, WhenBusy
+from aion_core.engine.agent_options import AnswerAs, ReplyAs, WhenBusy
 from aion_core.engine.call import CallContext
 from aion_core.engine.cancellation import Cancellation
 from aion_core.engine.isolation import visible_log
@@ -17,6 +17,7 @@ from aion_core.engine.queues import WorkQueue
 from aion_core.engine.records import Cursor
 from aion_core.engine.runner.worker import Worker
 from aion_core.engine.stream import subscription
+from aion_core.engine.stream.artifact_form import in_artifact_form
 from aion_core.engine.stream.broadcast import StreamItem, StreamStart
 from aion_core.engine.stream.event_ids import event_id
 from aion_core.engine.stream.shared_reads import SharedReads
@@ -43,16 +44,19 @@ class TaskService:
         blocking_wait: float | None = 240.0,
         double_texting: Mapping[str, WhenBusy] | None = None,
         replies: Mapping[str, ReplyAs] | None = None,
+        answers: Mapping[str, AnswerAs] | None = None,
         open_tasks: OpenTasks | None = None,
     ) -> None:
-        """`blocking_wait` is the longest wait of a blocking send in seconds; `replies` maps agents to `reply` settings.
+        """`blocking_wait` is the longest wait of a blocking send in seconds.
+
+        `replies` and `answers` map agents to their settings `reply` and `answer`.
 
         If `blocking_wait` is None, every send waits for the end of its turn, also with `returnImmediately`. That is for a
         process in which nothing runs after the response.
         See `MessageAdmission` for the other arguments.
         """
         self._store, self._clock = store, clock
-        self._blocking_wait, self._replies = blocking_wait, replies or {}
+        self._blocking_wait, self._replies, self._answers = blocking_wait, replies or {}, answers or {}
         self._reads = SharedReads(store, clock)
         self._cancellation = Cancellation(store, work_queue, clock)
         self._admission = MessageAdmission(
@@ -85,7 +89,7 @@ class TaskService:
         task = await self._task(call, admitted)
         return task if reply is ReplyAs.TASK else answer.message_of(task) or task
 
-    async def stream(self, call: CallContext, request: SendMessageRequest) -> AsyncGenerator[list[StreamItem], None]:
+    def stream(self, call: CallContext, request: SendMessageRequest) -> AsyncGenerator[list[StreamItem], None]:
         """Yield the task's events from the first until it is terminal or interrupted (A2A 3.1.2).
 
         If the answer is to be one Message (`reply: message`, a quick answer with `auto`, a Message of the agent with
@@ -93,6 +97,9 @@ class TaskService:
         task from the event that recorded the message, or after Last-Event-ID. The stream ends early if the process is
         about to end. Raises ClientError before the first batch.
         """
+        return self._in_form(call, self._stream(call, request))
+
+    async def _stream(self, call: CallContext, request: SendMessageRequest) -> AsyncGenerator[list[StreamItem], None]:
         admitted = await self._admission.accept(call, request, StreamStart.FIRST_EVENT, at_once=True)
         reply = self._replies.get(call.agent, ReplyAs.TASK)
         repeats = admitted.broadcast is None and admitted.task is None
@@ -122,7 +129,7 @@ class TaskService:
         async for batch in self._tail(call, admitted.key, after):
             yield batch
 
-    async def subscribe(
+    def subscribe(
         self, call: CallContext, task_id: str, *, ends: Collection[TaskState] = states.TERMINAL
     ) -> AsyncGenerator[list[StreamItem], None]:
         """Yield the current task, then its events until its state is one of `ends`, by default terminal (A2A 3.1.6).
@@ -130,6 +137,11 @@ class TaskService:
         With a Last-Event-ID of this task, yield only the items after that id. The stream ends early if the process is
         about to end; the client may resume it. Raises TaskNotFound, or TaskFinished if the task has no further events.
         """
+        return self._in_form(call, self._subscribe(call, task_id, ends))
+
+    async def _subscribe(
+        self, call: CallContext, task_id: str, ends: Collection[TaskState]
+    ) -> AsyncGenerator[list[StreamItem], None]:
         log = await visible_log(self._store, task_id, call)
         after, first = subscription.beginning(log, call.last_event_id, log.head.generation)
         if log.head.state in states.TERMINAL and after.generation == log.head.generation:
@@ -150,6 +162,14 @@ class TaskService:
         """
         await self._cancellation.cancel(call, task_id, "Canceled.")
         return await self.get(call, task_id)
+
+    def _in_form(
+        self, call: CallContext, batches: AsyncGenerator[list[StreamItem], None]
+    ) -> AsyncGenerator[list[StreamItem], None]:
+        """Return the stream in the form that the agent's `answer` asks for."""
+        if self._answers.get(call.agent) is not AnswerAs.ARTIFACT:
+            return batches
+        return in_artifact_form(batches, call.extensions)
 
     def _returns_at_once(self, request: SendMessageRequest) -> bool:
         return request.configuration.return_immediately and self._blocking_wait is not None

@@ -23,7 +23,7 @@ MAX_RESPONSE = 6 * 1024 * 1024
 
 TOO_LARGE = (
     "The response is larger than 6 MB, and Lambda returns more only as a stream, which this runtime cannot send. Ask for a "
-    "part of it."
+    "part of it, such as a task with historyLength 1 or, in version 1.0, 0: the history repeats the answer."
 )
 """Message of the response in place of a larger one."""
 

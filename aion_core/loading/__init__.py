@@ -2,6 +2,7 @@
 
 deployment.py      reads an aion.yaml, or finds the agents of a project without one
 aion_yaml/         the models of aion.yaml
+answer_form.py     where an agent's answer is, if aion.yaml does not say
 discovery/         finds agents without importing their code
 agent_cards.py     cards, from the agents' configuration and code
 card_sources/      what an author has written about an agent beside aion.yaml

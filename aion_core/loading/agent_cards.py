@@ -25,21 +25,20 @@ from aion_core.protocol.types import (
 def public_card(
     agent_id: str,
     config: AgentConfig,
-    base_url: str,
     profile: AgentProfile = UNKNOWN,
     *,
-    at_root: bool,
+    url: str = "/",
     delivers: bool = True,
     policy: AuthPolicy | None = None,
 ) -> AgentCard:
-    """Return the public card of an agent served below `base_url`, including its auth policy.
+    """Return the public card of an agent, including its auth policy.
 
-    `delivers` is True if the deployment sends push notifications. `profile` fills what aion.yaml leaves open.
+    `url` is the agent's; a server replaces it by the URL below which a client requests the card. `delivers` is True if the deployment sends push notifications. `profile` fills what aion.yaml leaves open.
     """
     capabilities, said = config.capabilities, profile.card
     return build_card(
         described(agent_id, config, said),
-        f"{base_url}/" if at_root else f"{base_url}/agents/{agent_id}/",
+        url,
         modes=Modes(
             tuple(_stated(config, "input_modes") or said.default_input_modes or config.input_modes),
             tuple(_stated(config, "output_modes") or said.default_output_modes or config.output_modes),

@@ -128,12 +128,12 @@ def extend_card(
     return extended
 
 
-def with_base_url(card: AgentCard, base_url: str, to: str) -> AgentCard:
-    """Return a copy of the card with `to` instead of `base_url` in the URLs of its interfaces."""
+def with_url(card: AgentCard, url: str) -> AgentCard:
+    """Return a copy of the card for the agent at `url`, which ends with a slash."""
     copy = AgentCard()
     copy.CopyFrom(card)
     for interface in copy.supported_interfaces:
-        interface.url = f"{to}{interface.url.removeprefix(base_url)}"
+        interface.url = _url(url, interface.protocol_binding)
     return copy
 
 

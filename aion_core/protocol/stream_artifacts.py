@@ -1,6 +1,7 @@
 """Transient artifacts of a stream: text chunks of a model, and the typing indicator."""
 
 from collections.abc import Mapping
+from typing import Any
 
 from aion_core.protocol.types import Artifact, Part, TaskArtifactUpdateEvent
 
@@ -25,7 +26,7 @@ def delta_event(
     append: bool,
     last: bool,
     reason: str,
-    speaker: Mapping[str, str] | None = None,
+    speaker: Mapping[str, Any] | None = None,
 ) -> TaskArtifactUpdateEvent:
     """Return the artifact update event for a text chunk. The artifact is never part of the task.
 
@@ -43,6 +44,21 @@ def delta_event(
         event.artifact.metadata.update({"status": "finalized", "status_reason": reason})
     elif not append:
         event.artifact.metadata.update({"status": "active", "status_reason": "chunk_streaming", **(speaker or {})})
+    return event
+
+
+def chunk_event(
+    artifact_id: str, *, task_id: str, context_id: str, text: str, append: bool, metadata: Mapping[str, Any]
+) -> TaskArtifactUpdateEvent:
+    """Return the artifact update event for a text chunk of a message that is streamed as an artifact (A2A 3.7)."""
+    event = TaskArtifactUpdateEvent(
+        task_id=task_id,
+        context_id=context_id,
+        artifact=Artifact(artifact_id=artifact_id, parts=[Part(text=text)]),
+        append=append,
+    )
+    if metadata:
+        event.artifact.metadata.update(metadata)
     return event
 
 

@@ -65,12 +65,12 @@ def build_app(
     public_routes = _public_routes(agents, at_root, services.cards)
     app.router.routes.extend(public_routes)
     # Add the routes at the root last, because their `{tenant}` parameter matches the first segment of any path.
-    for agent_id, prefix in [*((agent_id, f"/agents/{agent_id}") for agent_id in agents), (at_root, "")]:
+    for agent_id, prefix in _places(agents, at_root):
         served = agents[agent_id]
         if prefix:
             build_context = CallContextBuilder(agent_id, served.cards.public).build
             app.router.routes.extend(additions.agent_routes(prefix, served.agent, build_context))
-        _add_routes(app, _services_of(served, services), agent_id, prefix, operations)
+        _add_routes(app, _services_of(served, services, prefix), agent_id, prefix, operations)
     # Add the outermost middleware last, because the middleware added last runs first.
     public = [route.path for route in public_routes]
     app.add_middleware(PathMiddleware)
@@ -105,15 +105,20 @@ def _new_app(lifecycle: Lifecycle) -> FastAPI:
     )
 
 
-def _services_of(served: ServedAgent, shared: SharedServices) -> AgentServices:
-    """Return the services of one agent: those that all agents share, with the agent's cards."""
+def _places(agent_ids: Iterable[str], at_root: str) -> list[tuple[str, str]]:
+    """Return each agent's id with its path prefix, and at last the agent at the root."""
+    return [*((agent_id, f"/agents/{agent_id}") for agent_id in agent_ids), (at_root, "")]
+
+
+def _services_of(served: ServedAgent, shared: SharedServices, prefix: str) -> AgentServices:
+    """Return the services of one agent at a path: those that all agents share, with the agent's cards."""
     cards, limits = served.cards, shared.limits
     return AgentServices(
         shared.tasks,
         shared.lister,
         shared.conversations,
         cards,
-        ExtendedCardPublisher(cards, shared.cards) if cards.extended_of(UNKNOWN) else None,
+        ExtendedCardPublisher(cards, shared.cards, prefix) if cards.extended_of(UNKNOWN) else None,
         shared.push,
         StreamLimits(limits.counters, limits.limits, limits.clock) if limits and limits.limits.of_streams else None,
         served.reads_aion_extensions,
@@ -140,9 +145,8 @@ def _public_routes(agents: Mapping[str, ServedAgent], at_root: str, publisher: C
     """Return the routes without authentication: public cards, manifest, signing keys and health check."""
     since = datetime.now(UTC)
     routes = server_routes(agents, agents[at_root].cards, keys=publisher.keys, since=since)
-    for agent_id, served in agents.items():
-        prefixes = [f"/agents/{agent_id}", *([""] if agent_id == at_root else [])]
-        routes += card_routes(prefixes, served.cards, publisher, since=since)
+    for agent_id, prefix in _places(agents, at_root):
+        routes += card_routes(prefix, agents[agent_id].cards, publisher, since=since)
     return routes
 
 

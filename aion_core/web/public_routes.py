@@ -29,14 +29,12 @@ MANIFEST_PATH = "/.well-known/manifest.json"
 MANIFEST_VERSION = "1.0"
 
 
-def card_routes(
-    prefixes: Iterable[str], cards: AgentCards, publisher: CardPublisher, *, since: datetime
-) -> list[Route]:
-    """Return the routes of an agent's public card below each path prefix. `since` is the start time of this process."""
+def card_routes(prefix: str, cards: AgentCards, publisher: CardPublisher, *, since: datetime) -> list[Route]:
+    """Return the routes of an agent's public card below a path prefix. `since` is the start time of this process."""
 
     @lru_cache(CACHED_BASE_URLS)
     def published(base_url: str, profile: AgentProfile) -> AgentCard:
-        return publisher.publish(cards.public_of(profile), base_url)
+        return publisher.publish(cards.public_of(profile), base_url, prefix)
 
     @lru_cache(2 * CACHED_BASE_URLS)
     def document(base_url: str, profile: AgentProfile, *, v1_only: bool) -> "CacheableDocument":
@@ -48,7 +46,7 @@ def card_routes(
 
     # Publish a card now, so that an error in the card or its signature is raised at the start.
     document(publisher.base_url, UNKNOWN, v1_only=True)
-    return [Route(f"{prefix}{path}", answer) for prefix in prefixes for path in CARD_PATHS]
+    return [Route(f"{prefix}{path}", answer) for path in CARD_PATHS]
 
 
 def server_routes(

@@ -82,9 +82,7 @@ class JsonRpcBinding:
             return self._v1[method], V1
         if method in self._v03:
             return self._v03[method], V03
-        raise MethodNotFoundError(
-            f"There is no such method. This server has {', '.join(self._v1)}, and v0.3's {', '.join(self._v03)}."
-        )
+        raise MethodNotFoundError(f"This server has {', '.join(self._v1)}, and v0.3's {', '.join(self._v03)}.")
 
     async def _answer(
         self, request_id: RequestId, method: str, body: dict[str, Any], request: StrictRequest

@@ -19,7 +19,7 @@ from starlette.types import Receive, Scope, Send
 from aion_core.engine.records import Delta
 from aion_core.engine.stream.broadcast import Resumed, StreamItem
 from aion_core.protocol.message_json import to_json
-from aion_core.protocol.stream_artifacts import delta_event
+from aion_core.protocol.stream_artifacts import chunk_event, delta_event
 from aion_core.protocol.types import Event, Task, TaskArtifactUpdateEvent, stream_response
 from aion_core.web.errors import (
     error_body,
@@ -88,6 +88,15 @@ def json_text(value: Any) -> str:
 
 def as_event(delta: Delta, task: Task | Resumed) -> TaskArtifactUpdateEvent:
     """Convert a text chunk to an artifact update event of its task."""
+    if delta.artifact_id:
+        return chunk_event(
+            delta.artifact_id,
+            task_id=task.id,
+            context_id=task.context_id,
+            text=delta.text,
+            append=delta.append,
+            metadata=delta.speaker or {},
+        )
     return delta_event(
         task_id=task.id,
         context_id=task.context_id,
@@ -105,7 +114,7 @@ class Frames:
     def __init__(self, stream_format: StreamFormat) -> None:
         self._encode, self._refuse = stream_format.encode, stream_format.refuse
         self._task: Task | Resumed | None = None
-        self._templates: dict[tuple[bool, bool, str], tuple[str, str]] = {}
+        self._templates: dict[tuple[str, bool, bool, str], tuple[str, str]] = {}
 
     def render(self, batch: list[StreamItem], last: StreamItem | None = None) -> bytes:
         """Return the SSE frames of a batch of events. Without frames return a comment, so that the headers are sent.
@@ -127,7 +136,7 @@ class Frames:
     def _frame(self, item: StreamItem, is_last: bool) -> str:
         what = item.payload
         if isinstance(what, Delta):
-            known = self._templates.get((what.append, what.last, what.reason)) if not what.speaker else None
+            known = self._templates.get(_kind(what)) if not what.speaker else None
             before, after = known or self._template(what)
             return f"id: {item.id}\n{before}{json.dumps(what.text, ensure_ascii=False)[1:-1]}{after}"
         if isinstance(what, Task | Resumed):
@@ -147,8 +156,13 @@ class Frames:
         before, after = self._encode(event, False).split(marker)
         template = (f"data: {before}", f"{after}\n\n")
         if not delta.speaker:
-            self._templates[delta.append, delta.last, delta.reason] = template
+            self._templates[_kind(delta)] = template
         return template
+
+
+def _kind(delta: Delta) -> tuple[str, bool, bool, str]:
+    """Return what chunks have in common if their frames differ in the text only."""
+    return delta.artifact_id, delta.append, delta.last, delta.reason
 
 
 def refused_stream(request_id: RequestId, error: Exception) -> Response:

@@ -56,9 +56,8 @@ def show(agent: str | None, config: Path, base_url: str, *, extended: bool) -> N
     found = public_card(
         agent,
         agents[agent],
-        base_url.rstrip("/"),
         code_profile(options.found_config(config), agent),
-        at_root=agent == at_root,
+        url=f"{base_url.rstrip('/')}{'' if agent == at_root else f'/agents/{agent}'}/",
         delivers=True,
         policy=policy,
     )

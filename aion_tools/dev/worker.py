@@ -370,7 +370,7 @@ def _example_part(config: Path, agents: Mapping[str, Any], failed: Collection[st
     called = example_agent(configs, failed)
     if called in failed:
         return None
-    return example_part(public_card(called, configs[called], "", agents[called].profile(), at_root=True))
+    return example_part(public_card(called, configs[called], agents[called].profile()))
 
 
 def _load_agent(agent_id: str, agent: Any, slow_seconds: float = SLOW_SECONDS) -> str | None:

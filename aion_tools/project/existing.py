@@ -7,7 +7,10 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
+from aion_core.engine.agent_options import AnswerAs
+from aion_core.loading.aion_yaml.agent import AgentConfig
 from aion_core.loading.aion_yaml.reading import AION_YAML
+from aion_core.loading.answer_form import answer_form
 from aion_core.loading.discovery.discover import discover
 from aion_core.loading.discovery.discovered import Discovered
 from aion_core.loading.discovery.langgraph_json import LANGGRAPH_JSON
@@ -54,8 +57,15 @@ def agents_in(folder: Path) -> ExistingAgents | None:
         raise ProjectError(
             f"{folder.name} is a Python package, so its project is the parent folder: cd .. && aion init"
         )
-    described = replace(found, agents=with_card_keys(found))
+    agents = {agent_id: _with_answer(agent, found) for agent_id, agent in with_card_keys(found).items()}
+    described = replace(found, agents=agents)
     return ExistingAgents(_frameworks(found), found.found, _HEAD + as_yaml(described), tuple(_notes(found)))
+
+
+def _with_answer(agent: AgentConfig, found: Discovered) -> AgentConfig:
+    """Return the agent with the form of its answer, unless it is a message, as without a file of another server."""
+    form = answer_form(agent, found.folder, found.roots)
+    return agent if form is AnswerAs.MESSAGE else agent.model_copy(update={"answer": form})
 
 
 def _code(folder: Path) -> Iterable[Path]:

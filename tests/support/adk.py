@@ -21,6 +21,7 @@ from pydantic import Field
 
 from aion_core.agents.adk.agent import AdkAgent
 from aion_core.errors import StoreUnavailable
+from tests.support.histories import json_before_status
 from tests.support.service import send
 
 Script = list[Any]
@@ -192,9 +193,9 @@ def answer_text(task: dict[str, Any]) -> str | None:
     return "".join(part.get("text", "") for part in message["parts"]) if message else None
 
 
-def history(task: dict[str, Any]) -> list[str]:
-    """Return the texts of the task's messages before its answer."""
-    return ["".join(part.get("text", "") for part in message["parts"]) for message in task.get("history", [])]
+def earlier(task: dict[str, Any]) -> list[str]:
+    """Return the texts of the task's messages before its answer, or before its question or the reason of a failure."""
+    return ["".join(part.get("text", "") for part in message["parts"]) for message in json_before_status(task)]
 
 
 def deltas(frames: list[dict[str, Any]]) -> list[tuple[str, bool, bool]]:

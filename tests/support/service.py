@@ -40,6 +40,7 @@ from aion_core.telemetry import Metrics, NullMetrics
 from aion_core.web.app import build_app
 from aion_core.web.app_parts import Instruments, ServedAgent, SharedServices
 from aion_core.web.cards.agent_cards import AgentCards
+from aion_core.web.cards.publication import CardPublisher
 from tests.support.stores import MemoryPushConfigs, MemoryTaskList, MemoryTaskStore
 
 
@@ -84,7 +85,7 @@ class ServiceParts:
         cards = AgentCards.of(self.card, self.extended_card)
         served = ServedAgent(self.agent, cards, self.described.get("aion_extensions", True))
         registry = self.push.registry if self.push else None
-        services = SharedServices(self.service, self.lister, self.conversations, push=registry)
+        services = SharedServices(self.service, self.lister, self.conversations, CardPublisher("http://test"), registry)
         return build_app(services, {"test": served}, instruments=Instruments(metrics or NullMetrics()))
 
 
@@ -143,7 +144,7 @@ def parts(
         registry = PushRegistry(configs, push_queue, store, task_list, allowed or WebhookPolicy(), clock, events=events)
         push = PushParts(configs, push_queue, delivery, registry)
     conversations = Conversations(store, task_list)
-    replies = {"test": reply}
+    replies, answers = {"test": reply}, {"test": answer}
     runner = TaskRunner(
         store,
         {"test": agent}.__getitem__,
@@ -151,14 +152,21 @@ def parts(
         work_queue,
         conversations=conversations,
         replies=replies,
-        answers={"test": answer},
+        answers=answers,
         **options,
     )
     worker = Worker(store, runner, work_queue, clock)
     work_queue.handled_by(worker.handle)
     policies = {"test": double_texting}
     service = TaskService(
-        store, worker, work_queue, clock, double_texting=policies, blocking_wait=blocking_wait, replies=replies
+        store,
+        worker,
+        work_queue,
+        clock,
+        double_texting=policies,
+        blocking_wait=blocking_wait,
+        replies=replies,
+        answers=answers,
     )
     lister = TaskLister(store, task_list)
     return ServiceParts(service, lister, agent, worker, work_queue, store, conversations, push=push)

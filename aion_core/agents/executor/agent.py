@@ -145,7 +145,8 @@ class ExecutorAgent:
             closed.end()
             # As in the SDK, `current_task` is the running task: omit the last event, which cancels it.
             canceling = copy(context)
-            canceling.current_task = projection.fold(log.events[:-1] or log.events)
+            running = projection.fold(log.events[:-1] or log.events)
+            canceling.current_task = projection.with_message_once(running)
             await self._executor.cancel(canceling, closed)
         except StoreError as error:
             logger.warning("The state of a stopped executor's task could not be read: %s", error)

@@ -44,7 +44,11 @@ async def request_context(request: TurnRequest, tasks: StoredTasks, configuratio
 
     `current_task` is None for a new task. For a follow-up message, it is the task before that message. The context
     includes the tasks that the message references, if the caller owns them. Raises StoreError.
+
+    As under the SDK's server, the question of a task is in its status only: an executor that puts history and status
+    message together reads it once.
     """
+    before = request.before()
     message = Message()
     message.CopyFrom(request.message)
     send = SendMessageRequest(
@@ -58,7 +62,7 @@ async def request_context(request: TurnRequest, tasks: StoredTasks, configuratio
         request=send,
         task_id=request.task.id,
         context_id=request.context.context_id,
-        task=request.before(),
+        task=projection.with_message_once(before) if before is not None else None,
         related_tasks=await _related_tasks(request, tasks),
     )
 
@@ -78,7 +82,7 @@ async def _related_tasks(request: TurnRequest, tasks: StoredTasks) -> list[Task]
     references, context = dict.fromkeys(request.message.reference_task_ids), request.context
     logs = await asyncio.gather(*(tasks.log(TaskKey(context.owner, task_id)) for task_id in references))
     return [
-        projection.fold(log.events)
+        projection.with_message_once(projection.fold(log.events))
         for log in logs
         if log is not None and is_visible(log.head, context.owner, context.agent)
     ]

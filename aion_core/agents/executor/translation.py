@@ -34,6 +34,7 @@ from aion_core.engine.agent import (
     TurnRequest,
 )
 from aion_core.engine.task import states
+from aion_core.engine.task.projection import with_message_once
 from aion_core.errors import AgentFailed
 from aion_core.protocol.message_json import to_json
 from aion_core.protocol.reserved_keys import without_reserved_metadata
@@ -182,7 +183,8 @@ class ExecutorTranslator:
             return
         for artifact in task.artifacts:
             yield from self._artifact(artifact, append=False, last_chunk=True, metadata={})
-        for message in task.history:
+        # A task read from this server repeats its status message as the last of its history: send it once.
+        for message in with_message_once(task).history:
             if message.role != Role.ROLE_USER:
                 yield self._intermediate(self._own(message), {})
         yield from self._status(task.status, _metadata(task.metadata))

@@ -13,9 +13,9 @@ from aion_core.engine.agent_options import AnswerAs, ReplyAs
 from aion_core.engine.answer import REPLY, AnswerForm, form_of, inbound_message, is_message
 from aion_core.engine.listing.conversations import Conversations
 from aion_core.engine.outcomes import TurnFinished, TurnStarted
-from aion_core.engine.records import Numbered, StoppedBy
+from aion_core.engine.records import COMPLETE, CUT, Numbered, StoppedBy
 from aion_core.engine.remote_calls.turn_calls import TurnCalls
-from aion_core.engine.runner.turn_text import COMPLETE, CUT, TurnText
+from aion_core.engine.runner.turn_text import TurnText
 from aion_core.engine.stream.broadcast import EventBroadcast
 from aion_core.engine.stream.delta_writer import DeltaWriter
 from aion_core.engine.task import projection, timestamps

@@ -1,12 +1,9 @@
 """Streamed text of a turn: the chunks of one model call form a stream delta, which opens and closes."""
 
 from aion_core.engine.agent import Chunk
-from aion_core.engine.records import Delta
+from aion_core.engine.records import COMPLETE, CUT, Delta
 from aion_core.engine.stream.broadcast import EventBroadcast
 from aion_core.engine.stream.delta_writer import PAGE_CHARACTERS, DeltaWriter
-
-COMPLETE, CUT = "complete_message", "interrupted"
-"""Reasons for closing a stream delta, as Aion's clients know them: the model call ended, or it was interrupted."""
 
 
 class TurnText:

@@ -19,7 +19,7 @@ its text:
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, Collection, Iterable, Sequence
+from collections.abc import AsyncGenerator, Collection, Iterable, Mapping, Sequence
 from datetime import datetime
 
 from msgspec.structs import replace
@@ -151,15 +151,25 @@ def next_read(batches: Iterable[DeltaBatch], after: Cursor, since: Cursor) -> Cu
 def _add_chunks(
     batches: Iterable[DeltaBatch], after: Cursor, shown: Cursor, items: list[StreamItem]
 ) -> tuple[Cursor, Cursor]:
+    speaker: Mapping[str, str] | None = None
+    skips = False
     for batch in sorted(batches, key=lambda batch: batch.first):
         if batch.fence > after.fence:
             after = Cursor(after.generation, batch.fence)
         elif batch.fence < after.fence:
             continue
         for number, chunk in enumerate(batch.chunks, start=batch.first):
+            if number == 0 and batch.continues is not None:
+                speaker = batch.continues.speaker
+            speaker = speaker if chunk.append else chunk.speaker
             received = _continued(chunk, batch.continues, shown) if number == 0 and chunk.append else chunk
             if received is None:
                 continue
+            if number < after.n:
+                skips = True
+            elif skips and number == after.n and chunk.append and not chunk.last:
+                # Name the speaker again, because the reader's stream has been resumed within this text.
+                received, skips = replace(received, speaker=speaker), False
             if number == after.n or (number > after.n and not chunk.append):
                 after = shown = Cursor(batch.generation, batch.fence, number + 1)
                 items.append(StreamItem(event_id(after), received))

@@ -1,4 +1,9 @@
-"""Projection of a task from its event log: the task is the fold of its events. Pure."""
+"""Projection of a task from its event log: the task is the fold of its events. Pure.
+
+The task's history has every message of the task, and so the message of its status as the last one (seed S0 2.1, S1: an
+answer is appended to the task's history). A client may look for an answer in either place. The log stores it once, and
+so does a snapshot.
+"""
 
 from collections.abc import Iterable
 
@@ -18,6 +23,8 @@ def fold(log: Iterable[Numbered]) -> Task:
             task = Task()
             task.CopyFrom(entry.event)
             known = {message.message_id for message in task.history}
+            if task.status.HasField("message"):
+                _add_message(task, task.status.message, known)
             artifacts = {artifact.artifact_id: artifact for artifact in reversed(task.artifacts)}
         elif task is None:
             raise StoreCorrupt("A log begins with its task.")
@@ -28,6 +35,20 @@ def fold(log: Iterable[Numbered]) -> Task:
     return task
 
 
+def with_message_once(task: Task) -> Task:
+    """Return the task with its status message in its status only: not at the end of its history too.
+
+    Snapshots are stored in this form, and `fold` restores the other. It is also the form of the a2a-sdk's own server.
+    """
+    message = task.status.message
+    if not (message.message_id and task.history and task.history[-1] == message):
+        return task
+    once = Task()
+    once.CopyFrom(task)
+    del once.history[-1]
+    return once
+
+
 def _apply_to(task: Task, entry: Numbered, known: set[str], artifacts: dict[str, Artifact]) -> None:
     """Apply the event to the task. `known` has the ids of its history's messages, `artifacts` its artifacts by id."""
     event = entry.event
@@ -35,15 +56,13 @@ def _apply_to(task: Task, entry: Numbered, known: set[str], artifacts: dict[str,
         case Message():
             _add_message(task, event, known)
         case TaskStatusUpdateEvent():
-            # Move the earlier message to `history`, because `status.message` is only the task's latest message.
-            if task.status.HasField("message") and task.status.message.message_id != event.status.message.message_id:
-                _add_message(task, task.status.message, known)
             if entry.message is not None:
                 _add_message(task, entry.message, known)
             task.status.CopyFrom(event.status)
             if event.status.HasField("message"):
-                # Remove the message from `history`: the last status may repeat a message of the turn as its answer.
+                # Move a message that the history has to its end: the last status may repeat a message as the answer.
                 _remove_message(task, event.status.message.message_id, known)
+                _add_message(task, event.status.message, known)
             if event.HasField("metadata"):
                 task.metadata.MergeFrom(event.metadata)
         case TaskArtifactUpdateEvent():

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from aion_core.engine.records import Numbered
+from aion_core.engine.task import projection
 from aion_core.engine.task.transition import NewEvent, QueuedMessage
 from aion_core.errors import StoreCorrupt
 from aion_core.protocol.types import Event, Message, StreamResponse, Task, stream_response, unwrap
@@ -56,7 +57,8 @@ class LogRows:
 
     async def snapshot_row(self, task: TaskKey, generation: int, folded: Task, times: Times) -> Put:
         """Return the write of a task's snapshot. `folded` is the task after event `generation`."""
-        payload = await self.payload(task, f"{generation}-task", "task", folded.SerializeToString())
+        packed = projection.with_message_once(folded).SerializeToString()
+        payload = await self.payload(task, f"{generation}-task", "task", packed)
         return Put(keys.snapshot_key(task, generation), {**payload, **times.ttl})
 
     async def snapshot(self, item: Item) -> Task:

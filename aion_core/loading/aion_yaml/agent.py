@@ -62,8 +62,9 @@ class AgentConfig(StrictModel):
     """A second message during a turn of its context: `enqueue` it, `reject` it, or `interrupt` the turn for it."""
     reply: ReplyAs = ReplyAs.AGENT
     """Response to a client's message: always the `task`, the answer as a `message`, `auto`, or as the `agent` decides."""
-    answer: AnswerAs = AnswerAs.MESSAGE
-    """Place of the agent's answer in the task: the status `message`, an `artifact`, or `both`."""
+    answer: AnswerAs | None = None
+    """Place of the answer in the task: the status `message`, an `artifact`, or `both`. The default is `message`, or
+    `artifact` for a project that comes with a langgraph.json, or with an agent.json beside its ADK agent."""
     resume: AfterCrash = AfterCrash.FAIL
     """After a crash before the first stored step: `fail` the task, or `restart` the turn, which may repeat side effects."""
     recursion_limit: Annotated[int, Field(ge=1, le=100_000)] | None = None

@@ -15,8 +15,9 @@ CACHED_EXTENDED_CARDS = 64
 class ExtendedCardPublisher:
     """Publisher of an agent's extended card. Each caller's card contains only the caller's skills."""
 
-    def __init__(self, cards: AgentCards, publisher: CardPublisher) -> None:
-        self._cards, self._publisher = cards, publisher
+    def __init__(self, cards: AgentCards, publisher: CardPublisher, prefix: str) -> None:
+        """`prefix` is the path of the agent below the base URL."""
+        self._cards, self._publisher, self._prefix = cards, publisher, prefix
         skills = self._card(UNKNOWN).skills
         self._restricted = frozenset(skill.id for skill in skills if skill.security_requirements)
         self._published = lru_cache(CACHED_EXTENDED_CARDS)(self._publish)
@@ -38,7 +39,7 @@ class ExtendedCardPublisher:
         skills = list(card.skills)
         del card.skills[:]
         card.skills.extend(skill for skill in skills if skill.id not in self._restricted or skill.id in allowed)
-        return self._publisher.publish(card, base_url)
+        return self._publisher.publish(card, base_url, self._prefix)
 
     def _card(self, profile: AgentProfile) -> AgentCard:
         return self._cards.extended_of(profile) or AgentCard()

@@ -1,9 +1,9 @@
-"""Publication of agent cards with the request's base URL and a signature."""
+"""Publication of agent cards with the URL of the request and a signature."""
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
 
-from aion_core.protocol.card import with_base_url, with_skill_modes
+from aion_core.protocol.card import with_skill_modes, with_url
 from aion_core.protocol.types import AgentCard
 
 logger = logging.getLogger(__name__)
@@ -18,7 +18,7 @@ def unsigned(card: AgentCard, base_url: str) -> AgentCard:
 
 
 class CardPublisher:
-    """Publisher of agent cards: puts the request's base URL into the card and signs it."""
+    """Publisher of agent cards: puts the URL below which a card is requested into it, and signs it."""
 
     def __init__(
         self,
@@ -28,7 +28,7 @@ class CardPublisher:
         sign: Sign = unsigned,
         keys: Sequence[Mapping[str, str]] = (),
     ) -> None:
-        """`base_url` is the base URL in the unpublished cards, and `keys` are the public keys (JWK) of the signatures.
+        """`base_url` is the configured base URL, and `keys` are the public keys (JWK) of the signatures.
 
         With `follows_entrypoint`, a published card has the URL of the API Gateway or Function URL that received the
         request, if AWS's event contains the URL.
@@ -44,6 +44,6 @@ class CardPublisher:
             )
         return entrypoint_url if self._follows_entrypoint and entrypoint_url else self.base_url
 
-    def publish(self, card: AgentCard, base_url: str) -> AgentCard:
-        """Return the signed card. The agent's URLs in it begin with `base_url`."""
-        return self._sign(with_skill_modes(with_base_url(card, self.base_url, base_url)), base_url)
+    def publish(self, card: AgentCard, base_url: str, prefix: str) -> AgentCard:
+        """Return the signed card of the agent at the path `prefix` below `base_url`; "" is the root."""
+        return self._sign(with_skill_modes(with_url(card, f"{base_url}{prefix}/")), base_url)

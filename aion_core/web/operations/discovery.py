@@ -21,7 +21,7 @@ async def extended_card(
     if not services.card.capabilities.extended_agent_card:
         raise NotSupported("This agent does not offer an extended card; see its public card.")
     if services.extended_card is None:
-        raise NoExtendedCard("This agent's extended card is not configured; see its public card.")
+        raise NoExtendedCard("Authenticated Extended Card not configured: see the public card of this agent.")
     return await services.extended_card.for_caller(context.state.get(ALLOWED_SKILLS), call_of(context).entrypoint_url)
 
 

@@ -37,5 +37,5 @@ class AgentServices:
     def push(self) -> PushRegistry:
         """Registry of push notification configs. Raises PushNotSupported if the agent sends no push notifications."""
         if self.registry is None or not self.card.capabilities.push_notifications:
-            raise PushNotSupported(self.no_push or "This agent sends no push notifications; see its card.")
+            raise PushNotSupported(self.no_push or "Push Notification is not supported by this agent; see its card.")
         return self.registry

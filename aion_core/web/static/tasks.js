@@ -22,7 +22,7 @@ export class TaskList {
     const list = this.#list;
     list.setAttribute("aria-busy", "true");
     try {
-      const found = await wire.call("ListTasks", { pageSize: 20, historyLength: 1, ...(next && this.#page && { pageToken: this.#page }) });
+      const found = await wire.call("ListTasks", { pageSize: 20, historyLength: 2, ...(next && this.#page && { pageToken: this.#page }) });
       if (listing !== this.#listings) return; // a later request is under way, and its answer is newer
       const first = next ? this.#shown : JSON.stringify(found.tasks);
       if (!next && first === this.#shown) return; // a button must not vanish below the pointer
@@ -54,7 +54,9 @@ export class TaskList {
   }
 
   #item({ id, contextId, status, history = [] }) {
-    const text = [...history, status.message].flatMap((each) => visible(each)).map((each) => each.text ?? "").find(Boolean) ?? "";
+    // The history ends with the status message.
+    const before = history.findLast(({ messageId }) => messageId !== status.message?.messageId);
+    const text = [before, status.message].flatMap((each) => visible(each)).map((each) => each.text ?? "").find(Boolean) ?? "";
     const time = status.timestamp?.slice(5, 16).replace("T", " ") ?? "";
     const state = element("span", { class: "state", "data-state": short(status.state) }, short(status.state));
     const button = element("button", { class: "task", type: "button", title: id }, element("span", {}, text.slice(0, 200)), element("span", { class: "bar" }, state, element("small", {}, time)));

@@ -123,11 +123,8 @@ def _urls(card: Mapping[str, Any]) -> set[str]:
 
 
 def _is_at(address: str, url: str) -> bool:
-    """Return True if the agent's `address` in its card is the checked `url` or is below it.
-
-    The card of the default agent names the deployment's root, also at /agents/ID.
-    """
-    return f"{address.rstrip('/')}/".startswith(f"{url}/") or address.rstrip("/") == _root(url)
+    """Return True if the agent's `address` in its card is the checked `url` or is below it."""
+    return f"{address.rstrip('/')}/".startswith(f"{url}/")
 
 
 def _root(url: str) -> str:

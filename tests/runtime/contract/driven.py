@@ -42,6 +42,7 @@ from aion_core.protocol.types import (
     TaskState,
     TaskStatusUpdateEvent,
 )
+from tests.support.histories import messages_of
 from tests.support.savers import Savers, fence_of
 
 WORKING = TaskState.TASK_STATE_WORKING
@@ -153,10 +154,7 @@ class DrivenConversation:
     @property
     def messages(self) -> list[str]:
         """Return the task's messages as a client reads them."""
-        task = self.task
-        said = [*task.history, *([task.status.message] if task.status.HasField("message") else [])]
-        assert len({message.message_id for message in said}) == len(said)
-        return [_text(message) for message in said]
+        return [_text(message) for message in messages_of(self.task)]
 
 
 def _event(emission: Emission) -> Event:

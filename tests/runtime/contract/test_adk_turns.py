@@ -24,7 +24,7 @@ from aion_core.local.memory.queues import MemoryWorkQueue
 from aion_core.protocol.types import Message, Part, Role, TaskState, TaskStatusUpdateEvent
 from aion_core.state.adk.artifacts import BlobArtifacts
 from tests.runtime.contract.sessions import DynamoDBSessionPlace, SessionPlace, memory_sessions
-from tests.support.adk import DecidingLlm, answer_text, ask, call, history, scripted_model, served, texts
+from tests.support.adk import DecidingLlm, answer_text, ask, call, earlier, scripted_model, served, texts
 from tests.support.clock import ManualClock
 from tests.support.databases import Stack
 from tests.support.frozen import frozen
@@ -112,7 +112,7 @@ async def test_another_process_accepts_answers_to_adk_interrupts(place: SessionP
         assert "approve()" in str(answer_text(task))
     async with http(process(place, clock, tree()).app()) as client:
         task = await ask(client, DIALECT, "go", taskId=task["id"], message_id="m-3")
-    assert (answer_text(task), history(task)[-1], paid) == ("Done.", "Approved.", [5])
+    assert (answer_text(task), earlier(task)[-1], paid) == ("Done.", "Approved.", [5])
 
 
 async def test_adk_tool_result_after_task_cancel_is_not_stored(place: SessionPlace, clock: ManualClock) -> None:

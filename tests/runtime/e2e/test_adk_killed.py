@@ -17,6 +17,7 @@ from tests.runtime.e2e.test_killed import AGENTS, SHORT_LEASE, KilledSubscriber,
 from tests.support.e2e.agents.paying import AGAIN, WORDS
 from tests.support.e2e.api_process import api_process
 from tests.support.e2e.function_process import task_process
+from tests.support.histories import json_before_status
 from tests.support.server import TIMEOUT
 from tests.support.service import send
 
@@ -65,7 +66,7 @@ def check_turn(task: dict[str, Any], reading: KilledSubscriber) -> None:
     """Check that the stream has each event exactly once, and that the task has each text once."""
     assert task["status"]["state"] == "TASK_STATE_COMPLETED"
     assert task["status"]["message"]["parts"] == [{"text": TOLD}]
-    assert [message["parts"] for message in task["history"]] == [[{"text": "go"}], [{"text": PAID}]]
+    assert [message["parts"] for message in task["history"]] == [[{"text": "go"}], [{"text": PAID}], [{"text": TOLD}]]
     streamed = [int(frame_id) for frame_id, _ in reading.frames if frame_id.isdecimal()]
     assert streamed == list(range(streamed[0], streamed[-1] + 1)), "every event once, in order"
     assert reading.frames[-1][1]["statusUpdate"]["status"]["state"] == "TASK_STATE_COMPLETED"
@@ -76,7 +77,7 @@ def check_next_turn(url: str) -> None:
     body = send(AGAIN, message_id="m-2", contextId="killed")
     task = httpx.post(url, json=body, timeout=TIMEOUT).json()["result"]["task"]
     assert task["status"]["state"] == "TASK_STATE_COMPLETED"
-    (shown,) = (part["text"] for part in task["history"][-1]["parts"])
+    (shown,) = (part["text"] for part in json_before_status(task)[-1]["parts"])
     assert shown.splitlines().count("user: go") == 1
     assert [shown.count(once) for once in ("receipt-7", PAID, TOLD)] == [1, 1, 1]
 

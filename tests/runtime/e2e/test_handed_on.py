@@ -13,6 +13,7 @@ from tests.support.e2e.api_process import api_process
 from tests.support.e2e.function_process import task_process
 from tests.support.e2e.runtime_process import running
 from tests.support.fake_runtime_api import FakeRuntimeApi
+from tests.support.histories import json_messages_of
 from tests.support.recorded import function_url_event
 from tests.support.service import send
 
@@ -59,5 +60,5 @@ async def test_turn_longer_than_invocation_is_handed_off(tmp_path: Path) -> None
     assert "TASK_STATE_COMPLETED" not in whole
     assert notes.read_text().split() == STEPS, "each step once, over two processes"
     assert task["status"]["state"] == "TASK_STATE_COMPLETED"
-    said = [entry["parts"][0]["text"] for entry in [*got["history"], task["status"]["message"]]]
+    said = [entry["parts"][0]["text"] for entry in json_messages_of(got)]
     assert said == ["go", *texts_of_steps()]

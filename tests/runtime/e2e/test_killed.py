@@ -96,7 +96,7 @@ def check_steps(task: dict[str, Any], notes: Path, killed_in: str) -> None:
     assert ran.pop(killed_in) == 2, "the step that was cut runs again"
     assert set(ran.values()) == {1}, "no other does"
     said = [entry["parts"][0]["text"] for entry in task["history"]]
-    assert [*said, "four is done"] == ["go", *texts_of_steps()]
+    assert said == ["go", *texts_of_steps()]
 
 
 @pytest.mark.parametrize("killed_in", [pytest.param("one", marks=pytest.mark.deep), "three"])

@@ -129,7 +129,7 @@ def frame(lines: list[str]) -> dict[str, Any]:
 
 
 async def hear(graph: graphs.Graph | Agent, texts: list[str], method: str) -> list[Exchange]:
-    """Send each text to one task; return each response's frames. Check that the task contains no message twice."""
+    """Send each text to one task; return each response's frames. Check the history of the task."""
     heard: list[Exchange] = []
     task: dict[str, str] = {}
     tokens = Tokens()
@@ -146,17 +146,23 @@ async def hear(graph: graphs.Graph | Agent, texts: list[str], method: str) -> li
             if not task and said:
                 result = said[0]["data"].get("result", {})
                 task = {"taskId": result.get("task", result).get("id", "")}
-            ids = await message_ids(client, task["taskId"], READS[method])
-            assert len(set(ids)) == len(ids), f"a message twice: {ids}"
+            check_history(await read_task(client, task["taskId"], READS[method]))
     return heard
 
 
-async def message_ids(client: httpx.AsyncClient, task_id: str, method: str) -> list[str]:
-    """Return the message ids in the task's history and status."""
+async def read_task(client: httpx.AsyncClient, task_id: str, method: str) -> dict[str, Any]:
+    """Return the stored task."""
     request = {"jsonrpc": "2.0", "id": 8, "method": method, "params": {"id": task_id}}
-    task = (await client.post("/", json=request)).json()["result"]
-    messages = [*task.get("history", []), task["status"].get("message")]
-    return [message["messageId"] for message in messages if message]
+    task: dict[str, Any] = (await client.post("/", json=request)).json()["result"]
+    return task
+
+
+def check_history(task: dict[str, Any]) -> None:
+    """Check that the history has each message once, and ends with the status message."""
+    ids = [message["messageId"] for message in task.get("history", [])]
+    assert len(set(ids)) == len(ids), f"a message twice: {ids}"
+    if "message" in task["status"]:
+        assert task["history"][-1] == task["status"]["message"]
 
 
 def frames(answer: httpx.Response) -> list[dict[str, Any]]:

@@ -141,6 +141,12 @@ def _of_contents(told: Sequence[tuple[str, Event]], version: str) -> Iterator[st
         ids = [message["messageId"] for message in said.get("history", [])]
         if len(ids) != len(set(ids)):
             yield f"{where} has a message twice"
+        if (
+            kind == "task"
+            and "message" in said["status"]
+            and said["status"]["message"] != said.get("history", [{}])[-1]
+        ):
+            yield f"{where} has a status message that is not the last of the history"
         if _internal(said):
             yield f"{where} tells an internal event"
 

@@ -212,7 +212,7 @@ STREAMS = [
 
 # In v0.3 only a positive historyLength limits the history (TaskQueryParams.historyLength).
 QUESTION_ENDS = dict.fromkeys(OLDER, "task:input-required")
-NO_LIMIT = dict.fromkeys(OLDER, "task:completed, said: 1")
+NO_LIMIT = dict.fromkeys(OLDER, "task:completed, said: 2")
 OFFERED = {"extended": True}
 EXTENDED = build_card(
     AgentDescription("More", "What only some may know.", "2"),
@@ -321,7 +321,7 @@ ROWS: list[ProtocolRow] = [
     *NEGOTIATED,
     *IGNORED_FIELDS,
     ProtocolRow(STREAM, "where the card offers no streams", message(), UNSUPPORTED, where={"streaming": False}),
-    ProtocolRow("GetTask", "one that ended", {"id": "<done>"}, "task:completed, said: 1"),
+    ProtocolRow("GetTask", "one that ended", {"id": "<done>"}, "task:completed, said: 2"),
     ProtocolRow(
         "GetTask", "without its history", {"id": "<done>", "historyLength": 0}, "task:completed, said: 0", NO_LIMIT
     ),

@@ -36,7 +36,7 @@ PROOFS: dict[str, tuple[str, ...]] = {
     "CORE-HIST-002": ("runtime/unit/web/test_bad_input.py::test_history_has_requested_length", "row GetTask: one that asks"),
     "CORE-HIST-003": ("runtime/unit/web/test_rpc.py::test_first_task_of_stream_has_requested_history_length", "runtime/protocol/test_tck.py::test_send_with_history_length_zero_returns_no_history"),
     "CORE-HIST-004": ("row GetTask: one that ended",),
-    "CORE-HIST-005": ("runtime/protocol/test_tck.py::test_history_has_messages_in_order", "runtime/unit/engine/task/test_projection.py::test_task_history_excludes_current_status_message"),
+    "CORE-HIST-005": ("runtime/protocol/test_tck.py::test_history_has_messages_in_order", "runtime/unit/engine/task/test_projection.py::test_status_message_is_also_last_of_history"),
     "CORE-HIST-006": ("runtime/protocol/test_tck.py::test_history_has_messages_in_order",),
     # Errors and capabilities, 3.3
     "CORE-ERR-001": ("runtime/unit/web/test_bad_input.py::test_error_message_names_field", "runtime/unit/web/test_bad_input.py::test_error_details_name_reason_and_invalid_field"),
@@ -111,10 +111,10 @@ PROOFS: dict[str, tuple[str, ...]] = {
     # HTTP+JSON binding, 11
     "HTTP_JSON-URL-001": ("runtime/protocol/test_table.py::test_protocol_table_covers_each_path",),
     "HTTP_JSON-URL-002": ("runtime/protocol/test_table.py::test_unsupported_http_method_gets_status_405", "runtime/protocol/test_table.py::test_subscribe_to_task_over_rest_accepts_get_method"),
-    "HTTP_JSON-SVC-001": ("runtime/unit/web/rest/test_v1.py::test_json_and_a2a_json_content_types_are_accepted",),
+    "HTTP_JSON-SVC-001": ("runtime/protocol/test_tck.py::test_http_json_svc_001", "runtime/unit/web/rest/test_v1.py::test_json_and_a2a_json_content_types_are_accepted",),
     "HTTP_JSON-SVC-002": ("runtime/protocol/test_table.py::test_only_matching_or_omitted_protocol_version_is_accepted",),
     "HTTP_JSON-QP-001": ("runtime/unit/web/rest/test_v1.py::test_request_fields_are_accepted_as_query_parameters",),
-    "HTTP_JSON-ERR-001": ("runtime/protocol/test_table.py::test_server_responds_as_each_row_of_protocol_table_states",),
+    "HTTP_JSON-ERR-001": ("runtime/protocol/test_tck.py::test_http_json_err_001", "runtime/protocol/test_table.py::test_server_responds_as_each_row_of_protocol_table_states",),
     "HTTP_JSON-ERR-002": ("runtime/unit/web/test_bad_input.py::test_error_details_name_reason_and_invalid_field",),
     "HTTP_JSON-STATUS-001": ("runtime/protocol/test_table.py::test_server_responds_as_each_row_of_protocol_table_states",),
     "HTTP_JSON-SSE-001": ("runtime/unit/web/rest/test_v1.py::test_rest_stream_frames_equal_sdk_frames",),
@@ -128,7 +128,8 @@ PROOFS: dict[str, tuple[str, ...]] = {
 
 PROOFS_V03: dict[str, tuple[str, ...]] = {
     "test_rejects_malformed_json": ("runtime/protocol/test_table.py::test_refused_request_body_has_expected_http_status",),
-    "test_rejects_invalid_json_rpc_requests": ("runtime/protocol/test_tck.py::test_invalid_json_rpc_request_is_refused",),
+    "test_rejects_invalid_json_rpc_requests": ("runtime/protocol/test_tck.py::test_invalid_json_rpc_request_is_refused", "runtime/protocol/test_tck.py::test_rejects_invalid_json_rpc_requests_invalid_request4"),
+    "test_tasks_resubscribe_nonexistent": ("runtime/protocol/test_tck.py::test_tasks_resubscribe_nonexistent", "row SubscribeToTask: unknown"),
     "test_rejects_unknown_method": ("runtime/unit/web/test_bad_input.py::test_unknown_method_error_lists_methods",),
     "test_rejects_invalid_params": ("row SendMessage: parts: a text",),
     "test_message_send_valid_text": ("row SendMessage: a text",),

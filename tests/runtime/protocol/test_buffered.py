@@ -72,16 +72,29 @@ async def test_buffered_response_contains_file_and_its_name(dialect: Dialect) ->
     assert "Grüße.png" in told
 
 
+SNOWMEN = "\N{SNOWMAN}" * (1024 * 1024 // 3)
+"""Text of 1 MB. Lambda's limit counts six bytes for each character, twice its bytes."""
+
+
+@each_dialect
+async def test_buffered_response_above_6_mb_names_history_length(dialect: Dialect) -> None:
+    """Echo the text: the client's message, the answer and its place in the history are together too large."""
+    served = ServedTasks(behind=sam_local)
+    answer = await served.ask(dialect, sent_by(dialect, SEND, in_parts({"text": SNOWMEN})))
+    assert answer.status == 500
+    assert "historyLength" in json.loads(answer.body)["message"]
+
+
 @each_dialect
 async def test_buffered_response_contains_whole_text_of_1_mb(dialect: Dialect) -> None:
-    """The text comes back in the history and in the answer; its bytes are three times its characters."""
-    text = "\N{SNOWMAN}" * (1024 * 1024 // 3)
+    """The text comes back in the answer and its place in the history; its bytes are three times its characters."""
     served = ServedTasks(behind=sam_local)
-    answer = await served.ask(dialect, sent_by(dialect, SEND, in_parts({"text": text})))
-    assert json.dumps(result_of(dialect, answer), ensure_ascii=False).count(text) == 2
+    params = {**in_parts({"text": SNOWMEN}), "configuration": {"historyLength": 1}}
+    answer = await served.ask(dialect, sent_by(dialect, SEND, params))
+    assert json.dumps(result_of(dialect, answer), ensure_ascii=False).count(SNOWMEN) == 2
     assert int(answer.headers["content-length"]) == len(answer.body)
-    streamed = await served.ask(dialect, sent_by(dialect, STREAM, message(messageId="s", parts=[{"text": text}])))
-    assert json.dumps(events_of(dialect, streamed), ensure_ascii=False).count(text) == 2
+    streamed = await served.ask(dialect, sent_by(dialect, STREAM, message(messageId="s", parts=[{"text": SNOWMEN}])))
+    assert json.dumps(events_of(dialect, streamed), ensure_ascii=False).count(SNOWMEN) == 2
 
 
 @each_dialect

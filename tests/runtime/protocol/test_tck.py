@@ -13,7 +13,7 @@ from tests.runtime.protocol.table import ROWS
 from tests.runtime.protocol.tck import PROOFS, PROOFS_V03
 from tests.support.agents.counting import talking
 from tests.support.agents.scripted import AskingAgent
-from tests.support.service import http, parts, send
+from tests.support.service import http, parts, rpc_body, send
 
 TESTS = Path(__file__).parents[2]
 ROW_NAMES = {f"row {row.name}" for row in ROWS}
@@ -66,11 +66,19 @@ async def test_new_task_has_generated_ids(method: str) -> None:
 
 
 async def test_send_with_history_length_zero_returns_no_history() -> None:
-    """Send with historyLength 0: v1 returns no history; in v0.3 only a positive number is a limit (A2A 3.2.4)."""
+    """v1 returns no history (A2A 3.2.4)."""
     request = send()
     request["params"]["configuration"] = {"historyLength": 0}
     (task,) = await results(talking(1), request)
     assert "history" not in task
+
+
+async def test_v03_send_with_history_length_zero_returns_history() -> None:
+    """In v0.3 only a positive number is a limit (A2A 0.3, 7.3); for tasks/get the protocol table has a row (R12)."""
+    request = send(method="message/send")
+    request["params"]["configuration"] = {"historyLength": 0}
+    (task,) = await results(talking(1), request)
+    assert [message["messageId"] for message in task["history"]] == ["m-1"]
 
 
 @pytest.mark.parametrize(("method", "get"), [("SendMessage", "GetTask"), ("message/send", "tasks/get")])
@@ -125,12 +133,57 @@ async def test_unknown_fields_are_ignored(method: str) -> None:
         ({"jsonrpc": "2.0", "method": "message/ssend", "params": {}}, -32601),
         ({"jsonrpc": "2.0", "method": "message/send", "params": {}, "id": {"bad": "type"}}, -32600),
         ({"jsonrpc": "2.0", "method": "message/send", "params": {"": "no message"}, "id": 1}, -32602),
-        # The TCK sends this without an id, or with null.
-        ({"jsonrpc": "2.0", "method": "message/send", "params": {"": "no message"}}, -32602),
-        ({"jsonrpc": "2.0", "method": "message/send", "params": {"": "no message"}, "id": None}, -32602),
     ],
 )
 async def test_invalid_json_rpc_request_is_refused(request_: dict[str, Any], code: int) -> None:
+    assert (await refusal(request_))["code"] == code
+
+
+@pytest.mark.parametrize("id_", [{}, {"id": None}], ids=["no id", "null"])
+async def test_rejects_invalid_json_rpc_requests_invalid_request4(id_: dict[str, Any]) -> None:
+    """TCK 0.3, mandatory: test_rejects_invalid_json_rpc_requests[invalid_request4] sends no id, or null."""
+    error = await refusal({"jsonrpc": "2.0", "method": "message/send", "params": {"": "no message"}, **id_})
+    assert error["code"] == -32602
+
+
+async def test_tasks_resubscribe_nonexistent() -> None:
+    """TCK 0.3: test_tasks_resubscribe_nonexistent looks for the standard's words in the response's text."""
+    error = await refusal({"jsonrpc": "2.0", "id": 1, "method": "tasks/resubscribe", "params": {"id": "nope"}})
+    assert error["code"] == -32001
+    assert "not found" in error["message"].lower()
+
+
+async def refusal(request: dict[str, Any]) -> dict[str, Any]:
+    """Return the error of a JSON-RPC response, which is a stream with one event for v0.3's streaming methods."""
     async with http(parts(talking(1)).app()) as client:
-        answer = await client.post("/", json=request_)
-    assert (answer.status_code, answer.json()["error"]["code"]) == (200, code)
+        answer = await client.post("/", json=request)
+    assert answer.status_code == 200
+    error: dict[str, Any] = rpc_body(answer)["error"]
+    return error
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "status"),
+    [
+        pytest.param("GET", "/tasks/nope", 404, id="of A2A"),
+        pytest.param("POST", "/message:send", 400, id="of the request"),
+    ],
+)
+async def test_http_json_err_001(method: str, path: str, status: int) -> None:
+    """TCK 1.0: the two tests of HTTP_JSON-ERR-001 read an error from `application/json`, the type that they accept."""
+    async with http(parts(talking(1)).app()) as client:
+        answer = await client.request(method, path, json={} if method == "POST" else None, headers=OF_THE_TCK)
+    assert (answer.status_code, answer.headers["content-type"]) == (status, "application/json")
+    assert answer.json()["error"]["code"] == status
+
+
+async def test_http_json_svc_001() -> None:
+    """TCK 1.0: the test of HTTP_JSON-SVC-001 reads a result from `application/json`, the type that it sends."""
+    sent = {"message": {"messageId": "m-1", "role": "ROLE_USER", "parts": [{"text": "hi"}]}}
+    async with http(parts(talking(1)).app()) as client:
+        answer = await client.post("/message:send", json=sent, headers=OF_THE_TCK)
+    assert (answer.status_code, answer.headers["content-type"]) == (200, "application/json")
+
+
+OF_THE_TCK = {"A2A-Version": "1.0", "Accept": "application/json"}
+"""Headers of the TCK's requests over HTTP+JSON."""

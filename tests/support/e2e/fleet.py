@@ -371,7 +371,7 @@ async def _compare(turn: FleetTurn, client: httpx.AsyncClient, figures: Figures)
     """Add to `figures` each difference between the stored task and the expected texts, and each duplicate task."""
     for api in turn.fleet.apis:
         task = await turn.rpc(client, api.url, "GetTask", id=turn.task_id)
-        texts = [entry["parts"][0]["text"] for entry in [*task["history"], task["status"].get("message")] if entry]
+        texts = [entry["parts"][0]["text"] for entry in task["history"]]
         wanted = [turn.text, *expected_texts(turn.agent, turn.name, turn.seconds)]
         if not state_of(task).endswith("COMPLETED") or Counter(wanted) - Counter(texts):
             figures.lost.append(f"{turn.name}: {state_of(task)} {[text[:60] for text in texts]}; {turn.errors[-3:]}")

@@ -48,7 +48,7 @@ EXPECTED = {
     "SubscribeToTask": "INPUT_REQUIRED.*WORKING.*COMPLETED",
     "CancelTask": "TASK_STATE_CANCELL?ED",
     "GetExtendedAgentCard": "Books tables and rooms",
-    "Errors": "There is no task with this id",
+    "Errors": "Task not found",
 }
 """Pattern of the output by section, in every language and version."""
 EXPECTED_OF_V03 = {"SubscribeToTask": "INPUT_REQUIRED"}

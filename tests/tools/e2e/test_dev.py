@@ -29,6 +29,7 @@ from google.protobuf.json_format import ParseDict
 
 from tests.support.e2e import forked
 from tests.support.e2e.clients import official_client
+from tests.support.histories import messages_of
 from tests.support.server import ROOT, TIMEOUT, ServerProcess, aion_dev, serving
 
 VERSIONS = ["1.0", pytest.param("0.3", marks=pytest.mark.deep)]
@@ -93,7 +94,7 @@ async def test_official_client_gets_whole_task(server: ServerProcess, version: s
         task = response.task
         assert task.status.state == TaskState.TASK_STATE_COMPLETED
         assert text_of(task.status.message) == ODD
-        assert [text_of(entry) for entry in task.history] == [ODD]
+        assert [text_of(entry) for entry in messages_of(task)] == [ODD, ODD]
         assert not task.artifacts, "stream deltas are no part of the task"
         assert await client.get_task(GetTaskRequest(id=task.id)) == task
 

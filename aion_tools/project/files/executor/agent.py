@@ -27,11 +27,11 @@ class WordCounter(AgentExecutor):
     async def execute(self, context: RequestContext, event_queue: EventQueue) -> None:
         updater = TaskUpdater(event_queue, context.task_id or "", context.context_id or "")
         await updater.start_work()
-        written = ""
+        begun = False
         async for piece in answer(context.get_user_input()):
-            await updater.add_artifact([Part(text=piece)], artifact_id="answer", append=bool(written))
-            written += piece
-        await updater.complete(updater.new_agent_message([Part(text=written)]))
+            await updater.add_artifact([Part(text=piece)], artifact_id="answer", append=begun)
+            begun = True
+        await updater.complete()
 
     async def cancel(self, context: RequestContext, event_queue: EventQueue) -> None:
         """Stop the work on a canceled task; the server cancels `execute` by itself."""

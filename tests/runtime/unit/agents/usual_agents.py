@@ -14,6 +14,7 @@ from google.protobuf.json_format import MessageToDict, ParseDict
 
 from tests.runtime.unit.agents.folding import fold, text_of
 from tests.support.adk import as_v03
+from tests.support.histories import before_status
 from tests.support.service import http, send
 
 METHODS = {"v1": ("SendMessage", "SendStreamingMessage"), "v0.3": ("message/send", "message/stream")}
@@ -123,8 +124,9 @@ async def check_answers(app: Any, case: Case, version: str) -> None:
             assert (text_of(message) if message else "") == (expected.answer or "")
             check_parts(message, expected)
             # Sort the messages, because concurrent agents finish in any order.
-            own = [each.message_id for each in last.history].index(f"m-{number}")
-            before = [text_of(each) for each in last.history[own + 1 :] if each.role == Role.ROLE_AGENT]
+            earlier = before_status(last)
+            own = [each.message_id for each in earlier].index(f"m-{number}")
+            before = [text_of(each) for each in earlier[own + 1 :] if each.role == Role.ROLE_AGENT]
             assert sorted(before) == sorted(expected.before)
             assert {artifact.name: text_of(artifact) for artifact in last.artifacts} == expected.artifacts
 

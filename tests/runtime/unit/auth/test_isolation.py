@@ -92,7 +92,7 @@ async def test_token_of_one_tenant_cannot_reach_another_tenant(tmp_path: Path, i
             )
             error = (await client.post("/", json=in_blue)).json()["error"]
             assert error["code"] == -32001, method
-            assert error["message"].startswith("These credentials are for another tenant"), method
+            assert error["message"].startswith("Task not found. These credentials are for another tenant"), method
             assert "result" in (await client.post("/", json=in_red)).json()
         for path in (f"/blue/tasks/{task}", "/blue/tasks", "/blue/extendedAgentCard"):
             assert (await client.get(path)).status_code == 404, path

@@ -20,6 +20,7 @@ from aion.shared.types import A2AInbox
 from aion_core.authoring.emit import ArtifactEmitted, MessageEmitted, MetadataEmitted
 from aion_core.protocol import types as a2a
 from tests.runtime.unit.authoring.recording_sink import RecordingSink, a_turn
+from tests.support.histories import messages_of
 from tests.support.service import http, parts, send
 
 
@@ -150,7 +151,7 @@ async def test_emitted_file_data_message_and_metadata_are_in_task(version: str) 
     assert (data.name, MessageToDict(data.parts[0].data)) == ("analysis", {"status": "success", "results": []})
     assert MessageToDict(task.metadata) == {"progress": 50}
     assert task.status.message.parts[0].text == "Half way there"
-    assert [message.parts[0].text for message in task.history] == ["hi"]
+    assert [message.parts[0].text for message in messages_of(task)] == ["hi", "Half way there"]
 
 
 @versions

@@ -11,7 +11,7 @@ from google.adk.agents import BaseAgent
 from google.adk.events import Event, EventActions
 
 from aion.shared.types import A2AInbox, A2AOutbox
-from tests.support.adk import DIALECTS, answer_text, ask, ask_parts, history, served
+from tests.support.adk import DIALECTS, answer_text, ask, ask_parts, earlier, served
 from tests.support.service import http, parts
 
 read: list[Any] = []
@@ -95,7 +95,7 @@ async def test_message_and_task_changes_in_outbox_reach_client(dialect: str) -> 
     """The client receives the message, with an id from the server, and its task changed by the task patch."""
     async with http(parts(served(Announcer(name="announcer"))).app()) as client:
         task = await ask(client, dialect)
-    assert (task["status"]["state"], answer_text(task), history(task)) == (
+    assert (task["status"]["state"], answer_text(task), earlier(task)) == (
         "TASK_STATE_COMPLETED",
         "It is done.",
         ["hi"],

@@ -30,6 +30,7 @@ from tests.support.agents.remote import NOTES
 from tests.support.clock import ManualClock
 from tests.support.conversation import StoreConversation
 from tests.support.e2e.cut import Cut, cuttable
+from tests.support.histories import messages_of
 from tests.support.listening import free_port, listening
 from tests.support.stores import LEASE_SECONDS, table_of
 
@@ -110,8 +111,8 @@ def said(outcome: Outcome | None) -> list[str]:
     """Return what the remote agent has said, in order."""
     assert outcome is not None
     assert outcome.task is not None
-    agent = [message for message in outcome.task.history if message.role == Role.ROLE_AGENT]
-    return [part.text for message in (*agent, outcome.task.status.message) for part in message.parts]
+    agent = [message for message in messages_of(outcome.task) if message.role == Role.ROLE_AGENT]
+    return [part.text for message in agent for part in message.parts]
 
 
 @pytest.mark.parametrize("streaming", [True, False], ids=["with streams", "without"])

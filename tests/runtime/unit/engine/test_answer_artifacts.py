@@ -9,18 +9,19 @@ import pytest
 
 from aion_core.engine.agent import Emission, Reply, TurnRequest
 from aion_core.engine.agent_options import AnswerAs, ReplyAs
-from aion_core.engine.answer import messages_in
+from aion_core.engine.answer import as_artifact, messages_in
 from aion_core.engine.call import CallContext
 from aion_core.engine.listing.conversations import Conversations
 from aion_core.engine.records import Lease
 from aion_core.engine.task_store import TaskStore
 from aion_core.errors import StoreUnavailable
-from aion_core.protocol.types import Message, Part, Task, TaskState
+from aion_core.protocol.types import Message, Part, Role, Task, TaskState, TaskStatus
 from aion_core.table.keys import ContextKey, TaskKey
 from tests.runtime.unit.engine.teller import Teller
 from tests.runtime.unit.engine.wire import DIALECTS, WireClient, texts
 from tests.support.clock import ManualClock, settle
 from tests.support.databases import Stack
+from tests.support.histories import messages_of as in_history_of
 from tests.support.requests import request
 from tests.support.service import http, parts
 from tests.support.stores import MemoryTaskList, MemoryTaskStore, dynamodb_store, new_owner
@@ -72,7 +73,8 @@ async def test_answer_setting_decides_whether_answer_is_artifact_or_status(answe
         assert last["message"] == task["status"]["message"]
         assert last["message"]["messageId"] == "a-decorated"
         assert last["message"]["metadata"] == {"mood": "better"}
-    assert [message["messageId"] for message in task["history"]] == ["m-1"]
+    in_history = [] if answer is AnswerAs.ARTIFACT else ["a-decorated"]
+    assert [message["messageId"] for message in task["history"]] == ["m-1", *in_history]
 
 
 @pytest.mark.parametrize("answer", [AnswerAs.ARTIFACT, AnswerAs.BOTH])
@@ -112,8 +114,7 @@ async def test_thread_reply_is_in_history_once() -> None:
         task = await made.service.send(CallContext("owner", "test"), request("replied"))
         assert isinstance(task, Task)
         assert [message.message_id for message in messages_in(task)] == ["m-1", "a-replied"]
-        said = [*task.history, *([task.status.message] if task.status.HasField("message") else [])]
-        assert [message.message_id for message in said] == ["m-1", "a-replied"]
+        assert [message.message_id for message in in_history_of(task)] == ["m-1", "a-replied"]
 
 
 @pytest.mark.parametrize("answer", AnswerAs)
@@ -161,6 +162,16 @@ async def test_history_has_each_answer_once_in_order(answer: AnswerAs) -> None:
         "answer to that one",
     ]
     assert {message.context_id for message in await read(20, None)} == {"c"}
+
+
+def test_reason_of_cancellation_follows_recorded_answer() -> None:
+    """Cancel a task after its answer was recorded as an artifact: the conversation has the answer, then the reason."""
+    sent, said, reason = (Message(message_id=each, role=Role.ROLE_AGENT) for each in ("m-1", "said", "reason"))
+    sent.role = Role.ROLE_USER
+    recorded = as_artifact(Message(message_id="answer", parts=[Part(text="42")]), sent)
+    status = TaskStatus(state=TaskState.TASK_STATE_CANCELED, message=reason)
+    task = Task(history=[sent, said, reason], artifacts=[recorded], status=status)
+    assert [message.message_id for message in messages_in(task)] == ["m-1", "said", "answer", "reason"]
 
 
 @pytest.mark.parametrize("answer", [AnswerAs.ARTIFACT, AnswerAs.BOTH])

@@ -28,6 +28,7 @@ from tests.runtime.unit.engine.wire import texts
 from tests.support.agents.scripted import says
 from tests.support.clock import ManualClock, settle
 from tests.support.conversation import StoreConversation
+from tests.support.histories import messages_of
 from tests.support.requests import request
 from tests.support.service import http, parts, send
 from tests.support.stores import MemoryTaskList, MemoryTaskStore
@@ -272,8 +273,12 @@ async def test_reply_mode_message_returns_task_after_second_message() -> None:
     assert first.result() == second.result()
     task = first.result()
     assert isinstance(task, Task)
-    assert [message.parts[0].text for message in task.history] == ["slow", "answer to slow", "more"]
-    assert task.status.message.parts[0].text == "answer to more"
+    assert [message.parts[0].text for message in messages_of(task)] == [
+        "slow",
+        "answer to slow",
+        "more",
+        "answer to more",
+    ]
     assert not task.HasField("metadata")
 
 

@@ -16,6 +16,7 @@ from aion_core.protocol.types import TaskState
 from aion_core.table.keys import TaskKey
 from tests.support.agents.scripted import AskingAgent, GatedAgent
 from tests.support.clock import settle
+from tests.support.histories import messages_of
 from tests.support.requests import request
 from tests.support.service import ServiceParts, parts, send_task
 from tests.support.stores import MemoryTaskStore
@@ -60,8 +61,8 @@ async def test_message_to_running_task_is_answered_in_that_task() -> None:
     assert one == two
     assert two.status.state == COMPLETED
     assert two.status.message.parts[0].text == "answer to three"
-    said = [message.parts[0].text for message in two.history]
-    assert said == ["one", "answer to one", "two", "answer to two", "three"]
+    said = [message.parts[0].text for message in messages_of(two)]
+    assert said == ["one", "answer to one", "two", "answer to two", "three", "answer to three"]
     assert agent.asked == ["one", "two", "three"]
 
 
@@ -109,7 +110,7 @@ async def test_interrupting_message_replaces_turn_of_same_task() -> None:
     one, two = await first, await second
     assert one == two
     assert two.status.state == COMPLETED
-    assert [message.parts[0].text for message in two.history] == ["one", "two"]
+    assert [message.parts[0].text for message in messages_of(two)] == ["one", "two", "answer to two"]
     assert two.status.message.parts[0].text == "answer to two"
     assert agent.stopped == 1
 

@@ -19,6 +19,7 @@ from aion_core.engine.agent_options import WhenBusy
 from tests.simulation.loop import SimClock, SimLoop
 from tests.support.agents.scripted import says
 from tests.support.asgi import post
+from tests.support.histories import json_messages_of
 from tests.support.service import ServiceParts, parts
 
 TERMINAL = {"TASK_STATE_COMPLETED", "TASK_STATE_CANCELED", "TASK_STATE_FAILED"}
@@ -170,8 +171,7 @@ class Clients(RuleBasedStateMachine):
             assert now == before, "ended tasks do not change"
         else:
             assert state in FOLLOWS[was], f"{state} after {was}"
-        ids = [held["messageId"] for held in [*now.get("history", []), now["status"].get("message")] if held]
-        assert len(set(ids)) == len(ids), "no message twice"
+        json_messages_of(now)
         self.seen[task_id] = now
         return dict(now)
 

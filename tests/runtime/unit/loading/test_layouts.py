@@ -12,7 +12,7 @@ from aion_core.bootstrap import build_app
 from aion_core.loading.discovery.discover import discover
 from aion_core.settings import Settings
 from aion_tools.agent_code.aion_yaml import as_yaml
-from tests.support.adk import deltas, stream
+from tests.support.adk import stream
 from tests.support.isolated import isolated_imports
 from tests.support.service import http
 
@@ -396,7 +396,8 @@ async def streamed(config: Path) -> str:
     async with http(app) as client:
         frames = await stream(client)
     assert _state(frames[-1]) == "TASK_STATE_COMPLETED", frames[-1]
-    texts = [text for text, _, _ in deltas(frames)]
+    updates = [frame["artifactUpdate"]["artifact"] for frame in frames if "artifactUpdate" in frame]
+    texts = [part["text"] for artifact in updates for part in artifact["parts"]]
     assert len([text for text in texts if text]) > 1
     return "".join(texts)
 

@@ -103,7 +103,7 @@ async def test_errors_for_unknown_config_and_unknown_task_differ() -> None:
     ):
         assert unknown["code"] == NOT_FOUND
         assert "push notification config" in unknown["message"]
-    assert "no task" in (await pushing.rpc(GET, {"taskId": "nope", "id": "p"}))["message"]
+    assert "Task not found. Check the id" in (await pushing.rpc(GET, {"taskId": "nope", "id": "p"}))["message"]
 
 
 async def test_replaced_push_config_keeps_its_signing_key() -> None:

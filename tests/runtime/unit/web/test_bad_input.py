@@ -153,7 +153,7 @@ async def test_params_without_message_are_refused(client: httpx.AsyncClient, met
 async def test_error_message_names_field(client: httpx.AsyncClient, method: str, params: Any, sentence: str) -> None:
     body = {"jsonrpc": "2.0", "id": 1, "method": method, **({} if params is None else {"params": params})}
     error = refused(await client.post("/", json=body), PARAMS)["error"]
-    assert error["message"].startswith(sentence)
+    assert error["message"].startswith(f"Invalid parameters. {sentence}")
     [violation, *_] = error["data"][1]["fieldViolations"]
     assert sentence.startswith(f"{violation['field']} ")
     assert violation["description"].startswith(sentence)
@@ -286,7 +286,7 @@ async def test_method_name_selects_protocol_version(
 @pytest.mark.parametrize(("method", "old"), [("GetTask", False), ("tasks/get", True)])
 async def test_missing_task_is_not_found(client: httpx.AsyncClient, method: str, old: bool) -> None:
     body = {"jsonrpc": "2.0", "id": 1, "method": method, "params": {"id": "nope"}}
-    refused(await client.post("/", json=body), -32001, "no task")
+    refused(await client.post("/", json=body), -32001, "Task not found. Check")
     body["params"] = {}
     refused(await client.post("/", json=body), PARAMS, "id")
     if not old:
@@ -365,7 +365,7 @@ async def test_history_has_requested_length(client: httpx.AsyncClient) -> None:
     assert "history" not in task
     assert task["status"]["message"]["parts"][0]["text"] == "word0000 "
     body = {"jsonrpc": "2.0", "id": 1, "method": "GetTask", "params": {"id": task["id"]}}
-    assert len((await client.post("/", json=body)).json()["result"]["history"]) == 1
+    assert len((await client.post("/", json=body)).json()["result"]["history"]) == 2
 
 
 async def test_error_lists_at_most_ten_fields(client: httpx.AsyncClient) -> None:

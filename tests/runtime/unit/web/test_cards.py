@@ -98,6 +98,7 @@ async def test_agent_card_has_fields_declared_in_aion_yaml(app: FastAPI, prefix:
     ("agent", "rpc", "rest"),
     [
         ("", f"{BASE_URL}/", BASE_URL),
+        ("/agents/helper", f"{BASE_URL}/agents/helper/", f"{BASE_URL}/agents/helper"),
         ("/agents/quiet", f"{BASE_URL}/agents/quiet/", f"{BASE_URL}/agents/quiet"),
     ],
 )
@@ -246,6 +247,8 @@ async def test_extended_card_adds_skills_to_public_card(app: FastAPI, method: st
     assert [skill["id"] for skill in card["skills"]] == ["find", "plain", "secret"]
     assert ("supportedInterfaces" in card) is (method == RPC_NAMES[0])
     assert ("additionalInterfaces" in card) is (method != RPC_NAMES[0])
+    url = card["supportedInterfaces"][0]["url"] if method == RPC_NAMES[0] else card["url"]
+    assert url == f"{BASE_URL}{path}"
     public = (await read(app)).json()
     assert "secret" not in json.dumps(public)
     assert {name: card[name] for name in ("name", "version", "provider")} == {
@@ -289,7 +292,7 @@ async def test_extended_card_at_its_oldest_path_is_never_cached(app: FastAPI, pr
     answer = await read(app, f"{prefix}/agent/authenticatedExtendedCard")
     card = answer.json()
     assert [skill["id"] for skill in card["skills"]] == ["find", "plain", "secret"]
-    assert card["url"] == card["supportedInterfaces"][0]["url"]
+    assert card["url"] == card["supportedInterfaces"][0]["url"] == f"{BASE_URL}{prefix}/"
     assert answer.headers["cache-control"] == "private, no-store"
     assert "etag" not in answer.headers
     assert "url" not in (await read(app, "/agent/authenticatedExtendedCard", **{"A2A-Version": "1.0"})).json()

@@ -6,10 +6,13 @@ from typing import Any
 
 import httpx
 import pytest
+from a2a.utils.errors import A2AError
 
 from aion_core.clock import SystemClock
 from aion_core.errors import StoreCorrupt, StoreError, StoreUnavailable, TaskNotFound
+from aion_core.protocol.errors import STANDARD_MESSAGES, WIRE_ERRORS
 from aion_core.telemetry import Metric
+from aion_core.web.errors import error_body, rest_error_body, v03_rest_error_body
 from tests.support.agents.scripted import GatedAgent
 from tests.support.failing import Failing
 from tests.support.metrics import MemoryMetrics
@@ -94,6 +97,16 @@ async def test_unexpected_error_is_logged_once(caplog: pytest.LogCaptureFixture,
     assert record.exc_info is not None
     assert record.exc_info[1] is error
     assert "what was sent" not in record.getMessage()
+
+
+@pytest.mark.parametrize("kind", WIRE_ERRORS)
+def test_error_message_begins_with_standard_one(kind: type[A2AError]) -> None:
+    """The words of each code stand in tests/runtime/protocol/answers.py too, where requests are refused with them."""
+    words = STANDARD_MESSAGES[WIRE_ERRORS[kind].code]
+    for text, expected in (("Do this.", f"{words}. Do this."), (f"{words}: do this.", f"{words}: do this.")):
+        error = kind(text)
+        bodies = error_body(1, error)["error"], rest_error_body(error)["error"], v03_rest_error_body(error)
+        assert [body["message"] for body in bodies] == [expected] * 3
 
 
 async def test_error_during_stream_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:

@@ -283,7 +283,7 @@ def test_error_frame_escapes_unicode_line_ends() -> None:
     """An error may quote the request, and Python's `splitlines` ends a line at U+2028."""
     frame = Frames(jsonrpc_v1(1)).error(InvalidParamsError(ODD)).decode()
     assert len(frame.splitlines()) == 3, "its event, its data and the empty line"
-    assert json.loads(frame.splitlines()[1].removeprefix("data: "))["error"]["message"] == ODD
+    assert json.loads(frame.splitlines()[1].removeprefix("data: "))["error"]["message"] == f"Invalid parameters. {ODD}"
 
 
 class Wordy(ScriptedEvents):

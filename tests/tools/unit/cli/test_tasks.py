@@ -259,7 +259,7 @@ def test_confirmed_cancel_of_task_enqueues_next_turn_of_its_context(
     while messages := moto.client("sqs").receive_message(**asked).get("Messages"):
         bodies += [message["Body"] for message in messages]
     assert any(chat.context.owner in body for body in bodies), "a wake-up message is enqueued for the queued turn"
-    assert "can no longer be canceled" in refusal(run("cancel", "t-m-1", *owner, "--yes"))
+    assert "Task cannot be canceled: it is " in refusal(run("cancel", "t-m-1", *owner, "--yes"))
 
 
 def test_cancel_by_operator_uses_retention_time_of_stack(chat: StoreConversation, moto: LocalStack) -> None:

@@ -27,7 +27,7 @@ from tests.support.adk import (
     ask,
     ask_parts,
     call,
-    history,
+    earlier,
     scripted_model,
     served,
     task_of,
@@ -259,7 +259,7 @@ async def test_restarted_turn_refuses_credential_once() -> None:
             question = task_of(await patient(client.post("/", json=send()), clock))
             asked, request = sessions.appends, send("no", message_id="m-2", taskId=question["id"])
             done = task_of(await patient(client.post("/", json=request), clock))
-        told = [text for text in history(done) if "access_denied" in text]
+        told = [text for text in earlier(done) if "access_denied" in text]
         assert told == ["user: repos -> {'error': 'access_denied'}"]
         return (state(done), answer_text(done)), asked, sessions.appends
 

@@ -29,7 +29,7 @@ from tests.support.adk import (
     ask_parts,
     call,
     content,
-    history,
+    earlier,
     llm_agent,
     scripted_model,
     served,
@@ -86,7 +86,7 @@ async def test_data_from_client_becomes_result_of_long_running_tool(dialect: str
     root, model = expenses(500, ["Paid."])
     async with http(parts(served(root)).app()) as client:
         question = await ask(client, dialect)
-        assert (state(question), history(question)) == ("INPUT_REQUIRED", ["hi", "Your manager is asked."])
+        assert (state(question), earlier(question)) == ("INPUT_REQUIRED", ["hi", "Your manager is asked."])
         assert answer_text(question) == 'approve(amount=500) waits for its result. So far: {"status": "pending"}'
         assert data(question) == [{"name": "approve", "args": {"amount": 500}, "response": {"status": "pending"}}]
         done = await answer(client, dialect, question, {"approved": True})
@@ -186,9 +186,9 @@ async def test_answer_resumes_interrupted_sub_agent(dialect: str) -> None:
     )
     async with http(parts(served(root)).app()) as client:
         question = await ask(client, dialect)
-        assert (state(question), history(question)) == ("INPUT_REQUIRED", ["hi", "First."])
+        assert (state(question), earlier(question)) == ("INPUT_REQUIRED", ["hi", "First."])
         done = await answer(client, dialect, question, "yes")
-    assert (state(done), answer_text(done), history(done)[-1]) == ("COMPLETED", "Last.", "Approved.")
+    assert (state(done), answer_text(done), earlier(done)[-1]) == ("COMPLETED", "Last.", "Approved.")
 
 
 async def test_open_tool_call_of_canceled_task_gets_a_result(dialect: str) -> None:

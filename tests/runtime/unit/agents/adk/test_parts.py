@@ -30,6 +30,7 @@ from tests.support.adk import (
     text_event,
     yielding_agent,
 )
+from tests.support.histories import json_before_status
 from tests.support.service import http, parts
 
 
@@ -117,7 +118,7 @@ async def test_message_metadata_contains_usage_citations_and_grounding(dialect: 
     )
     async with http(parts(agent).app()) as client:
         task = await ask(client, dialect)
-    grounded = task["history"][-1]
+    grounded = json_before_status(task)[-1]
     assert grounded["metadata"] == {
         "adk_usage_metadata": {"promptTokenCount": 7, "candidatesTokenCount": 2},
         "adk_citation_metadata": {"citations": [{"uri": "https://example.org", "startIndex": 0}]},

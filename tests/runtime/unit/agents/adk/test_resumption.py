@@ -27,7 +27,7 @@ from tests.support.adk import (
     DecidingLlm,
     answer_text,
     call,
-    history,
+    earlier,
     scripted_model,
     served,
     task_of,
@@ -67,7 +67,7 @@ async def patient(request: Coroutine[Any, Any, httpx.Response], clock: ManualClo
 
 
 def outcome(task: dict[str, Any]) -> tuple[str, Any, list[str]]:
-    return task["status"]["state"].removeprefix("TASK_STATE_"), answer_text(task), history(task)
+    return task["status"]["state"].removeprefix("TASK_STATE_"), answer_text(task), earlier(task)
 
 
 async def pay(amount: int) -> str:
@@ -447,11 +447,11 @@ async def test_workflow_agent_waits_for_answer_despite_crash(tree: str) -> None:
         async with http(made.app()) as client:
             question = task_of(await patient(client.post("/", json=send()), clock))
             assert outcome(question)[0] == "INPUT_REQUIRED"
-            assert "From last." not in history(question), place
+            assert "From last." not in earlier(question), place
             request = send("yes", message_id="m-2", taskId=question["id"])
             task = task_of(await patient(client.post("/", json=request), clock))
         assert outcome(task)[:2] == ("COMPLETED", "From last."), place
-        assert "Approved." in history(task), place
+        assert "Approved." in earlier(task), place
         last = last or sessions.appends
         if place >= last:
             break

@@ -25,7 +25,7 @@ from tests.support.adk import (
     call,
     content,
     deltas,
-    history,
+    earlier,
     llm_agent,
     served,
     stream,
@@ -48,7 +48,7 @@ async def test_agents_last_message_is_the_answer(dialect: str) -> None:
         parts(served(yielding_agent(text_event("One."), text_event("Two."), text_event("Three.")))).app()
     ) as client:
         task = await ask(client, dialect)
-    assert (answer_text(task), history(task)) == ("Three.", ["hi", "One.", "Two."])
+    assert (answer_text(task), earlier(task)) == ("Three.", ["hi", "One.", "Two."])
     assert task["status"]["state"] == "TASK_STATE_COMPLETED"
 
 
@@ -61,9 +61,8 @@ async def test_adk_events_with_same_id_are_separate_messages(dialect: str) -> No
     chunked = [event("sec", partial=True), event("second"), event("th", partial=True), event("third")]
     async with http(parts(served(yielding_agent(event("first"), *chunked))).app()) as client:
         task = await ask(client, dialect)
-    assert (answer_text(task), history(task)) == ("third", ["hi", "first", "second"])
-    ids = [message["messageId"] for message in [*task["history"], task["status"]["message"]]]
-    assert len(set(ids)) == 4
+    assert (answer_text(task), earlier(task)) == ("third", ["hi", "first", "second"])
+    assert len({message["messageId"] for message in task["history"]}) == 4
 
 
 async def test_streamed_adk_message_is_recorded_once(dialect: str) -> None:
@@ -71,7 +70,7 @@ async def test_streamed_adk_message_is_recorded_once(dialect: str) -> None:
     root = llm_agent(["Let me ", "see.", call("look")], ["All ", "fine."], tools=[look])
     async with http(parts(served(root)).app()) as client:
         task = await ask(client, dialect)
-    assert (answer_text(task), history(task)) == ("All fine.", ["hi", "Let me see."])
+    assert (answer_text(task), earlier(task)) == ("All fine.", ["hi", "Let me see."])
 
 
 async def test_only_final_chunk_of_streamed_text_is_marked_last() -> None:
@@ -96,7 +95,7 @@ async def test_partial_texts_become_answer_if_final_event_is_missing(dialect: st
     streamed = [text_event("One."), text_event("Tw", partial=True), text_event("o", partial=True)]
     async with http(parts(served(yielding_agent(*streamed))).app()) as client:
         task = await ask(client, dialect)
-    assert (answer_text(task), history(task)) == ("Two", ["hi", "One."])
+    assert (answer_text(task), earlier(task)) == ("Two", ["hi", "One."])
 
 
 async def test_final_event_replaces_streamed_partial_text(dialect: str) -> None:
@@ -105,7 +104,7 @@ async def test_final_event_replaces_streamed_partial_text(dialect: str) -> None:
         parts(served(yielding_agent(text_event("Teh", partial=True), text_event("The answer.")))).app()
     ) as client:
         task = await ask(client, dialect)
-    assert (answer_text(task), history(task)) == ("The answer.", ["hi"])
+    assert (answer_text(task), earlier(task)) == ("The answer.", ["hi"])
 
 
 async def test_parallel_branches_stream_one_after_another(dialect: str) -> None:
@@ -166,7 +165,7 @@ async def test_partial_text_becomes_message_when_its_adk_agent_ends(dialect: str
     root = SequentialAgent(name="root", sub_agents=[first, llm_agent(["Two."], name="second")])
     async with http(parts(served(root)).app()) as client:
         task = await ask(client, dialect)
-    assert (answer_text(task), history(task)) == ("Two.", ["hi", "One."])
+    assert (answer_text(task), earlier(task)) == ("Two.", ["hi", "One."])
 
 
 async def test_texts_of_parallel_custom_agents_become_separate_messages(dialect: str) -> None:
@@ -177,7 +176,7 @@ async def test_texts_of_parallel_custom_agents_become_separate_messages(dialect:
     ]
     async with http(parts(served(ParallelAgent(name="root", sub_agents=branches))).app()) as client:
         task = await ask(client, dialect)
-    assert (answer_text(task), history(task)) == ("Hello.", ["hi", "Hello."])
+    assert (answer_text(task), earlier(task)) == ("Hello.", ["hi", "Hello."])
 
 
 async def test_models_thoughts_are_not_streamed() -> None:
@@ -312,13 +311,13 @@ async def test_messages_before_a_failure_are_recorded(dialect: str, last: Any) -
     said = yielding_agent(text_event("One."), text_event("Two."), last)
     async with http(parts(served(said)).app()) as client:
         task = await ask(client, dialect)
-    assert (task["status"]["state"], history(task)) == ("TASK_STATE_FAILED", ["hi", "One.", "Two."])
+    assert (task["status"]["state"], earlier(task)) == ("TASK_STATE_FAILED", ["hi", "One.", "Two."])
 
 
 async def test_answer_is_recorded_even_if_after_agent_callback_fails(dialect: str) -> None:
     async with http(parts(served(llm_agent(["All ", "fine."], after_agent_callback=fails))).app()) as client:
         task = await ask(client, dialect)
-    assert (task["status"]["state"], history(task)) == ("TASK_STATE_FAILED", ["hi", "All fine."])
+    assert (task["status"]["state"], earlier(task)) == ("TASK_STATE_FAILED", ["hi", "All fine."])
 
 
 @pytest.mark.parametrize("name", ["root", "sub"])
@@ -357,7 +356,7 @@ async def test_message_in_a2a_outbox_is_the_answer(dialect: str, form: str) -> N
         parts(served(yielding_agent(text_event("On the way."), given, text_event("Nor this.")))).app()
     ) as client:
         task = await ask(client, dialect)
-    assert (answer_text(task), history(task)) == ("Done!", ["hi", "On the way."])
+    assert (answer_text(task), earlier(task)) == ("Done!", ["hi", "On the way."])
     answer = task["status"]["message"]
     assert (answer["taskId"], answer["contextId"], bool(answer["messageId"])) == (task["id"], task["contextId"], True)
 
@@ -374,7 +373,7 @@ async def test_task_in_a2a_outbox_is_merged_into_stored_task(dialect: str) -> No
     given = text_event(state_delta={"a2a_outbox": A2AOutbox(task=patch)})
     async with http(parts(served(yielding_agent(given))).app()) as client:
         task = await ask(client, dialect)
-    assert (answer_text(task), history(task)) == ("Last.", ["hi", "First."])
+    assert (answer_text(task), earlier(task)) == ("Last.", ["hi", "First."])
     assert [artifact["artifactId"] for artifact in task["artifacts"]] == ["my-artifact"]
     assert task["metadata"] == {"my_key": "my_value"}
     assert "not-mine" not in str(task)

@@ -26,7 +26,7 @@ from tests.support.adk import (
     ask,
     ask_parts,
     call,
-    history,
+    earlier,
     llm_agent,
     scripted_model,
     served,
@@ -351,7 +351,7 @@ async def test_partial_text_of_canceled_parallel_agent_is_dropped() -> None:
     root = ParallelAgent(name="root", sub_agents=[Speaks(name="speaks"), Fails(name="fails")])
     async with http(parts(served(root)).app()) as client:
         task = await ask(client, DIALECT)
-    assert (task["status"]["state"], history(task)) == ("TASK_STATE_FAILED", ["hi"])
+    assert (task["status"]["state"], earlier(task)) == ("TASK_STATE_FAILED", ["hi"])
 
 
 @pytest.mark.parametrize("dialect", DIALECTS)

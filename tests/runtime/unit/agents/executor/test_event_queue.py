@@ -214,6 +214,7 @@ async def test_cancel_method_of_executor_runs_before_execute_stops(
             order.append("canceled")
 
     async def execute(context: RequestContext, queue: EventQueue, updater: TaskUpdater) -> None:
+        await updater.start_work(updater.new_agent_message(text("on it")))
         begun.set()
         try:
             while True:
@@ -232,6 +233,8 @@ async def test_cancel_method_of_executor_runs_before_execute_stops(
     assert (canceling.task_id, canceling.current_task.id) == (task.id, task.id)
     assert canceling.current_task.status.state == TaskState.TASK_STATE_WORKING
     assert canceling.current_task.artifacts == task.artifacts
+    assert text_of(canceling.current_task.status.message) == "on it"
+    assert [text_of(message) for message in canceling.current_task.history] == ["hi"], "as under the SDK's server"
     assert executor.contexts[0].current_task is None, "execute() keeps its own context"
     assert await made.parts.service.get(CallContext("owner", "test"), task.id) == task, "nothing follows"
 

@@ -40,7 +40,10 @@ class BookingExecutor(AgentExecutor):
 
 @pytest.mark.parametrize("method", ["SendMessage", "message/send"])
 async def test_executor_gets_task_with_its_question_when_user_answers(method: str) -> None:
-    """The executor's `current_task` has the history, the artifacts and the question, in both protocol versions."""
+    """The executor's `current_task` has the history, the artifacts and the question, in both protocol versions.
+
+    As under the SDK's server, the history lacks the question: an executor reads history and status message together.
+    """
     booking = BookingExecutor()
     made = served(booking)
     async with http(made.parts.app()) as client:
@@ -82,7 +85,7 @@ async def test_executor_receives_file_as_answer_to_its_question() -> None:
 
 async def test_executor_receives_metadata_output_modes_and_extensions_of_request() -> None:
     """Check metadata, output modes and extensions; referenced tasks must belong to this owner and agent."""
-    executor = ScriptedExecutor(_completes)
+    executor = ScriptedExecutor(_says_done)
     made = served(executor, configuration={"model": "small"})
     mine = await made.send(message_id="m-0", context_id="c-0")
     foreign = await made.parts.service.send(CallContext("somebody-else", "test"), request(message_id="m-0"))
@@ -113,6 +116,8 @@ async def test_executor_receives_metadata_output_modes_and_extensions_of_request
     assert context.configuration is not None
     assert list(context.configuration.accepted_output_modes) == ["text/plain", "image/png"]
     assert [task.id for task in context.related_tasks] == [mine_too["id"]]
+    (related,) = context.related_tasks
+    assert (text_of(related.status.message), len(related.history)) == ("done", 1), "as in the SDK's task store"
     assert context.requested_extensions == {"urn:in-the-message", "urn:in-the-header"}
     assert not context.call_context.user.is_authenticated
     assert context.call_context.state[CONFIGURATION] == {"model": "small"}
@@ -199,6 +204,10 @@ async def test_executor_run_for_queued_message_receives_working_task() -> None:
     current = executor.contexts[1].current_task
     assert current is not None
     assert (current.status.state, text_of(current.status.message)) == (TaskState.TASK_STATE_WORKING, "one")
+
+
+async def _says_done(context: RequestContext, queue: EventQueue, updater: TaskUpdater) -> None:
+    await updater.complete(updater.new_agent_message(text("done")))
 
 
 async def _completes(context: RequestContext, queue: EventQueue, updater: TaskUpdater) -> None:

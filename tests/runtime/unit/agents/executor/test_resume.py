@@ -18,6 +18,7 @@ from aion_core.protocol.types import Role, Task, TaskState
 from aion_core.table.keys import ContextKey
 from tests.runtime.unit.agents.executor.executors import Execute, ExecutorApp, ScriptedExecutor, served, text, text_of
 from tests.support.clock import ManualClock
+from tests.support.histories import before_status, messages_of
 from tests.support.requests import request
 
 COMPLETED, FAILED = TaskState.TASK_STATE_COMPLETED, TaskState.TASK_STATE_FAILED
@@ -74,7 +75,7 @@ async def test_executor_turn_of_dead_worker_fails_by_default() -> None:
     assert "not resumable" in text_of(task.status.message)
     assert "not resumable" in str(task.metadata["error"])
     assert len(executor.contexts) == 1
-    assert text_of(task.history[-1]) == "Looking it up.", "recorded events stay"
+    assert text_of(before_status(task)[-1]) == "Looking it up.", "recorded events stay"
     assert executor.canceled == []
 
 
@@ -86,7 +87,7 @@ async def test_restarted_executor_turn_records_each_event_once() -> None:
     assert task.status.state == COMPLETED
     assert len(executor.contexts) == 2
     assert executor.contexts[1].current_task is None, "the second try gets the same request"
-    assert [text_of(message) for message in task.history if message.role == Role.ROLE_AGENT] == ["Looking it up."]
+    assert [text_of(message) for message in before_status(task)] == ["hi", "Looking it up."]
     (report,) = task.artifacts
     assert "".join(part.text for part in report.parts) == "half of the report", "the repeat replaces the lost chunks"
 
@@ -103,7 +104,7 @@ async def test_restarted_executor_adds_only_messages_not_yet_recorded() -> None:
     crashing = CrashAfter(start_report)
     made = served(ScriptedExecutor(crashing, other_words), clock=clock, resume=AfterCrash.RESTART)
     task = await run_with_crashes(clock, made, crashing)
-    words = [text_of(message) for message in [*task.history, task.status.message] if message.role == Role.ROLE_AGENT]
+    words = [text_of(message) for message in messages_of(task) if message.role == Role.ROLE_AGENT]
     assert words == ["Looking it up.", "Looking it up.", "It is long."]
     assert [part.text for part in task.artifacts[0].parts] == ["another"]
 
@@ -137,7 +138,7 @@ async def test_answer_repeated_by_restarted_executor_is_recorded_once() -> None:
     made = served(ScriptedExecutor(crashing, only_says), clock=clock, resume=AfterCrash.RESTART)
     task = await run_with_crashes(clock, made, crashing)
     assert text_of(task.status.message) == "The answer."
-    assert [message.role for message in task.history] == [Role.ROLE_USER]
+    assert [message.role for message in messages_of(task)] == [Role.ROLE_USER, Role.ROLE_AGENT]
 
 
 async def test_number_of_executor_restarts_is_limited() -> None:

@@ -26,6 +26,7 @@ from aion_core.protocol.types import (
 )
 from tests.runtime.unit.agents.executor.executors import served, states, text, text_of
 from tests.runtime.unit.agents.folding import fold
+from tests.support.histories import before_status, messages_of
 from tests.support.service import http, send
 
 COMPLETED, FAILED, WORKING = (
@@ -169,7 +170,7 @@ async def test_final_state_set_by_task_updater_becomes_task_state(end: str, stat
     assert task.status.state == state
     assert text_of(task.status.message) == "because"
     assert dict(task.status.message.metadata) == {"why": "so"}
-    assert [message.role for message in task.history] == [Role.ROLE_USER], "no message twice"
+    assert [message.role for message in before_status(task)] == [Role.ROLE_USER], "no message twice"
 
 
 async def test_input_required_status_without_message_contains_last_message() -> None:
@@ -179,7 +180,7 @@ async def test_input_required_status_without_message_contains_last_message() -> 
 
     task = await served(execute).send()
     assert text_of(task.status.message) == "Which day?"
-    assert len(task.history) == 1
+    assert [text_of(message) for message in messages_of(task)] == ["hi", "Which day?"]
 
 
 async def test_status_metadata_is_merged_into_the_task() -> None:
@@ -230,8 +231,7 @@ async def test_executor_messages_with_equal_ids_stay_in_history() -> None:
         await updater.complete(answer)
 
     task = await served(counts).send(message_id="m-1")
-    assert [text_of(message) for message in task.history] == ["hi", "1", "2", "3"]
-    assert text_of(task.status.message) == "3"
+    assert [text_of(message) for message in messages_of(task)] == ["hi", "1", "2", "3", "3"]
 
 
 async def test_first_task_sent_by_executor_is_merged_into_stored_task() -> None:
@@ -249,8 +249,25 @@ async def test_first_task_sent_by_executor_is_merged_into_stored_task() -> None:
 
     task = await served(execute).send()
     assert [artifact.artifact_id for artifact in task.artifacts] == ["a"]
-    assert [text_of(message) for message in task.history] == ["hi", "a moment"]
+    assert [text_of(message) for message in messages_of(task)] == ["hi", "a moment", "done"]
     assert (text_of(task.status.message), dict(task.metadata)) == ("done", {"cost": 1})
+
+
+async def test_status_message_repeated_in_task_of_executor_is_sent_once() -> None:
+    """The executor enqueues another server's task, whose history ends with its status message, as ours does."""
+
+    async def execute(context: RequestContext, queue: EventQueue, updater: TaskUpdater) -> None:
+        assert context.message is not None
+        task = new_task(context.message)
+        answer = updater.new_agent_message(text("done"))
+        task.history.append(answer)
+        task.status.CopyFrom(TaskStatus(state=COMPLETED, message=answer))
+        await queue.enqueue_event(task)
+
+    made = served(execute)
+    task = await made.send()
+    assert [text_of(message) for message in messages_of(task)] == ["hi", "done"]
+    assert states(await made.events(task.id)) == ["submitted", "working", "completed"]
 
 
 async def test_task_sent_by_executor_after_other_events_is_ignored() -> None:
@@ -312,7 +329,7 @@ async def test_executor_returning_without_final_state_completes_task(what: str) 
     assert task.status.state == COMPLETED
     if what == "message":
         assert text_of(task.status.message) == "the result"
-    assert len(task.history) == 1
+    assert len(before_status(task)) == 1
 
 
 @pytest.mark.parametrize("task_first", [False, True])
@@ -402,7 +419,7 @@ async def test_reply_is_answer_if_executor_completes_without_message() -> None:
     task = await made.send()
     assert seen == [("hi", "c", "Test"), "test"]
     assert text_of(task.status.message) == "My reply"
-    assert len(task.history) == 1
+    assert [text_of(message) for message in messages_of(task)] == ["hi", "My reply"]
 
 
 async def spoken(*words: str) -> AsyncIterator[str]:

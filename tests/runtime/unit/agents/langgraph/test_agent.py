@@ -1,6 +1,7 @@
 """Common forms of graphs over HTTP: their input, their output, and their failures."""
 
 import asyncio
+import json
 import logging
 from collections.abc import Callable
 from typing import Annotated, Any, TypedDict
@@ -196,9 +197,24 @@ async def test_task_fails_if_a2a_outbox_contains_failed_task() -> None:
     assert task["contextId"] != "not-mine"
     assert task["status"]["state"] == "TASK_STATE_FAILED"
     assert said(task) == "sorry"
-    assert [entry["parts"][0]["text"] for entry in task["history"]] == ["hi", "before"]
+    assert [entry["parts"][0]["text"] for entry in task["history"]] == ["hi", "before", "sorry"]
     assert task["artifacts"][0]["parts"] == [{"text": "half of it"}]
     assert task["metadata"] == {"mine": 1, "deep": {"kept": 2}}
+
+
+async def test_status_message_repeated_in_outbox_task_is_sent_once() -> None:
+    """Set another agent's task as the outbox: its history ends with its status message, as that of our tasks does."""
+    before, answer = (
+        Message(message_id=each, role=Role.ROLE_AGENT, parts=[Part(text=each)]) for each in ("before", "answer")
+    )
+    status = TaskStatus(state=TaskState.TASK_STATE_COMPLETED, message=answer)
+    patch = Task(status=status, history=[before, answer])
+    graph = one_node(lambda state: {"a2a_outbox": A2AOutbox(task=patch)}, RequestEnvelope)
+    async with http(parts(graph).app()) as client:
+        response = await client.post("/", json=send(method="SendStreamingMessage"))
+    updates = [json.loads(line[6:])["result"] for line in response.text.splitlines() if line.startswith("data: ")]
+    statuses = [each["statusUpdate"]["status"] for each in updates if "statusUpdate" in each]
+    assert [each["message"]["messageId"] for each in statuses if "message" in each] == ["before", "answer"]
 
 
 async def test_sent_messages_are_added_to_graph_state() -> None:
@@ -218,7 +234,7 @@ async def test_sent_messages_are_added_to_graph_state() -> None:
     assert isinstance(reply, AIMessage)
     assert reply.text == "reply 1"
     assert reply.id == first["status"]["message"]["messageId"]
-    assert [entry["messageId"] for entry in first["history"]] == ["m-1"]
+    assert [entry["messageId"] for entry in first["history"]] == ["m-1", reply.id]
 
 
 async def test_client_cannot_replace_agent_message_by_reusing_its_id() -> None:

@@ -27,6 +27,7 @@ from aion_core.agents.langgraph.graph_answer import NO_ANSWER
 from aion_core.clock import SystemClock
 from aion_core.protocol.types import Artifact, Message, Part, Role, Task
 from tests.runtime.golden.graphs import ScriptedModel, asks_for, in_a_row, side_by_side
+from tests.support.histories import json_messages_of
 from tests.support.savers import memory_savers
 from tests.support.service import http, parts, send
 
@@ -57,7 +58,7 @@ async def held(graph: Any, method: str, *texts: str) -> list[Any]:
 
 def texts(task: Any) -> list[str]:
     """Return all texts of the agent in the task, in order."""
-    said = [*task.get("history", []), *filter(None, [task["status"].get("message")])]
+    said = json_messages_of(task)
     return [entry["parts"][0].get("text", "") for entry in said if entry["role"] in ("agent", "ROLE_AGENT")]
 
 

@@ -17,6 +17,7 @@ from aion_core.agents.langgraph.model_calls import is_for_client
 from tests.runtime.golden.graphs import ScriptedModel, asks_for, in_a_row
 from tests.runtime.unit.agents.folding import fold, text_of
 from tests.runtime.unit.agents.langgraph.usual_agents import model, weather
+from tests.support.histories import json_before_status
 from tests.support.service import http, parts, send
 
 State = dict[str, Any]
@@ -171,7 +172,7 @@ async def test_data_of_a_parser_is_the_answer() -> None:
     async with http(parts(in_a_row(find, state=Found)).app()) as client:
         task = (await client.post("/", json=send())).json()["result"]["task"]
     assert task["status"]["message"]["parts"] == [{"data": {"found": {"city": "Rome"}}}]
-    assert len(task["history"]) == 1
+    assert len(json_before_status(task)) == 1
 
 
 async def test_parsed_message_that_a_node_returns_is_said() -> None:

@@ -20,6 +20,7 @@ from aion_core.agents.langgraph.model_streams import ModelStreams
 from aion_core.engine.agent import Chunk
 from tests.runtime.golden.graphs import ScriptedModel
 from tests.support.clock import LoopClock
+from tests.support.histories import json_before_status, json_messages_of
 from tests.support.service import http, parts, send
 
 State = dict[str, Any]
@@ -155,8 +156,8 @@ async def test_text_that_langgraph_task_streams_before_interrupt_is_recorded(fun
         asked = (await client.post("/", json=send())).json()["result"]["task"]
         sent = send("yes", message_id="m-2", taskId=asked["id"])
         task = (await client.post("/", json=sent)).json()["result"]["task"]
-    assert [each["parts"][0]["text"] for each in task["history"]] == ["hi", "A draft.", "Good?", "yes"]
-    assert task["status"]["message"]["parts"][0]["text"] == "8 characters: yes"
+    said = ["hi", "A draft.", "Good?", "yes", "8 characters: yes"]
+    assert [each["parts"][0]["text"] for each in json_messages_of(task)] == said
 
 
 async def test_answer_equal_to_streamed_draft_is_sent_once() -> None:
@@ -174,10 +175,8 @@ async def test_answer_equal_to_streamed_draft_is_sent_once() -> None:
 
     async with http(parts(agent).app()) as client:
         task = (await client.post("/", json=send())).json()["result"]["task"]
-    answer = task["status"]["message"]
-    texts = {each["messageId"]: each["parts"][0]["text"] for each in [*task["history"], answer]}
-    assert list(texts.values()) == ["hi", "Good.", "A draft."]
-    assert answer["parts"][0]["text"] == "A draft."
+    assert [each["parts"][0]["text"] for each in json_messages_of(task)] == ["hi", "Good.", "A draft."]
+    assert task["status"]["message"]["parts"][0]["text"] == "A draft."
 
 
 @pytest.mark.parametrize("retried", [True, False])
@@ -280,4 +279,4 @@ async def test_text_streamed_before_failing_node_is_in_history(error: BaseExcept
     async with http(parts(graph.add_edge(START, "write").add_edge("write", "fail")).app()) as client:
         task = (await client.post("/", json=send())).json()["result"]["task"]
     assert task["status"]["state"] == "TASK_STATE_FAILED"
-    assert [each["parts"][0]["text"] for each in task["history"]] == ["hi", "A draft."]
+    assert [each["parts"][0]["text"] for each in json_before_status(task)] == ["hi", "A draft."]

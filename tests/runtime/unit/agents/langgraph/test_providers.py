@@ -21,6 +21,7 @@ from tests.runtime.golden.graphs import in_a_row
 from tests.runtime.unit.agents.folding import fold, text_of
 from tests.runtime.unit.agents.langgraph.providers import APIS, BOUND, METHODS, ROUTED, TEXT
 from tests.runtime.unit.agents.usual_agents import METHODS as REQUESTS
+from tests.support.histories import json_messages_of
 from tests.support.listening import listening
 from tests.support.service import http, parts, send
 
@@ -156,8 +157,7 @@ async def told(graph: Any, request: str) -> tuple[list[str], list[str]]:
         return [text_of(each) for each in folded.messages.values()], folded.texts
     result = answer.json()["result"]
     task = result.get("task", result)
-    said = [*task["history"], task["status"]["message"]]
-    return [each["parts"][0]["text"] for each in said if each["role"] in ("agent", "ROLE_AGENT")], []
+    return [each["parts"][0]["text"] for each in json_messages_of(task) if each["role"] in ("agent", "ROLE_AGENT")], []
 
 
 def is_streamed(provider: str, streams: bool, request: str) -> bool:

@@ -14,6 +14,7 @@ from aion.langgraph import get_aion_context
 from aion.langgraph.stream import emit_message
 from tests.runtime.golden.graphs import asks_for, in_a_row, model_saying, side_by_side
 from tests.runtime.unit.agents.folding import fold, text_of
+from tests.support.histories import json_messages_of
 from tests.support.service import http, parts, send
 
 State = dict[str, Any]
@@ -35,8 +36,9 @@ async def history_of(graph: Any, method: str) -> list[str]:
         return [*before, text_of(last)]
     result = answer.json()["result"]
     task = result.get("task", result)
-    said = [*task.get("history", []), task["status"]["message"]]
-    return [each["parts"][0].get("text", "") for each in said if each["role"] in ("agent", "ROLE_AGENT")]
+    return [
+        each["parts"][0].get("text", "") for each in json_messages_of(task) if each["role"] in ("agent", "ROLE_AGENT")
+    ]
 
 
 def named(node: Any, text: str) -> Any:

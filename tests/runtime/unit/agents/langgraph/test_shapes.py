@@ -11,6 +11,7 @@ from tests.runtime.golden.graphs import model_saying
 from tests.runtime.unit.agents.folding import fold, text_of
 from tests.runtime.unit.agents.langgraph.shapes import PAGE, SHAPES, Shape, page_with_tables
 from tests.runtime.unit.agents.usual_agents import METHODS, both_versions, task_of
+from tests.support.histories import before_status, messages_of
 from tests.support.service import http, parts, send
 
 all_shapes = pytest.mark.parametrize("shape", SHAPES.values(), ids=SHAPES)
@@ -33,7 +34,7 @@ async def test_shape_answers_as_documented(shape: Shape, version: str) -> None:
     async with http(parts(shape.graph()).app()) as client:
         task = await task_of(client, send("cats", method=METHODS[version][0]))
     assert isinstance(task, Task)
-    check(shape, task, [each for each in task.history if each.role == Role.ROLE_AGENT])
+    check(shape, task, [each for each in before_status(task) if each.role == Role.ROLE_AGENT])
     assert [each.name for each in task.artifacts] == ([shape.artifact] if shape.artifact else [])
 
 
@@ -56,7 +57,7 @@ async def test_graph_of_the_page_answers_with_its_report() -> None:
     async with http(parts(names["graph"]).app()) as client:
         task = await task_of(client, send("cats"))
     assert isinstance(task, Task)
-    assert (text_of(task.history[-1]), text_of(task.status.message)) == ("Notes on cats.", "# Report on cats")
+    assert [text_of(each) for each in messages_of(task)] == ["cats", "Notes on cats.", "# Report on cats"]
 
 
 def test_page_lists_the_tested_shapes() -> None:

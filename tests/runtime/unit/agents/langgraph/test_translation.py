@@ -33,6 +33,7 @@ from aion.langgraph import get_aion_context
 from aion.langgraph.stream import emit_data, emit_message
 from aion.shared.types import A2AInbox
 from tests.runtime.golden.graphs import ScriptedModel
+from tests.support.histories import json_before_status
 from tests.support.service import http, parts, send
 
 State = dict[str, Any]
@@ -289,7 +290,7 @@ async def test_message_with_used_id_but_new_text_is_new_message() -> None:
         return {"messages": [AIMessage("done")]}
 
     task = await asked_once(one_node(node))
-    agents = [entry for entry in task["history"] if entry["role"] == "ROLE_AGENT"]
+    agents = [entry for entry in json_before_status(task) if entry["role"] == "ROLE_AGENT"]
     assert [entry["parts"][0]["text"] for entry in agents] == ["one", "two", "three"]
     assert agents[0]["messageId"] == "mine"
     assert len({entry["messageId"] for entry in agents}) == 3
@@ -336,7 +337,7 @@ async def test_message_forwarded_from_nested_graph_is_sent_once() -> None:
         return {"messages": [AIMessage("done")]}
 
     task = await asked_once(one_node(node))
-    assert [entry["parts"][0]["text"] for entry in task["history"]] == ["hi", "from within"]
+    assert [entry["parts"][0]["text"] for entry in task["history"]] == ["hi", "from within", "done"]
     assert said(task) == "done"
 
 
@@ -349,7 +350,7 @@ async def test_node_that_blocks_event_loop_loses_no_message() -> None:
         return {"messages": [AIMessage("done")]}
 
     task = await asked_once(one_node(node))
-    assert [entry["parts"][0]["text"] for entry in task["history"]] == ["hi", "m 0", "m 1", "m 2"]
+    assert [entry["parts"][0]["text"] for entry in task["history"]] == ["hi", "m 0", "m 1", "m 2", "done"]
 
 
 # ── Unserializable state ──────────────────────────────────────────────────────────────────────────────────────────────
@@ -396,7 +397,7 @@ async def test_reply_is_not_sent_again_when_interrupted_node_reruns() -> None:
     assert len(runs) == 2
     assert said(task) == "Booked for Tuesday."
     texts = [entry["parts"][0]["text"] for entry in task["history"]]
-    assert texts == ["hi", "Found some, at try 1.", "Which day?", "Tuesday"]
+    assert texts == ["hi", "Found some, at try 1.", "Which day?", "Tuesday", "Booked for Tuesday."]
 
 
 @pytest.mark.parametrize(("last", "answer"), [(2, "draft 2"), (1, "draft 1")])
@@ -419,5 +420,6 @@ async def test_history_lists_texts_in_streamed_order(last: int, answer: str) -> 
     assert [entry["parts"][0]["text"] for entry in task["history"]] == [
         "hi",
         *(each for each in spoken if each != answer),
+        answer,
     ]
     assert said(task) == answer

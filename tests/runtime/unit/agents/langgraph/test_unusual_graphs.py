@@ -385,7 +385,7 @@ async def test_retried_node_does_not_send_messages_or_data_twice() -> None:
     async with http(parts(graph).app()) as client:
         task = await ask(client)
     assert len(tries) == 2
-    assert [entry["parts"][0]["text"] for entry in task["history"]] == ["hi", "mid"]
+    assert [entry["parts"][0]["text"] for entry in task["history"]] == ["hi", "mid", "the reply"]
     assert said(task) == "the reply"
     assert [part["data"] for part in task["artifacts"][0]["parts"]] == [{"n": 1}]
 

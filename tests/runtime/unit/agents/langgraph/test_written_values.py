@@ -21,6 +21,7 @@ from aion_core.agents.langgraph.written_values import MAX_BYTES
 from aion_core.protocol.types import Message, Part, Role
 from tests.runtime.golden.graphs import model_saying
 from tests.runtime.unit.agents.langgraph.shapes import calls, ends_with_tool, mail, result_as_human, worker_as_human
+from tests.support.histories import json_messages_of
 from tests.support.service import http, parts, send
 
 State = dict[str, Any]
@@ -98,7 +99,7 @@ async def test_declared_output_of_any_class_is_the_answer(output: Any, method: s
     graph = chain(Whole, notes, report, input_schema=Topic, output_schema=output)
     (task,) = await tasks_of(graph, method, "cats")
     assert answer_of(task) == ["the report"]
-    assert [each["parts"][0].get("text") for each in task["history"]] == ["cats", "inner notes"]
+    assert [each["parts"][0].get("text") for each in json_messages_of(task)] == ["cats", "inner notes", "the report"]
 
 
 async def test_answer_that_a_model_has_streamed_keeps_its_message_id() -> None:

@@ -139,7 +139,7 @@ async def test_listed_task_equals_response_of_get_task(desk: ListClient) -> None
     assert listed["status"]["state"] == "TASK_STATE_COMPLETED"
     for field in ("id", "contextId"):
         assert listed[field] == read[field]
-    assert [said["messageId"] for said in listed["history"]] == [said["messageId"] for said in read["history"]]
+    assert listed["history"] == read["history"]
     assert listed["status"]["timestamp"] == read["status"]["timestamp"]
     assert listed["artifacts"][0]["parts"][0]["text"] == read["artifacts"][0]["parts"][0]["text"] == "content"
 
@@ -160,14 +160,15 @@ async def test_listed_tasks_history_has_requested_length(desk: ListClient) -> No
     task = await desk.ask("ask")
     await desk.ask("the answer", taskId=task)
     lengths = {}
-    for asked in (None, 0, 1, 2, 100):
+    for asked in (None, 0, 1, 2, 4, 5, 100):
         [listed] = (await desk.list(historyLength=asked))["tasks"]
         assert ("history" in listed) is (asked != 0), "no history is no field, rather than an empty one"
         lengths[asked] = [said["parts"][0]["text"] for said in listed.get("history", [])]
-    assert lengths[None] == lengths[100] == ["ask", "answer", "the answer"]
+        assert listed["status"]["message"]["parts"] == [{"text": "answer"}], "the status has it with any history"
+    assert lengths[None] == lengths[100] == lengths[5] == lengths[4] == ["ask", "answer", "the answer", "answer"]
     assert lengths[0] == []
-    assert lengths[1] == ["the answer"]
-    assert lengths[2] == ["answer", "the answer"]
+    assert lengths[1] == ["answer"]
+    assert lengths[2] == ["the answer", "answer"]
 
 
 async def test_context_filter_lists_only_tasks_of_that_context(desk: ListClient) -> None:

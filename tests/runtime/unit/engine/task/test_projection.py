@@ -177,20 +177,70 @@ def texts(task: Task) -> dict[str, list[str]]:
 WORKING, COMPLETED = TaskState.TASK_STATE_WORKING, TaskState.TASK_STATE_COMPLETED
 
 
-def test_task_history_excludes_current_status_message() -> None:
-    """The current message is in `status` only; `history` has each earlier message once."""
+def ids(task: Task) -> list[str]:
+    return [message.message_id for message in task.history]
+
+
+def test_status_message_is_also_last_of_history() -> None:
+    """`history` has each message once, and `status` has the latest one too, whole."""
     task = fold([submitted(), entered(WORKING, "one"), entered(WORKING, "two"), entered(COMPLETED, "answer")])
-    assert [entry.message_id for entry in task.history] == ["question", "one", "two"]
-    assert task.status.message == said("answer")
+    assert ids(task) == ["question", "one", "two", "answer"]
+    assert task.history[-1] == task.status.message == said("answer")
     assert task.status.state == COMPLETED
-    assert [entry.message_id for entry in apply(task, said("two")).history] == ["question", "one", "two"]
-    assert [entry.message_id for entry in apply(task, said("three")).history] == ["question", "one", "two", "three"]
+    assert ids(apply(task, said("two"))) == ["question", "one", "two", "answer"]
+    assert ids(apply(task, said("three"))) == ["question", "one", "two", "answer", "three"]
+
+
+@pytest.mark.parametrize("state", ALL_STATES)
+def test_history_ends_with_status_message_in_each_state(state: TaskState) -> None:
+    assert ids(fold([submitted(), entered(state, "last")])) == ["question", "last"]
+    assert ids(fold([submitted(), entered(state)])) == ["question"]
 
 
 def test_status_without_message_clears_previous_status_message() -> None:
     task = fold([submitted(), entered(WORKING, "one"), entered(COMPLETED)])
     assert not task.status.HasField("message")
-    assert [entry.message_id for entry in task.history] == ["question", "one"]
+    assert ids(task) == ["question", "one"]
+
+
+def test_edited_message_replaces_its_first_form() -> None:
+    """Enter the same id with another text: the history has the new text, at its end."""
+    edited = said("one")
+    edited.parts[0].text = "one, edited"
+    task = fold([submitted(), entered(WORKING, "one"), TaskStatusUpdateEvent(status=TaskStatus(message=edited))])
+    assert list(task.history) == [said("question", Role.ROLE_USER), edited]
+
+
+# ── Snapshots ─────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_task_with_message_once_has_it_in_status_only() -> None:
+    """Fold the form of a snapshot: the result is the task again. The task itself is not changed."""
+    task = fold([submitted(), entered(WORKING, "one"), entered(COMPLETED, "answer")])
+    once = projection.with_message_once(task)
+    assert (ids(once), once.status) == (["question", "one"], task.status)
+    assert ids(task) == ["question", "one", "answer"]
+    assert fold([once]) == fold([task]) == task
+
+
+@pytest.mark.parametrize(
+    "task", [submitted(), fold([submitted(), entered(WORKING, "one"), entered(COMPLETED)]), Task()]
+)
+def test_task_without_status_message_has_one_form(task: Task) -> None:
+    assert projection.with_message_once(task) == task
+
+
+def test_events_after_snapshot_give_the_whole_logs_task() -> None:
+    """Fold a question, its answer and the agent's end, from a snapshot after each event, in both forms of a snapshot."""
+    asks = entered(TaskState.TASK_STATE_INPUT_REQUIRED, "which?")
+    answered = Numbered(3, entered(WORKING), said("this one", Role.ROLE_USER))
+    log = [Numbered(1, submitted()), Numbered(2, asks), answered, Numbered(4, entered(COMPLETED, "which?"))]
+    whole = projection.fold(log)
+    assert ids(whole) == ["question", "this one", "which?"]
+    for end in range(1, 5):
+        until = projection.fold(log[:end])
+        for snapshot in (until, projection.with_message_once(until)):
+            assert projection.fold([Numbered(end, snapshot), *log[end:]]) == whole
 
 
 def test_task_metadata_is_merged_key_by_key() -> None:
@@ -297,15 +347,15 @@ def test_history_has_answer_once_after_its_interrupt() -> None:
     task = apply(asked, entered(WORKING), answer)
     assert [entry.message_id for entry in task.history] == ["question", "which?", "this one"]
     done = apply(apply(task, entered(WORKING, "end")), entered(COMPLETED, "end"))
-    assert [entry.message_id for entry in done.history] == ["question", "which?", "this one"]
+    assert ids(done) == ["question", "which?", "this one", "end"]
     assert done.status.message == said("end")
 
 
-def test_message_repeated_in_final_status_is_not_duplicated() -> None:
-    """`status.message` is the latest message; `history` has the earlier messages, each once."""
+def test_message_repeated_in_final_status_moves_to_the_end() -> None:
+    """The history has each message once, with that of the status at its end."""
     working, completed = TaskState.TASK_STATE_WORKING, TaskState.TASK_STATE_COMPLETED
     task = fold([submitted(), entered(working, "one"), entered(working, "two"), entered(working, n=1)])
-    assert [message.message_id for message in task.history] == ["question", "one", "two"]
-    task = apply(task, entered(completed, "two"))
-    assert [message.message_id for message in task.history] == ["question", "one"]
-    assert task.status.message.message_id == "two"
+    assert ids(task) == ["question", "one", "two"]
+    task = apply(task, entered(completed, "one"))
+    assert ids(task) == ["question", "two", "one"]
+    assert task.status.message.message_id == "one"

@@ -82,9 +82,9 @@ async def test_card_urls_are_those_of_called_entry_point(behind: Behind, address
         assert [its["url"] for its in card["additionalInterfaces"]] == [f"{address}/", address]
         assert card["url"] == f"{address}/"
         assert urls((await client.get(CARD, headers={"A2A-Version": "1.0"})).json()) == {f"{address}/", address}
-        assert urls((await client.get(f"/agents/helper{CARD}")).json()) == {f"{address}/", address}
-        quiet = (await client.get(f"/agents/quiet{CARD}")).json()
-        assert urls(quiet) == {f"{address}/agents/quiet/", f"{address}/agents/quiet"}
+        for path in ("/agents/helper", "/agents/quiet"):
+            card = (await client.get(f"{path}{CARD}")).json()
+            assert urls(card) == {f"{address}{path}/", f"{address}{path}"}, "the URL below which it was requested"
 
 
 @each_entrypoint
@@ -171,7 +171,7 @@ async def test_card_signature_verifies_at_each_entry_point(behind: Behind, addre
             signature_verifier=create_signature_verifier(found, ["ES256"])
         )
         assert set(seen) == {f"{address}{KEYS}"}
-        for path in (CARD, f"/agents/quiet{CARD}", "/agent/authenticatedExtendedCard"):
+        for path in (CARD, f"/agents/helper{CARD}", f"/agents/quiet{CARD}", "/agent/authenticatedExtendedCard"):
             card = (await client.get(path)).json()
             assert verify_card(card, lambda _: [key]) == {"v1.0": key.id, "v0.3": key.id}
         # The key URL named in the card serves the public key.
@@ -204,7 +204,8 @@ async def test_extended_card_urls_are_those_of_called_entry_point(behind: Behind
                 body = {"jsonrpc": "2.0", "id": 1, "method": method, "params": {}}
                 card = (await client.post(f"{address}{path}", json=body)).json()["result"]
                 assert card["description"] == "Answers more questions."
-                assert urls(card) == {f"{address}/", address}
+                place = f"{address}{path}".rstrip("/")
+                assert urls(card) == {f"{place}/", place}
         for path in ("/extendedAgentCard", "/acme/extendedAgentCard", "/v1/card", "/agent/authenticatedExtendedCard"):
             answer = await client.get(path)
             assert (answer.status_code, urls(answer.json())) == (200, {f"{address}/", address})

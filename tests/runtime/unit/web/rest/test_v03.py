@@ -287,7 +287,7 @@ async def test_task_of_deepest_accepted_v03_data_can_be_read(client: httpx.Async
 
 
 async def test_v03_rest_errors_are_readable_by_python_and_js_sdk(client: httpx.AsyncClient) -> None:
-    refused(await client.get("/v1/tasks/nope"), 404, -32001, "no task")
+    refused(await client.get("/v1/tasks/nope"), 404, -32001, "Task not found. ")
     refused(
         await client.post("/v1/message:send", content=b"{", headers={"Content-Type": "application/json"}), 400, -32700
     )
@@ -316,7 +316,7 @@ async def test_v03_push_config_request_is_refused_if_not_supported(
 ) -> None:
     given = {"config": {"pushNotificationConfig": {"url": "https://x.test"}}} if method == "POST" else None
     answer = await client.request(method, f"/v1/tasks/t-1/pushNotificationConfigs{path}", json=given)
-    refused(answer, 400, -32003, "push")
+    refused(answer, 400, -32003, "Push Notification")
 
 
 class StoresConfigs:

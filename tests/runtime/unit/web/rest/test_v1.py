@@ -423,7 +423,7 @@ async def test_unknown_rest_path_is_not_found(app: FastAPI, method: str, target:
     "target", ["/tasks/%2e%2e", "/tasks/%FF", "/tasks/%00", "/tasks/a%3Fb", "/tasks/" + "x" * 5000]
 )
 async def test_invalid_task_id_returns_task_not_found(app: FastAPI, target: str) -> None:
-    refused(await ask(app, "GET", target), 404, "TASK_NOT_FOUND", "no task")
+    refused(await ask(app, "GET", target), 404, "TASK_NOT_FOUND", "Task not found. Check")
 
 
 @pytest.mark.parametrize(
