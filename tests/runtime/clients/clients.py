@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 import httpx
 
 from tests.runtime.clients.cells import ENDED, Cell
-from tests.support.environments import python_with
+from tests.support.environments import go_program, node_with, python_with
 from tests.support.server import ROOT
 
 FOLDER = Path(__file__).parent
@@ -46,6 +46,20 @@ def _here(driver: str) -> Callable[[], list[str]]:
     return lambda: [sys.executable, str(DRIVERS / driver)]
 
 
+def _node(folder: str, driver: str) -> Callable[[], list[str]]:
+    """Return the command of a driver beside the packages of this folder of `tests/support`."""
+
+    def command() -> list[str]:
+        place = node_with(ROOT / "tests" / "support" / folder, DRIVERS / "play.mjs", DRIVERS / driver)
+        return ["node", str(place / driver)]
+
+    return command
+
+
+def _go(*arguments: str) -> Callable[[], list[str]]:
+    return lambda: [str(go_program(DRIVERS / "with_go_rules", PINS / "go.txt")), *arguments]
+
+
 SDK_03, SDK_1, FRAMEWORK = "with_a2a_sdk_0_3.py", "with_a2a_sdk_1.py", "with_agent_framework.py"
 PINS = FOLDER / "requirements"
 NO_TASK = ("send_to", "stream_to")
@@ -58,6 +72,10 @@ CLIENTS = [
     Client("a2a-sdk 0.3.26", _python(SDK_03, requirements=ROOT / "tests/support/a2a-sdk-0.3.txt"), deep=False),
     Client("a2a-sdk 1.0.0", _python(SDK_1, requirements=PINS / "a2a-sdk-1.0.0.txt")),
     Client("a2a-sdk 1.3", _here(SDK_1), deep=False),
+    Client("@a2a-js/sdk 0.3.14", _node("js03", "with_js_sdk_0_3.mjs"), deep=False),
+    Client("@a2a-js/sdk 1.3", _node("js", "with_js_sdk_1.mjs"), deep=False),
+    Client("a2a-go's rules, JSON-RPC", _go("JSONRPC")),
+    Client("a2a-go's rules, HTTP+JSON", _go("HTTP+JSON")),
     Client("agent-framework", _python(FRAMEWORK, requirements=PINS / "agent-framework.txt"), lacks=NO_TASK),
     Client(
         "agent-framework by URL", _python(FRAMEWORK, "url", requirements=PINS / "agent-framework.txt"), lacks=NO_TASK

@@ -23,7 +23,7 @@ class Conversation:
     async def stream(self, text: str) -> str:
         agent, screen = await self._made(), Screen()
         async for update in agent.run(text, stream=True, session=self._session):
-            screen.add(update.message_id or "", update.text, append=True)
+            screen.add(update.message_id or "", update.text, append=update.merge_mode != "replace")
         return str(screen)
 
     async def get(self, task_id: str) -> str:
