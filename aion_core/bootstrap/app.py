@@ -171,4 +171,5 @@ def _push_registry(settings: Settings, turns: TurnServices) -> PushRegistry | No
         webhook_policy(settings),
         turns.clock,
         events=events,
+        redacting=[agent_id for agent_id, config in turns.configs.items() if config.push.redact_secrets],
     )

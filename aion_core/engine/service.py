@@ -24,6 +24,7 @@ from aion_core.engine.stream.shared_reads import SharedReads
 from aion_core.engine.task import projection, states
 from aion_core.engine.task_store import TaskStore
 from aion_core.errors import TaskFinished
+from aion_core.protocol.adk_client import is_from_adk
 from aion_core.protocol.types import Message, SendMessageRequest, Task, TaskState
 from aion_core.table.keys import TaskKey
 
@@ -97,7 +98,7 @@ class TaskService:
         task from the event that recorded the message, or after Last-Event-ID. The stream ends early if the process is
         about to end. Raises ClientError before the first batch.
         """
-        return self._in_form(call, self._stream(call, request))
+        return self._in_form(call, self._stream(call, request), request.message)
 
     async def _stream(self, call: CallContext, request: SendMessageRequest) -> AsyncGenerator[list[StreamItem], None]:
         admitted = await self._admission.accept(call, request, StreamStart.FIRST_EVENT, at_once=True)
@@ -164,12 +165,12 @@ class TaskService:
         return await self.get(call, task_id)
 
     def _in_form(
-        self, call: CallContext, batches: AsyncGenerator[list[StreamItem], None]
+        self, call: CallContext, batches: AsyncGenerator[list[StreamItem], None], message: Message | None = None
     ) -> AsyncGenerator[list[StreamItem], None]:
         """Return the stream in the form that the agent's `answer` asks for."""
         if self._answers.get(call.agent) is not AnswerAs.ARTIFACT:
             return batches
-        return in_artifact_form(batches, call.extensions)
+        return in_artifact_form(batches, ends_whole=is_from_adk(call.extensions, message))
 
     def _returns_at_once(self, request: SendMessageRequest) -> bool:
         return request.configuration.return_immediately and self._blocking_wait is not None

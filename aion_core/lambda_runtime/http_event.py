@@ -52,6 +52,7 @@ class EventReader:
             path.encode()  # raises UnicodeEncodeError
             changed = {
                 "path": path,
+                "raw_path": (event.get("rawPath") or event["path"]).encode(),
                 "headers": [[name.encode(), value.encode()] for name, value in headers.items()],
                 "scheme": headers.get("x-forwarded-proto", "https"),
                 "server": _server(headers),

@@ -5,9 +5,8 @@ from pathlib import Path
 
 from aion_core.engine.agent_options import AnswerAs
 from aion_core.loading.aion_yaml.agent import AgentConfig
-from aion_core.loading.discovery.langgraph_json import LANGGRAPH_JSON
 from aion_core.loading.frameworks import FRAMEWORKS
-from aion_core.loading.importing.places import agent_files, import_roots
+from aion_core.loading.importing.places import LANGGRAPH_JSON, agent_files, import_roots
 
 _CARD_FILES = tuple(framework.card_file for framework in FRAMEWORKS.values() if framework.card_file)
 

@@ -1,7 +1,7 @@
 """A2A operations on push notification configs, for all protocol versions (A2A 3.1.7 to 3.1.10)."""
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 from a2a.types import a2a_pb2 as pb
 from msgspec.structs import replace
@@ -47,25 +47,31 @@ class PushRegistry:
         clock: Clock,
         *,
         events: Mapping[str, PushEvents] | None = None,
+        redacting: Collection[str] = (),
     ) -> None:
-        """`events` has the kinds of events that each agent's webhooks receive."""
+        """`events` has the kinds of events that each agent's webhooks receive.
+
+        The agents `redacting` return a config's token and credentials only from its creation.
+        """
         self._configs, self._work_queue, self._tasks, self._list = configs, queue, tasks, task_list
-        self._policy, self._clock, self._events = policy, clock, events or {}
+        self._policy, self._clock, self._events, self._redacting = policy, clock, events or {}, redacting
 
     async def create(
         self, call: CallContext, config: pb.TaskPushNotificationConfig, version: PushVersion
     ) -> pb.TaskPushNotificationConfig:
-        """Store a push config for a task and return it with its id. A config with the same id is replaced.
+        """Store a push config for a task and return it with its id and token. A config with the same id is replaced.
 
         The webhook receives the task's events from now on. Raises InvalidMessage with the reason, and
         TooManyPushConfigs.
         """
         check_config(config, self._policy.excluding(call.entrypoint_url))
         key = await self._key(call, config.task_id)
-        stored = await self._stored(call, config, key, version)
+        stored, before = await self._stored(call, config, key, version)
         await self._configs.put(key, stored)
         await wake_delivery(self._work_queue, PushWakeUp(key))
-        return client_config(stored, config.task_id, config.tenant)
+        # A generated token that the config keeps was returned by its creation.
+        is_known = before is not None and not config.token and stored.token == before.token
+        return client_config(self._redacted(call, stored) if is_known else stored, config.task_id, config.tenant)
 
     async def with_message(
         self, call: CallContext, request: pb.SendMessageRequest, version: PushVersion
@@ -80,7 +86,8 @@ class PushRegistry:
         check_config(
             config, self._policy.excluding(call.entrypoint_url), before="configuration.taskPushNotificationConfig."
         )
-        return replace(call, push=await self._stored(call, config, TaskKey(call.owner, task_id), version))
+        stored, _ = await self._stored(call, config, TaskKey(call.owner, task_id), version)
+        return replace(call, push=stored)
 
     async def get(
         self, call: CallContext, request: pb.GetTaskPushNotificationConfigRequest, version: PushVersion
@@ -97,7 +104,7 @@ class PushRegistry:
             stored = next(iter(await self._configs.all(key)), None)
         if stored is None:
             raise PushConfigNotFound(request.id)
-        return client_config(stored, request.task_id, request.tenant)
+        return client_config(self._redacted(call, stored), request.task_id, request.tenant)
 
     async def list_configs(
         self, call: CallContext, request: pb.ListTaskPushNotificationConfigsRequest
@@ -115,7 +122,7 @@ class PushRegistry:
         remaining = [stored for stored in await self._configs.all(key) if stored.id > after]
         page = remaining[:size]
         return pb.ListTaskPushNotificationConfigsResponse(
-            configs=[client_config(stored, request.task_id, request.tenant) for stored in page],
+            configs=[client_config(self._redacted(call, stored), request.task_id, request.tenant) for stored in page],
             next_page_token=page_tokens.make_after(secret, of, page[-1].id) if len(remaining) > size else "",
         )
 
@@ -138,12 +145,18 @@ class PushRegistry:
 
     async def _stored(
         self, call: CallContext, config: pb.TaskPushNotificationConfig, key: TaskKey, version: PushVersion
-    ) -> PushConfig:
+    ) -> tuple[PushConfig, PushConfig | None]:
+        """Return the push config to store, and the stored one that it replaces."""
         # A config without an id gets a new one; in v0.3 its task's id, which is empty if the message creates the task.
         config_id = config.id or (key.task_id if version is PushVersion.V03 else str(uuid7()))
         events = self._events.get(call.agent, PushEvents.STATUS)
         before = await self._before(key, config_id) if key.task_id and config_id else None
-        return stored_config(config, config_id, version=version, events=events, at=self._clock.now(), before=before)
+        at = self._clock.now()
+        return stored_config(config, config_id, version=version, events=events, at=at, before=before), before
+
+    def _redacted(self, call: CallContext, stored: PushConfig) -> PushConfig:
+        """Return the push config as a client may read it back."""
+        return replace(stored, token="", credentials="") if call.agent in self._redacting else stored
 
     async def _before(self, key: TaskKey, config_id: str) -> PushConfig | None:
         try:

@@ -13,6 +13,7 @@ from aion_core import log
 from aion_core.engine.agent_options import PushEvents
 from aion_core.engine.push_config import PushConfig, PushVersion
 from aion_core.errors import InvalidMessage, WebhookBlocked
+from aion_core.protocol.ids import ID_RULE, is_id
 from aion_core.push import signing
 from aion_core.push.ssrf import WebhookPolicy, check_url
 
@@ -37,19 +38,13 @@ _RESERVED_HEADERS = re.compile(
 )
 """Headers reserved for HTTP, proxies, clouds' metadata services and this server. A client's API key must not use them."""
 
-_CONFIG_ID = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9_.:@/+=~-]{0,127}(?<!/)")
-_CONFIG_ID_RULE = (
-    "1 to 128 letters, digits or any of _ . : @ / + = ~ - , begin with a letter, a digit, _ or -, and not end with /"
-)
-"""Rule for a config's id, since the id ends the path of a URL. The client may omit the id."""
-
 
 def check_config(config: TaskPushNotificationConfig, policy: WebhookPolicy, *, before: str = "") -> None:
     """Raise InvalidMessage for an invalid push config. `before` is the path prefix of its fields in the error."""
     log.keep_out(config.token, config.authentication.credentials)
     try:
-        if config.id and not _CONFIG_ID.fullmatch(config.id):
-            raise InvalidMessage(f"id must be {_CONFIG_ID_RULE}.", field="id")
+        if config.id and not is_id(config.id):
+            raise InvalidMessage(f"id must be {ID_RULE}.", field="id")
         _check_url(config.url, policy)
         _check_value(config.token, "token")
         signing.check_token(config.token)

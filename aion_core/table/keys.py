@@ -117,6 +117,10 @@ def push_sort(config_id: str) -> str:
     return f"PUSH#{config_id}"
 
 
+PUSH_END = "PUSH$"
+"""End of the sort keys of push configs: `$` follows `#`."""
+
+
 def push_config_of(sort: str) -> str:
     """Parse the sort key of a push config into the config's id."""
     return sort.partition("#")[2]

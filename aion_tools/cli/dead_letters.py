@@ -11,6 +11,7 @@ import click
 from aion_core.bootstrap import push_wake_up_of, wake_up_of
 from aion_core.engine.queues import PushWakeUp, WakeUp
 from aion_core.errors import StoreError, UnreadableWakeUp
+from aion_core.log import one_line
 from aion_tools.cli.deployment_options import PLACES, Deployment
 from aion_tools.cli.error_text import error_text
 from aion_tools.cli.render import describe_context
@@ -79,7 +80,7 @@ class QueuedLetter:
     def line(self) -> str:
         """Return the dead letter as a line of text."""
         sent_at = f"{self.letter.sent_at:%Y-%m-%d %H:%M:%S}"
-        return "\t".join([self.letter.id, self.queue, sent_at, self.meaning.category, self.meaning.status])
+        return "\t".join([self.letter.id, self.queue, sent_at, self.meaning.category, one_line(self.meaning.status)])
 
 
 async def read_letters(

@@ -134,9 +134,9 @@ def redrive(task_id: str, config_id: str | None, owner: str, queue: str | None, 
     for delivery in _chosen(operator, owner, task_id, config_id):
         if delivery.dead or delivery.disabled or delivery.tries:
             result_of(_redrive(operator, delivery), "Redriving")
-            click.echo(f"{delivery.config_id}: redriven from event {_first(delivery)} on.")
+            click.echo(f"{one_line(delivery.config_id)}: redriven from event {_first(delivery)} on.")
         else:
-            click.echo(f"{delivery.config_id}: no dead letters.")
+            click.echo(f"{one_line(delivery.config_id)}: no dead letters.")
 
 
 @push.command(

@@ -89,7 +89,8 @@ class TaskReport:
             text += ["", f"undelivered events: {', '.join(map(str, self.undelivered))}"]
         for each in self.deliveries:
             fields = delivery_document(each)
-            text += ["", f"webhook {each.config_id}:", *(f"  {name:18}{value}" for name, value in fields.items())]
+            about = [f"webhook {each.config_id}:", *(f"  {name:18}{value}" for name, value in fields.items())]
+            text += ["", *map(one_line, about)]
         text += ["", *map(one_line, self.call_facts())] if self.calls else []
         return "\n".join(text)
 

@@ -1,5 +1,6 @@
 """Present state of a task in one sentence, with the commands for its operator. Pure."""
 
+import shlex
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
@@ -102,7 +103,7 @@ def _turn(report: TaskReport, context: ContextStatus, cancel: str, options: str)
 
 def _pushes(report: TaskReport, options: str) -> Iterator[tuple[str, str]]:
     for each in report.deliveries:
-        redrive = f"aion push redrive {each.task.task_id} {each.config_id}{options}"
+        redrive = f"aion push redrive {each.task.task_id} {shlex.quote(each.config_id)}{options}"
         if each.disabled or each.dead:
             yield f"{delivery_text(each)}: correct the receiver, then {{}}", redrive
         elif each.tries:

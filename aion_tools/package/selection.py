@@ -11,7 +11,8 @@ from pathlib import Path
 from pathspec import GitIgnoreSpec, Pattern, RegexPattern
 
 from aion_core.errors import ConfigurationError
-from aion_core.loading.discovery.langgraph_json import LANGGRAPH_JSON, read_langgraph_json
+from aion_core.loading.discovery.langgraph_json import read_langgraph_json
+from aion_core.loading.importing.places import LANGGRAPH_JSON
 from aion_tools.package.secrets import DOTENV, Finding, SecretVerdict, findings_in, rule_of_name
 from aion_tools.programs import BuildError
 

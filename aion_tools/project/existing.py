@@ -13,9 +13,8 @@ from aion_core.loading.aion_yaml.reading import AION_YAML
 from aion_core.loading.answer_form import answer_form
 from aion_core.loading.discovery.discover import discover
 from aion_core.loading.discovery.discovered import Discovered
-from aion_core.loading.discovery.langgraph_json import LANGGRAPH_JSON
 from aion_core.loading.frameworks import extras
-from aion_core.loading.importing.places import YAML_AGENT, agent_files, import_roots
+from aion_core.loading.importing.places import LANGGRAPH_JSON, YAML_AGENT, agent_files, import_roots
 from aion_tools.agent_code.aion_yaml import as_yaml
 from aion_tools.agent_code.card_keys import with_card_keys
 from aion_tools.agent_code.imports import frameworks_of

@@ -33,7 +33,7 @@ def build_document(operations: Iterable[Operation] = OPERATIONS) -> Schema:
     requests, responses = Schemas(of_requests=True), Schemas(of_requests=False)
     examples: Examples = json.loads(RECORDED.read_text(encoding="utf-8"))
     for operation, route in _routes(operations):
-        path = route.path.replace(":path}", "}")
+        path = route.path.replace(":text}", "}")
         item = document["paths"].setdefault(path, {})
         item[route.method.lower()] = operation_at(operation, route, requests, responses, examples)
     for name, body in examples["errors"].items():

@@ -112,6 +112,7 @@ def parts(
     webhooks: WebhookClient | None = None,
     allowed: WebhookPolicy | None = None,
     push_events: PushEvents = PushEvents.STATUS,
+    redacts: bool = False,
     **options: Any,
 ) -> ServiceParts:
     """Return the service of an agent, or of a graph; by default its store and its task list are in memory.
@@ -141,7 +142,10 @@ def parts(
         delivery = PushDelivery(store, configs, push_queue, webhooks, render, clock, chance=lambda: 0.0)
         push_queue.handled_by(delivery.deliver)
         events = {"test": push_events}
-        registry = PushRegistry(configs, push_queue, store, task_list, allowed or WebhookPolicy(), clock, events=events)
+        policy, redacting = allowed or WebhookPolicy(), ["test"] if redacts else []
+        registry = PushRegistry(
+            configs, push_queue, store, task_list, policy, clock, events=events, redacting=redacting
+        )
         push = PushParts(configs, push_queue, delivery, registry)
     conversations = Conversations(store, task_list)
     replies, answers = {"test": reply}, {"test": answer}

@@ -18,7 +18,7 @@ from aion_core.engine.task import subscribers
 from aion_core.errors import ConfigurationError
 from aion_core.table import keys
 from aion_core.table.cipher import Cipher
-from aion_core.table.item import LAST, Item, readable
+from aion_core.table.item import Item, readable
 from aion_core.table.keys import TaskKey
 from aion_core.table.port import Table
 from aion_core.table.reads import Reads
@@ -49,7 +49,7 @@ class PushItems:
 
     async def rows(self, task: TaskKey) -> list[Item]:
         """Return the items of a task's push configs."""
-        return await self._reads.query(keys.task_partition(task), keys.push_sort(""), keys.push_sort(LAST))
+        return await self._reads.query(keys.task_partition(task), keys.push_sort(""), keys.PUSH_END)
 
     async def register(
         self, task: TaskKey, config: PushConfig, known: Sequence[Delivery], *, after: int, due: bool = True

@@ -11,13 +11,13 @@ The log and the stored chunks are the same in each form, so this module translat
   answer that was a message of the turn already isn't sent twice.
 - Questions, failures and refusals stay in the status.
 
-A client that declares ADK's extension gets the whole message in the last update of each artifact: ADK's `RemoteA2aAgent`
-shows the chunks, and stores this update as what the agent said. Other clients would show the text twice.
+ADK's `RemoteA2aAgent` gets the whole message in the last update of each artifact, which replaces it: ADK shows the chunks,
+and stores the last update as what the agent said. Many other clients would show the text twice.
 
 Only the answer's artifact is part of the task; the others have `aion:message` in their metadata. A text delta that names no message stays a stream delta.
 """
 
-from collections.abc import AsyncGenerator, Collection, Iterator, Sequence
+from collections.abc import AsyncGenerator, Iterator, Sequence
 from contextlib import aclosing
 from typing import Any
 
@@ -29,15 +29,12 @@ from aion_core.engine.task import states
 from aion_core.engine.task.answer_artifacts import MESSAGE, as_streamed, is_answer
 from aion_core.protocol.types import Artifact, Part, Task, TaskArtifactUpdateEvent, TaskStatusUpdateEvent
 
-ADK_EXTENSION = "https://google.github.io/adk-docs/a2a/a2a-extension/"
-"""Extension that ADK's `RemoteA2aAgent(use_legacy=False)` declares."""
-
 
 async def in_artifact_form(
-    batches: AsyncGenerator[list[StreamItem], None], extensions: Collection[str] = ()
+    batches: AsyncGenerator[list[StreamItem], None], *, ends_whole: bool
 ) -> AsyncGenerator[list[StreamItem], None]:
-    """Yield the batches of a stream with the agent's messages as artifacts, for a client with these extensions."""
-    form = ArtifactForm(ends_whole=ADK_EXTENSION in extensions)
+    """Yield the batches of a stream with the agent's messages as artifacts. See `ArtifactForm` for `ends_whole`."""
+    form = ArtifactForm(ends_whole=ends_whole)
     async with aclosing(batches):
         async for batch in batches:
             translated = form.of(batch)

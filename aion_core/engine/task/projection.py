@@ -8,8 +8,9 @@ so does a snapshot.
 from collections.abc import Iterable
 
 from aion_core.engine.records import Numbered
+from aion_core.engine.task.answer_artifacts import is_answer
 from aion_core.errors import StoreCorrupt
-from aion_core.protocol.types import Artifact, Message, Task, TaskArtifactUpdateEvent, TaskStatusUpdateEvent
+from aion_core.protocol.types import Artifact, Message, Part, Task, TaskArtifactUpdateEvent, TaskStatusUpdateEvent
 
 
 def fold(log: Iterable[Numbered]) -> Task:
@@ -67,6 +68,11 @@ def _apply_to(task: Task, entry: Numbered, known: set[str], artifacts: dict[str,
                 task.metadata.MergeFrom(event.metadata)
         case TaskArtifactUpdateEvent():
             _put(task, event, artifacts)
+            if is_answer(event.artifact):
+                # The artifact replaces the message with its id, which the agent has sent before the turn's end.
+                _remove_message(task, event.artifact.artifact_id, known)
+                if task.status.message.message_id == event.artifact.artifact_id:
+                    task.status.ClearField("message")
 
 
 def _add_message(task: Task, message: Message, known: set[str]) -> None:
@@ -88,8 +94,22 @@ def _put(task: Task, event: TaskArtifactUpdateEvent, artifacts: dict[str, Artifa
         task.artifacts.append(event.artifact)
         artifacts[event.artifact.artifact_id] = task.artifacts[-1]
     elif event.append:
-        artifact.parts.extend(event.artifact.parts)
+        _append(artifact, event.artifact.parts)
         if event.artifact.HasField("metadata"):
             artifact.metadata.MergeFrom(event.artifact.metadata)
     else:
         artifact.CopyFrom(event.artifact)
+
+
+def _append(artifact: Artifact, parts: Iterable[Part]) -> None:
+    """Add parts to an artifact. A text that follows a text continues it: many clients put a line between two parts."""
+    for part in parts:
+        last = artifact.parts[-1] if artifact.parts else None
+        if last is not None and _is_only_text(last) and _is_only_text(part):
+            last.text += part.text
+        else:
+            artifact.parts.append(part)
+
+
+def _is_only_text(part: Part) -> bool:
+    return [field.name for field, _ in part.ListFields()] == ["text"]

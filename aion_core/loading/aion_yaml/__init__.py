@@ -8,6 +8,7 @@ an agent runs take effect in:
     double_texting            aion_core/engine/admission/
     reply, answer             aion_core/engine/runner/execution.py, aion_core/engine/answer.py
     push.events               aion_core/engine/task/subscribers.py
+    push.redact_secrets       aion_core/push/configs.py
     resume                    aion_core/agents/adk/agent.py, aion_core/agents/executor/agent.py
     recursion_limit           aion_core/agents/langgraph/agent.py
     configuration             the adapter of each framework below aion_core/agents/

@@ -21,6 +21,8 @@ class PushOptions(StrictModel):
 
     events: PushEvents = PushEvents.STATUS
     """Kinds of events delivered to webhooks: `status`, `status+artifact` or `all`."""
+    redact_secrets: bool = False
+    """True to return a webhook's token and credentials only when it is registered, not when a client reads it back."""
 
 
 class AgentConfig(StrictModel):
@@ -57,7 +59,7 @@ class AgentConfig(StrictModel):
     capabilities: Capabilities = Capabilities()
     """Optional parts of A2A that the agent offers: streams, webhooks, an extended card, extensions."""
     push: PushOptions = PushOptions()
-    """Events for the clients' webhooks. It needs `capabilities.push_notifications: true`, the default."""
+    """Clients' webhooks: their events, and who may read their secrets. It needs `capabilities.push_notifications: true`, the default."""
     double_texting: WhenBusy = WhenBusy.ENQUEUE
     """A second message during a turn of its context: `enqueue` it, `reject` it, or `interrupt` the turn for it."""
     reply: ReplyAs = ReplyAs.AGENT

@@ -11,8 +11,9 @@ from aion_core.loading.aion_yaml.reading import AION_YAML, read_config_file
 from aion_core.loading.discovery.adk_folders import discover_adk_folder, discover_adk_folders, is_adk_folder
 from aion_core.loading.discovery.agent_ids import agent_ids, distinctive, id_of_file
 from aion_core.loading.discovery.discovered import Discovered, env_files_in, plural_s, single_agent
-from aion_core.loading.discovery.langgraph_json import LANGGRAPH_JSON, read_langgraph_json
+from aion_core.loading.discovery.langgraph_json import read_langgraph_json
 from aion_core.loading.discovery.python_files import AgentFile, agent_files_below
+from aion_core.loading.importing.places import LANGGRAPH_JSON
 
 
 def discover(path: Path) -> Discovered:

@@ -11,7 +11,6 @@ from msgspec import Struct
 
 from aion_core.errors import ConfigurationError
 
-LANGGRAPH_JSON = "langgraph.json"
 _USED = ("graphs", "dependencies", "env", "$schema")
 _JAVASCRIPT = (".ts", ".tsx", ".mts", ".cts", ".js", ".jsx", ".mjs", ".cjs")
 

@@ -1,4 +1,4 @@
-"""Folders for the imports of an agent, and the files in which to look for it."""
+"""Folders for the imports of an agent, and the files in which to look for it and for its server's settings."""
 
 import sys
 from collections.abc import Sequence
@@ -6,6 +6,8 @@ from pathlib import Path
 
 YAML_AGENT = "root_agent.yaml"
 """File name of ADK's declarative agent configuration."""
+LANGGRAPH_JSON = "langgraph.json"
+"""File name of the configuration of LangGraph's server."""
 
 
 def import_roots(folder: Path, more: Sequence[Path] = ()) -> list[Path]:

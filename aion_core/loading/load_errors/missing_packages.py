@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from aion_core.errors import ConfigurationError
-from aion_core.loading.discovery.langgraph_json import LANGGRAPH_JSON as LANGGRAPH_JSON
 from aion_core.loading.discovery.langgraph_json import read_langgraph_json
 from aion_core.loading.frameworks import FRAMEWORKS, missing_framework
+from aion_core.loading.importing.places import LANGGRAPH_JSON as LANGGRAPH_JSON
 from aion_core.loading.load_errors.package_names import normalized, package_name_of
 
 PYPROJECT, REQUIREMENTS = "pyproject.toml", "requirements.txt"

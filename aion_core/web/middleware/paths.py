@@ -28,8 +28,9 @@ def root_path(scope: Scope) -> str:
 class PathMiddleware:
     """ASGI middleware. Adapts paths to the routes: Starlette needs a root path such as `/api`, not `api` or `/api/`.
 
-    It also removes one slash from the end of a request path, because no HTTP+JSON route ends with a slash. It runs after
-    authentication, so a public path with such a slash requires credentials.
+    It also removes one slash from the end of a request path, because no HTTP+JSON route ends with a slash; but not an
+    encoded one (%2F), which ends the id of a push config. It runs after authentication, so a public path with such a
+    slash requires credentials.
     """
 
     def __init__(self, app: ASGIApp) -> None:
@@ -39,6 +40,8 @@ class PathMiddleware:
         """Serve the request under the adapted paths."""
         if scope.get("root_path"):
             scope = {**scope, "root_path": root_path(scope)}
-        if scope["type"] == "http" and len(path := route_path(scope)) > 1 and path.endswith("/") and path[-2] != "/":
-            scope = {**scope, "path": scope["path"].removesuffix("/")}
+        if scope["type"] == "http" and (scope.get("raw_path") or b"/").endswith(b"/"):
+            path = route_path(scope)
+            if len(path) > 1 and path.endswith("/") and path[-2] != "/":
+                scope = {**scope, "path": scope["path"].removesuffix("/")}
         await self._app(scope, receive, send)

@@ -2,16 +2,25 @@
 
 from a2a.server.context import ServerCallContext
 from a2a.types import a2a_pb2 as pb
+from starlette.convertors import PathConvertor, register_url_convertor
 
 from aion_core.web.operations.operation import Body, Doc, HttpRoute, Operation, V03Form
 from aion_core.web.operations.services import AgentServices
 from aion_core.web.request.call_context import call_of, push_version_of
 
+
+class _Text(PathConvertor):
+    """Converter of a path parameter of any characters, also slashes and line breaks: clients choose a config's id."""
+
+    regex = "(?s:.*)"
+
+
+register_url_convertor("text", _Text())
+
 _CONFIGS = "/tasks/{taskId}/pushNotificationConfigs"
-# Use the converter `path`, so that the config id may contain a slash: the client chooses the id.
-_CONFIG = f"{_CONFIGS}/{{id:path}}"
+_CONFIG = f"{_CONFIGS}/{{id:text}}"
 _CONFIGS_V03 = "/v1/tasks/{id}/pushNotificationConfigs"
-_CONFIG_V03 = f"{_CONFIGS_V03}/{{config_id:path}}"
+_CONFIG_V03 = f"{_CONFIGS_V03}/{{config_id:text}}"
 _TAG = "push notifications"
 _RESULT = "The push config with its id and token."
 

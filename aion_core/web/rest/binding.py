@@ -98,6 +98,6 @@ class _Endpoint:
 def in_routing_order(routes: Iterable[tuple[Operation, HttpRoute]]) -> Endpoints:
     """Return the operations by path and HTTP method. Paths that end with a parameter come last."""
     endpoints: dict[str, dict[str, tuple[Operation, HttpRoute]]] = {}
-    for operation, route in sorted(routes, key=lambda entry: (":path}" in entry[1].path, entry[1].path[-1] == "}")):
+    for operation, route in sorted(routes, key=lambda entry: (":text}" in entry[1].path, entry[1].path[-1] == "}")):
         endpoints.setdefault(route.path, {})[route.method] = (operation, route)
     return endpoints

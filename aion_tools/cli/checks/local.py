@@ -20,8 +20,8 @@ from aion_core.loading.aion_yaml.reading import DeploymentConfig
 from aion_core.loading.auth_policies import read_auth_policies
 from aion_core.loading.deployment import read_deployment_config
 from aion_core.loading.discovery.discover import discover
-from aion_core.loading.discovery.langgraph_json import LANGGRAPH_JSON
 from aion_core.loading.frameworks import FRAMEWORKS
+from aion_core.loading.importing.places import LANGGRAPH_JSON
 from aion_core.loading.load_errors.import_remedies import hides_installed_module
 from aion_tools.cli.checks import CheckResult, failed, ok, warning
 from aion_tools.cli.code_profile import in_memory_agents

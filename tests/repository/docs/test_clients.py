@@ -15,7 +15,7 @@ ONLY_OVER_HTTP = [operation.name for operation in SERVED if operation.v03 and no
 
 
 def route(routes: tuple[HttpRoute, ...]) -> str:
-    return f"`{routes[0].method} {routes[0].path.replace(':path', '')}`"
+    return f"`{routes[0].method} {routes[0].path.replace(':text', '')}`"
 
 
 @pytest.mark.parametrize("operation", SERVED, ids=lambda operation: operation.name)

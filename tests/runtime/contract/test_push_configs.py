@@ -56,6 +56,18 @@ async def test_push_configs_are_sorted_by_id(push: Pushes) -> None:
     assert await push.configs.all(push.key("t-other")) == []
 
 
+@pytest.mark.parametrize("config_id", ["a b#c", "#", "a\nb/", "\U0010ffff!", "\N{WAVING HAND SIGN}" * 128])
+async def test_push_config_id_may_have_any_characters(push: Pushes, config_id: str) -> None:
+    """The timer index stores only the config's key: the id read from this key must be unchanged."""
+    await starts(push)
+    await push.configs.put(push.key(), a_config(config_id))
+    assert [config.id for config in await push.configs.all(push.key())] == [config_id]
+    push.clock.move(SOON)
+    assert [each.config_id for each in await push.expired_timers()] == [config_id]
+    await push.configs.delete(push.key(), config_id)
+    assert await push.configs.get(push.key(), config_id) is None
+
+
 async def test_deleted_push_config_may_be_deleted_again(push: Pushes) -> None:
     await starts(push, a_config())
     for _ in range(2):

@@ -9,6 +9,7 @@ from msgspec.structs import replace
 from aion_core.aws.dynamodb_json import encoded_key
 from aion_core.engine.outcomes import Duplicate, Interrupted, LeaseHeld, TurnQueued, TurnStarted
 from aion_core.engine.records import Cursor, Delta, DeltaBatch, Numbered
+from aion_core.engine.task import projection
 from aion_core.errors import LeaseLost
 from aion_core.table import keys
 from aion_core.table.item import Key
@@ -139,7 +140,7 @@ async def test_message_to_nearly_expired_task_prolongs_its_retention(chat: Store
     for _ in ("expired", "deleted"):
         log = await chat.store.log(head.key)
         assert log is not None
-        assert log.events[0] == Numbered(3, before)
+        assert log.events[0] == Numbered(3, projection.with_message_once(before))
         assert [entry.generation for entry in log.events] == [3, 4, 5]
         assert log.head == ended.head
         assert await chat.said("t-m-1") == ["m-1", "m-2"]

@@ -12,10 +12,22 @@ from aion_core.protocol.types import AgentExtension
 from aion_core.web.operations import OPERATIONS
 from aion_core.web.rest.v03 import RestV03
 from aion_core.web.rest.v1 import RestV1
-from tests.runtime.protocol.answers import NO_EXTENSION, VERSION, Error, check_refusal, gist
+from tests.runtime.protocol.answers import NO_EXTENSION, NOT_FOUND, VERSION, Error, check_refusal, gist
 from tests.runtime.protocol.dialects import DIALECTS, REST_V03, REST_V1, RPC_V03, Dialect, RpcDialect, Sent
 from tests.runtime.protocol.served import ServedTasks
-from tests.runtime.protocol.table import FAULTS, ROWS, SEND, STREAM, ProtocolRow
+from tests.runtime.protocol.table import (
+    CREATE,
+    DELETE,
+    FAULTS,
+    FREE_IDS,
+    GET,
+    HOOK,
+    ROWS,
+    SEND,
+    STREAM,
+    ProtocolRow,
+)
+from tests.support.asgi import AsgiAnswer
 
 
 def as_param(dialect: Dialect, row: ProtocolRow) -> Any:
@@ -44,6 +56,26 @@ async def test_server_responds_as_each_row_of_protocol_table_states(dialect: Dia
         check_refusal(dialect, answer, expected)
     else:
         assert re.sub(r"(artifact )+", "artifact ", gist(row.operation, dialect, answer)) == expected
+    await served.rest()
+
+
+@pytest.mark.parametrize("config_id", [*FREE_IDS, "a/b c%ü:x", "mine/", "..", "a//b", "%2F", "a\nb\n", "?x=1"])
+@pytest.mark.parametrize("dialect", DIALECTS, ids=lambda dialect: dialect.name)
+async def test_push_config_id_may_be_any_text(dialect: Dialect, config_id: str) -> None:
+    """A config's id has the rule of messageId and contextId, also in a path, where clients percent-encode it."""
+    served = ServedTasks()
+    about = {"taskId": (await served.filled({"taskId": "<told>"}))["taskId"], "id": config_id}
+
+    async def ask(operation: str, **more: str) -> AsgiAnswer:
+        sent = dialect.request(operation, {**about, **more})
+        assert sent is not None
+        return await served.ask(dialect, sent)
+
+    for _ in range(2):
+        created = await ask(CREATE, url=HOOK)
+        assert gist(CREATE, dialect, created) == gist(GET, dialect, await ask(GET)) == f"config {config_id} of {HOOK}"
+    assert gist(DELETE, dialect, await ask(DELETE)) == "nothing"
+    check_refusal(dialect, await ask(GET), NOT_FOUND)
     await served.rest()
 
 

@@ -78,7 +78,7 @@ async def test_v03_send_with_history_length_zero_returns_history() -> None:
     request = send(method="message/send")
     request["params"]["configuration"] = {"historyLength": 0}
     (task,) = await results(talking(1), request)
-    assert [message["messageId"] for message in task["history"]] == ["m-1"]
+    assert [message["messageId"] for message in task["history"]] == ["m-1", task["status"]["message"]["messageId"]]
 
 
 @pytest.mark.parametrize(("method", "get"), [("SendMessage", "GetTask"), ("message/send", "tasks/get")])

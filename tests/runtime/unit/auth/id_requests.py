@@ -100,8 +100,8 @@ class IdRequest:
             return "POST", "/", json.dumps(envelope).encode()
         path = self.path.replace("{tenant}", tenant)
         # Map the placeholders of paths to the names of ids: v0.3 calls the task's id `id`, and v1.0 calls it `taskId`.
-        places = {"{taskId}": "taskId", "{config_id:path}": "id", "{id:path}": "id", "{id}": "id"}
-        if "{config_id:path}" in path or (self.old and "Configs" in path):
+        places = {"{taskId}": "taskId", "{config_id:text}": "id", "{id:text}": "id", "{id}": "id"}
+        if "{config_id:text}" in path or (self.old and "Configs" in path):
             places["{id}"] = "taskId"
         used = set()
         for place, name in places.items():

@@ -40,7 +40,7 @@ def routes(app: FastAPI) -> list[tuple[str, str]]:
     found = []
     for route in app.router.routes:
         path = route.path  # type: ignore[attr-defined]
-        for name in ("{taskId}", "{id:path}", "{config_id:path}", "{id}", "{tenant}"):
+        for name in ("{taskId}", "{id:text}", "{config_id:text}", "{id}", "{tenant}"):
             path = path.replace(name, "x")
         assert "{" not in path, path
         found += [(method, path) for method in ("GET", "POST", "PUT", "DELETE", "PATCH", "OPTIONS", "HEAD", "TRACE")]

@@ -43,6 +43,10 @@ class Teller:
                 case "chunks":
                     yield Chunk("answer ", "call")
                     yield Chunk(f"to {text}", "call")
+                case "spoken":
+                    speaker = {"messageId": answer.message_id, "node": "n"}
+                    yield Chunk("answer ", answer.message_id, speaker=speaker)
+                    yield Chunk(f"to {text}", answer.message_id, speaker=speaker)
                 case "replied":
                     yield AgentMessage(answer, key="reply:1")
                 case "meanwhile":

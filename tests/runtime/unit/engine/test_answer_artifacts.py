@@ -9,13 +9,15 @@ import pytest
 
 from aion_core.engine.agent import Emission, Reply, TurnRequest
 from aion_core.engine.agent_options import AnswerAs, ReplyAs
-from aion_core.engine.answer import as_artifact, messages_in
+from aion_core.engine.answer import messages_in
 from aion_core.engine.call import CallContext
 from aion_core.engine.listing.conversations import Conversations
 from aion_core.engine.records import Lease
+from aion_core.engine.task.answer_artifacts import as_artifact
 from aion_core.engine.task_store import TaskStore
 from aion_core.errors import StoreUnavailable
-from aion_core.protocol.types import Message, Part, Role, Task, TaskState, TaskStatus
+from aion_core.protocol.adk_client import EXTENSION as ADK
+from aion_core.protocol.types import Message, Part, Role, Task, TaskArtifactUpdateEvent, TaskState, TaskStatus
 from aion_core.table.keys import ContextKey, TaskKey
 from tests.runtime.unit.engine.teller import Teller
 from tests.runtime.unit.engine.wire import DIALECTS, WireClient, texts
@@ -107,14 +109,74 @@ async def test_streamed_text_is_closed_before_artifact_of_answer() -> None:
     ]
 
 
+@both_dialects
+async def test_streamed_answer_is_one_artifact(dialect: str) -> None:
+    update = "artifactUpdate" if dialect == "1.0" else "artifact-update"
+    async with http(parts(Teller(), answer=AnswerAs.ARTIFACT).app()) as http_client:
+        client = WireClient(http_client, dialect)
+        frames = await client.stream("spoken")
+        task = await client.get(frames[0][2]["id"])
+    sent = [frame for _, kind, frame in frames if kind == update]
+    assert [
+        (*texts(each["artifact"]["parts"]), each.get("append", False), each.get("lastChunk", False)) for each in sent
+    ] == [
+        ("answer ", False, False),
+        ("to spoken", True, False),
+        ("", True, True),
+    ]
+    assert {each["artifact"]["artifactId"] for each in sent} == {"a-spoken"}
+    assert "message" not in frames[-1][2]["status"]
+    (artifact,) = task["artifacts"]
+    assert (artifact["artifactId"], texts(artifact["parts"])) == ("a-spoken", ["answer to spoken"])
+    assert artifact["metadata"] == {"aion:answers": "m-1"}
+
+
+@pytest.mark.parametrize("names_extension", [True, False])
+async def test_adks_client_gets_the_whole_text_last(names_extension: bool) -> None:
+    """ADK stores the update with `lastChunk` as what the agent said."""
+    message = request("spoken")
+    call = CallContext("owner", "test", extensions=frozenset({ADK} if names_extension else ()))
+    if not names_extension:
+        message.message.parts[0].metadata.update({"is_user_input": True})
+    stream = parts(Teller(), answer=AnswerAs.ARTIFACT).service.stream(call, message)
+    events = [item.payload async for batch in stream for item in batch]
+    (last,) = [each for each in events if isinstance(each, TaskArtifactUpdateEvent)]
+    assert (last.append, last.last_chunk, last.artifact.parts[0].text) == (False, True, "answer to spoken")
+
+
+@both_dialects
+async def test_stream_continues_within_a_streamed_artifact(dialect: str) -> None:
+    """Reconnect after the first chunk. The rest follows, and the whole text at the end, as a replacement."""
+    update = "artifactUpdate" if dialect == "1.0" else "artifact-update"
+    async with http(parts(Teller(), answer=AnswerAs.ARTIFACT).app()) as http_client:
+        client = WireClient(http_client, dialect)
+        whole = await client.stream("spoken", contextId="c")
+        first = next(sse_id for sse_id, kind, _ in whole if kind == update)
+        http_client.headers["Last-Event-ID"] = first
+        rest = await client.stream("spoken", contextId="c")
+    sent = [frame for _, kind, frame in rest if kind == update]
+    assert [(*texts(each["artifact"]["parts"]), each.get("append", False)) for each in sent] == [
+        ("to spoken", True),
+        ("answer to spoken", False),
+    ]
+    assert {each["artifact"]["artifactId"] for each in sent} == {"a-spoken"}
+
+
 async def test_thread_reply_is_in_history_once() -> None:
-    """Reply by `thread.reply` during the turn: with each setting of `answer`, the task has the reply once."""
+    """Reply by `thread.reply` during the turn: the task has the reply once, as a message or as an artifact."""
     for answer in AnswerAs:
         made = parts(Teller(), answer=answer)
         task = await made.service.send(CallContext("owner", "test"), request("replied"))
         assert isinstance(task, Task)
         assert [message.message_id for message in messages_in(task)] == ["m-1", "a-replied"]
-        assert [message.message_id for message in in_history_of(task)] == ["m-1", "a-replied"]
+        is_artifact = answer is AnswerAs.ARTIFACT
+        assert [message.message_id for message in in_history_of(task)] == [
+            "m-1",
+            *([] if is_artifact else ["a-replied"]),
+        ]
+        assert [artifact.artifact_id for artifact in task.artifacts] == (
+            [] if answer is AnswerAs.MESSAGE else ["a-replied"]
+        )
 
 
 @pytest.mark.parametrize("answer", AnswerAs)

@@ -27,7 +27,7 @@ async def test_rest_api_event_converts_to_scope() -> None:
         "scheme": "https",
         # Expect the path without the stage: a REST API's event has the stage in requestContext.path, not in path.
         "path": "/agents/weather/message:send",
-        "raw_path": None,
+        "raw_path": b"/agents/weather/message:send",
         "root_path": "",
         "query_string": b"historyLength=3&state=submitted&state=working",
         "headers": [
@@ -63,7 +63,7 @@ async def test_function_url_event_converts_to_scope() -> None:
         "method": "PUT",
         "scheme": "https",
         "path": "/files/café menu",
-        "raw_path": None,
+        "raw_path": b"/files/caf%C3%A9%20menu",
         "root_path": "",
         "query_string": b"tag=a&tag=b%20c&empty=",
         "headers": [

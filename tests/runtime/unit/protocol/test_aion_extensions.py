@@ -259,7 +259,7 @@ async def test_malformed_payload_error_names_field_only(
     with caplog.at_level(logging.INFO):
         error = await refused(body)
     assert error["code"] == -32602
-    assert error["message"].startswith(f"{field} cannot be used: ")
+    assert error["message"].startswith(f"Invalid parameters. {field} cannot be used: ")
     assert [each["field"] for detail in error["data"] for each in detail.get("fieldViolations", [])] == [field]
     assert "s3cr3t" not in str(error) + caplog.text
 
@@ -284,7 +284,7 @@ async def test_aion_event_without_payload_is_refused(kind: str) -> None:
 async def test_aion_event_without_type_is_refused() -> None:
     body = request("command")
     del body["params"]["message"]["metadata"][EVENT]["type"]
-    assert (await refused(body))["message"].startswith(f"message.metadata.{EVENT}.type cannot be used")
+    assert (await refused(body))["message"].startswith(f"Invalid parameters. message.metadata.{EVENT}.type cannot")
 
 
 # ── Reserved keys ─────────────────────────────────────────────────────────────────────────────────────────────────────

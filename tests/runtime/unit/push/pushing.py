@@ -36,11 +36,18 @@ class Pushing:
         events: PushEvents = PushEvents.STATUS,
         agent: Any = None,
         reply: ReplyAs = ReplyAs.TASK,
+        redacts: bool = False,
     ) -> None:
         self.clock, self.agent = ManualClock(), agent or Obedient()
         webhooks = PinnedWebhookClient(allowed, self.clock, resolve=resolve, seconds=seconds, body_seconds=0.05)
         self.parts: ServiceParts = parts(
-            self.agent, clock=self.clock, reply=reply, webhooks=webhooks, allowed=allowed, push_events=events
+            self.agent,
+            clock=self.clock,
+            reply=reply,
+            webhooks=webhooks,
+            allowed=allowed,
+            push_events=events,
+            redacts=redacts,
         )
         self.app: ASGIApp = self.parts.app()
 

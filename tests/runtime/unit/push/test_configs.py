@@ -13,6 +13,7 @@ from aion_core.engine.push_config import PushConfig, PushVersion
 from aion_core.push import signing
 from aion_core.push.registration import stored_config
 from aion_core.push.ssrf import WebhookPolicy
+from aion_core.table.keys import TaskKey
 from aion_core.web.app import build_app
 from aion_core.web.app_parts import ServedAgent, SharedServices
 from aion_core.web.cards.agent_cards import AgentCards
@@ -62,6 +63,44 @@ async def test_owner_reads_push_config_as_registered() -> None:
     as_old = {"taskId": task, "pushNotificationConfig": older}
     assert await pushing.rpc(GET_OLD, {"id": task, "pushNotificationConfigId": "of/mine"}) == as_old
     assert await pushing.rpc(LIST_OLD, {"id": task}) == [as_old]
+
+
+async def test_redacted_secrets_are_returned_at_creation_only() -> None:
+    """With `push.redact_secrets`, Get and List leave out the token and the credentials, in each version and binding."""
+    pushing = Pushing(redacts=True)
+    task = (await pushing.send())["id"]
+    authentication = {"scheme": "Bearer", "credentials": "its-password"}
+    given = {"id": "p", "taskId": task, "url": HOOK, "token": "its-token", "authentication": authentication}
+    assert await pushing.rpc(CREATE, given) == given
+    redacted = {"id": "p", "taskId": task, "url": HOOK, "authentication": {"scheme": "Bearer"}}
+    assert await pushing.rpc(GET, {"taskId": task, "id": "p"}) == redacted
+    assert (await pushing.rpc(LIST, {"taskId": task}))["configs"] == [redacted]
+    older = {"id": "p", "url": HOOK, "authentication": {"schemes": ["Bearer"]}}
+    as_old = {"taskId": task, "pushNotificationConfig": older}
+    assert await pushing.rpc(GET_OLD, {"id": task, "pushNotificationConfigId": "p"}) == as_old
+    assert await pushing.rpc(LIST_OLD, {"id": task}) == [as_old]
+    async with http(pushing.app) as client:
+        for path in ("", "/p"):
+            for prefix in ("", "/v1"):
+                answer = await client.get(f"{prefix}/tasks/{task}/pushNotificationConfigs{path}")
+                assert (answer.status_code, HOOK in answer.text, "its-" in answer.text) == (200, True, False)
+    assert (await pushing.rpc(SET_OLD, {**as_old, "pushNotificationConfig": {**older, "token": "new"}}))[
+        "pushNotificationConfig"
+    ]["token"] == "new"
+
+
+async def test_redacted_token_is_generated_once_and_kept() -> None:
+    """A config that is created again keeps its generated token, which only its first creation has returned."""
+    pushing = Pushing(redacts=True)
+    task = (await pushing.send())["id"]
+    first = await pushing.rpc(CREATE, {"taskId": task, "id": "p", "url": HOOK})
+    assert signing.is_key(first["token"])
+    again = await pushing.rpc(CREATE, {"taskId": task, "id": "p", "url": f"{HOOK}/b"})
+    assert again == {"taskId": task, "id": "p", "url": f"{HOOK}/b"}
+    assert pushing.parts.push is not None
+    stored = await pushing.parts.push.configs.get(TaskKey("anonymous", task), "p")
+    assert stored is not None
+    assert stored.token == first["token"]
 
 
 async def test_server_generates_push_config_id_and_token() -> None:

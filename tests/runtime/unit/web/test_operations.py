@@ -169,7 +169,7 @@ def test_openapi_document_describes_each_route() -> None:
         (path, method) for path, item in build_document()["paths"].items() for method in item if method.islower()
     }
     served = {
-        (path.replace(":path}", "}"), method.lower())
+        (path.replace(":text}", "}"), method.lower())
         for path, by_method in RestV1.endpoints(OPERATIONS).items()
         if not path.startswith("/{tenant}")
         for method in by_method
@@ -199,6 +199,6 @@ def test_each_operation_either_returns_one_result_or_streams() -> None:
 def test_specific_paths_are_routed_before_general_paths() -> None:
     for binding in (RestV1, RestV03):
         paths = [path for path in binding.endpoints(OPERATIONS) if "{tenant}" not in path]
-        assert [path for path in paths if ":path}" in path] == paths[-1:]
+        assert [path for path in paths if ":text}" in path] == paths[-1:]
         actions = [paths.index(path) for path in paths if path.endswith(("}:cancel", "}:subscribe"))]
         assert max(actions) < min(paths.index(path) for path in paths if path.endswith("/tasks/{id}"))

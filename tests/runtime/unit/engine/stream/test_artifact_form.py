@@ -113,7 +113,7 @@ def test_further_parts_are_appended_to_the_streamed_text() -> None:
     assert (client.artifacts, client.shown, client.last_chunks) == ({"a": "Hello again"}, "Hello again", ["a"])
 
 
-def test_words_beside_a_tool_call_are_an_artifact_of_their_own() -> None:
+def test_words_beside_tool_call_are_artifact_of_their_own() -> None:
     """The message of the first text is recorded when the second text has begun, or just before."""
     for record_first in (True, False):
         words = [recorded(said("Let me see."))]
@@ -127,7 +127,7 @@ def test_words_beside_a_tool_call_are_an_artifact_of_their_own() -> None:
         assert client.statuses == ["", ""]
 
 
-def test_message_of_the_turn_is_sent_once_though_it_is_the_answer() -> None:
+def test_message_that_becomes_the_answer_is_sent_once() -> None:
     client = Client(recorded(said("Done")), answered(said("Done")), ended())
     assert (client.artifacts, client.shown, client.last_chunks) == ({"a": "Done"}, "Done", ["a"])
     assert client.statuses == ["", ""]
@@ -146,14 +146,14 @@ def test_text_without_record_is_closed_at_the_end() -> None:
 
 
 @pytest.mark.parametrize("state", [TaskState.TASK_STATE_FAILED, TaskState.TASK_STATE_CANCELED])
-def test_text_that_breaks_off_is_replaced_by_an_empty_one(state: TaskState) -> None:
+def test_text_that_breaks_off_is_emptied(state: TaskState) -> None:
     for ending in ([closing(CUT)], []):
         client = Client(opening("Half of"), *ending, ended(state, said("Sorry", "b")))
         assert (client.artifacts, client.last_chunks, client.statuses) == ({"a": ""}, ["a"], ["Sorry"])
 
 
 @pytest.mark.parametrize("repeats", [True, False])
-def test_text_of_lost_process_gives_way_to_the_next_attempts(repeats: bool) -> None:
+def test_text_of_lost_process_is_replaced(repeats: bool) -> None:
     """Take the turn over: the next attempt streams the same message, or another one."""
     message_id = "a" if repeats else "b"
     client = Client(
@@ -168,7 +168,7 @@ def test_text_of_lost_process_gives_way_to_the_next_attempts(repeats: bool) -> N
     assert client.last_chunks == (["a"] if repeats else ["a", "b"])
 
 
-def test_client_that_resumes_within_a_text_gets_it_whole_at_the_end() -> None:
+def test_resumed_text_is_sent_whole_at_its_end() -> None:
     rest = Delta("lo", append=True, speaker={"messageId": "a", "node": "n"})
     client = Client(rest, chunk(", world"), closing(), answered(said("Hello, world")), ended(), resumes=True)
     assert [(update.append, update.artifact.artifact_id) for update in client.updates] == [
@@ -179,7 +179,7 @@ def test_client_that_resumes_within_a_text_gets_it_whole_at_the_end() -> None:
     assert client.artifacts == {"a": "Hello, world"}
 
 
-def test_client_with_a_gap_in_a_text_gets_it_whole_at_the_end() -> None:
+def test_text_with_gap_is_sent_whole_at_its_end() -> None:
     client = Client(opening("Hel"), closing(), answered(said("Hello, world")), ended())
     assert client.artifacts == {"a": "Hello, world"}
 

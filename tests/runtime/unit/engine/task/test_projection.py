@@ -249,7 +249,7 @@ def test_task_metadata_is_merged_key_by_key() -> None:
 
 
 def test_artifact_event_replaces_or_extends_artifact() -> None:
-    """`append` of the event decides whether it replaces the artifact or adds parts to it (A2A 4.2.2)."""
+    """`append` of the event decides whether it replaces the artifact or adds to it (A2A 4.2.2). Text continues text."""
     events: list[Event] = [
         submitted(),
         artifact("one"),
@@ -257,10 +257,35 @@ def test_artifact_event_replaces_or_extends_artifact() -> None:
         artifact("x", artifact_id="b"),
     ]
     task = fold(events)
-    assert texts(task) == {"a": ["one", "two"], "b": ["x"]}
+    assert texts(task) == {"a": ["onetwo"], "b": ["x"]}
     assert dict(task.artifacts[0].metadata) == {"m": 1}
     assert texts(apply(task, artifact("new"))) == {"a": ["new"], "b": ["x"]}
     assert texts(apply(task, artifact("none yet", artifact_id="z", append=True)))["z"] == ["none yet"]
+
+
+def test_only_plain_text_continues_the_text_before_it() -> None:
+    named = Part(text="b", filename="b.txt")
+    for first, second in ((Part(text="a"), named), (named, Part(text="a")), (Part(raw=b"1"), Part(raw=b"2"))):
+        event = artifact("")
+        event.artifact.parts[0].CopyFrom(first)
+        more = artifact("", append=True)
+        more.artifact.parts[0].CopyFrom(second)
+        assert list(fold([submitted(), event, more]).artifacts[0].parts) == [first, second]
+
+
+def test_artifact_of_answer_replaces_its_message_in_the_history() -> None:
+    """A helper has sent the message during the turn. The task has it once."""
+    first, second = entered(WORKING, "one"), entered(WORKING, "two")
+    for answered in (first, second):
+        message = answered.status.message
+        answer = artifact(message.parts[0].text, artifact_id=message.message_id)
+        answer.artifact.metadata.update({"aion:answers": "m-1"})
+        task = fold([submitted(), first, second, answer, entered(COMPLETED)])
+        kept = [each.message_id for each in task.history]
+        assert message.message_id not in kept
+        assert len(kept) == 2
+        assert list(texts(task)) == [message.message_id]
+        assert not fold([submitted(), first, second, answer]).status.message.message_id == message.message_id
 
 
 def test_building_task_from_events_does_not_change_events() -> None:
