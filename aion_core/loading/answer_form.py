@@ -8,8 +8,6 @@ from aion_core.loading.aion_yaml.agent import AgentConfig
 from aion_core.loading.frameworks import FRAMEWORKS
 from aion_core.loading.importing.places import LANGGRAPH_JSON, agent_files, import_roots
 
-_CARD_FILES = tuple(framework.card_file for framework in FRAMEWORKS.values() if framework.card_file)
-
 
 def answer_form(config: AgentConfig, folder: Path, roots: Sequence[Path] = ()) -> AnswerAs:
     """Return the place of the agent's answer. `folder` is the project's, `roots` are its further folders for imports.
@@ -19,6 +17,16 @@ def answer_form(config: AgentConfig, folder: Path, roots: Sequence[Path] = ()) -
     """
     if config.answer is not None:
         return config.answer
+    is_served = (folder / LANGGRAPH_JSON).is_file() or _is_served_by_adk(config, folder, roots)
+    return AnswerAs.ARTIFACT if is_served else AnswerAs.MESSAGE
+
+
+def _is_served_by_adk(config: AgentConfig, folder: Path, roots: Sequence[Path]) -> bool:
     files = agent_files(config.path.partition(":")[0], import_roots(folder, roots))
-    served = [folder / LANGGRAPH_JSON, *(file.parent / name for file in files for name in _CARD_FILES)]
-    return AnswerAs.ARTIFACT if any(file.is_file() for file in served) else AnswerAs.MESSAGE
+    places = {file.parent for file in files if (file.parent / FRAMEWORKS["adk"].card_file).is_file()}
+    if not places:
+        return False
+    # Import late, because few projects have such a file.
+    from aion_core.loading.discovery.adk_folders import is_adk_folder
+
+    return any(map(is_adk_folder, places))

@@ -38,6 +38,6 @@ def test_resume_setting_decides_whether_interrupted_executor_runs_again(own_stac
     assert restarted["status"]["state"] == "TASK_STATE_COMPLETED"
     assert "".join(part["text"] for part in restarted["artifacts"][0]["parts"]) == "one two three "
     said = [message["parts"][0]["text"] for message in restarted["history"]]
-    assert said == ["restarting", "Off we go."]
+    assert said == ["restarting", "Off we go.", "Done."]
     ran = Counter(notes.read_text().split())
     assert ran == {"failing-one": 1, "restarting-one": 2, "restarting-two": 1, "restarting-three": 1}

@@ -29,6 +29,7 @@ PROJECTS: Mapping[str, tuple[AnswerAs, Mapping[str, str]]] = {
         ARTIFACT,
         {"helper/__init__.py": "from . import agent", "helper/agent.py": ADK, "helper/agent.json": "{}"},
     ),
+    "graph beside an agent.json": (MESSAGE, {"graph.py": GRAPH, "agent.json": "{}"}),
     "aion.yaml": (MESSAGE, {"graph.py": GRAPH, "aion.yaml": YAML.replace("PATH", "graph.py:graph")}),
     "aion.yaml beside a langgraph.json": (
         ARTIFACT,

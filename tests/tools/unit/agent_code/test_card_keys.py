@@ -91,7 +91,7 @@ CASES: dict[str, tuple[dict[str, str], dict[str, Any]]] = {
             "agent.py": NAMED,
             "langgraph.json": '{"graphs": {"desk": {"path": "./agent.py:graph", "description": "From the object form."}}}',
         },
-        {"name": "Report writer", "description": "From the object form."},
+        {"name": "Report writer", "description": "From the object form.", "answer": "artifact"},
     ),
     "ADK's description": ({"agent.py": ADK}, {"description": "Answers questions about the weather."}),
     "ADK App": (
@@ -100,7 +100,13 @@ CASES: dict[str, tuple[dict[str, str], dict[str, Any]]] = {
     ),
     "agent.json": (
         {"agent.py": ADK, "agent.json": json.dumps(JSON_CARD)},
-        {"name": "Weather desk", "description": "From agent.json.", "version": "2.0.0", "skills": [SKILL]},
+        {
+            "name": "Weather desk",
+            "description": "From agent.json.",
+            "version": "2.0.0",
+            "skills": [SKILL],
+            "answer": "artifact",
+        },
     ),
     "agent.json without ADK": ({"agent.py": LANGGRAPH, "agent.json": json.dumps(JSON_CARD)}, {}),
     "AgentCard": (

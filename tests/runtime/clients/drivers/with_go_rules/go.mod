@@ -1,0 +1,3 @@
+module with_go_rules
+
+go 1.24
