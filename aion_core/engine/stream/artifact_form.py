@@ -52,7 +52,7 @@ class ArtifactForm:
         self._open = ""
         """Id of the artifact that is being streamed; "" without one."""
         self._chunks: list[str] | None = None
-        """Chunks of the open artifact. None if the reader has received its beginning elsewhere."""
+        """Chunks of the open artifact. None without one, or if the reader has received its beginning elsewhere."""
         self._is_complete = False
         """True after the last chunk of the open artifact. Its last update waits for the record of the message."""
         self._whole: dict[str, Sequence[Part]] = {}
@@ -60,20 +60,24 @@ class ArtifactForm:
 
     def of(self, batch: list[StreamItem]) -> list[StreamItem]:
         """Return the items as the reader should receive them."""
-        return [translated for item in batch for translated in self._of(item)]
-
-    def _of(self, item: StreamItem) -> Iterator[StreamItem]:
-        match item.payload:
-            case Delta() as delta:
-                yield from self._of_delta(item, delta)
-            case TaskStatusUpdateEvent() as event:
-                yield from self._of_status(item, event)
-            case TaskArtifactUpdateEvent(artifact=artifact) if is_answer(artifact):
-                yield from self._record(artifact, item.id)
-            case payload:
-                if isinstance(payload, Task | Resumed):
-                    self._task = payload
-                yield item
+        translated: list[StreamItem] = []
+        for item in batch:
+            match item.payload:
+                case Delta(append=True, last=False, speaker=None) as delta if self._chunks is not None:
+                    # Most items are such chunks, so they pass without a generator.
+                    self._chunks.append(delta.text)
+                    translated.append(StreamItem(item.id, replace(delta, artifact_id=self._open)))
+                case Delta() as delta:
+                    translated += self._of_delta(item, delta)
+                case TaskStatusUpdateEvent() as event:
+                    translated += self._of_status(item, event)
+                case TaskArtifactUpdateEvent(artifact=artifact) if is_answer(artifact):
+                    translated += self._record(artifact, item.id)
+                case payload:
+                    if isinstance(payload, Task | Resumed):
+                        self._task = payload
+                    translated.append(item)
+        return translated
 
     def _of_delta(self, item: StreamItem, delta: Delta) -> Iterator[StreamItem]:
         metadata: dict[str, Any] = {MESSAGE: True, **(delta.speaker or {})} if delta.speaker or not delta.append else {}
@@ -82,7 +86,7 @@ class ArtifactForm:
             if artifact_id != self._open:
                 yield from self._end_text()
             self._open, self._is_complete = artifact_id, False
-            self._chunks = None if delta.append else []
+            self._chunks = None if delta.append or not artifact_id else []
         if not self._open:
             yield item
         elif delta.last:
@@ -113,7 +117,7 @@ class ArtifactForm:
         is_open = artifact_id == self._open
         known = self._text() if is_open else self._whole.get(artifact_id)
         if is_open:
-            self._open = ""
+            self._open, self._chunks = "", None
         self._whole[artifact_id] = parts
         if known is None or parts[: len(known)] != known or (is_open and self._ends_whole):
             yield self._update(artifact, append=False, id_=id_)
@@ -134,7 +138,7 @@ class ArtifactForm:
         is_repeated = text is not None and self._ends_whole
         artifact.parts.extend(text if text is not None and is_repeated else [Part(text="")])
         yield self._update(artifact, append=self._is_complete and not is_repeated)
-        self._open = ""
+        self._open, self._chunks = "", None
 
     def _text(self) -> Sequence[Part] | None:
         return None if self._chunks is None else [Part(text="".join(self._chunks))]

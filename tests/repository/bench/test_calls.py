@@ -9,6 +9,7 @@ import json
 import logging
 import sys
 from collections.abc import Callable, Coroutine
+from pathlib import Path
 from types import FrameType
 from typing import Any
 
@@ -120,6 +121,49 @@ def test_blocking_send_makes_few_python_calls(monkeypatch: pytest.MonkeyPatch) -
     print(f"a send: {bare:.0f} calls bare, {ours:.0f} with tasks, records and resumption")
     assert bare > 2000
     assert ours <= SEND_BUDGET * bare
+
+
+async def stream(app: Any, chunks: int, sizes: list[int]) -> None:
+    """Stream one turn with this number of chunks. Add the sizes of the response's parts."""
+    body = [json.dumps(request(f"{chunks} 0", streaming=True)).encode()]
+
+    async def receive() -> Any:
+        if not body:
+            await asyncio.Event().wait()
+        return {"type": "http.request", "body": body.pop(), "more_body": False}
+
+    async def keep(message: Any) -> None:
+        sizes.append(len(message.get("body", b"")))
+
+    headers = [(b"host", b"127.0.0.1"), (b"content-type", b"application/json"), (b"a2a-version", b"1.0")]
+    scope = {"type": "http", "method": "POST", "path": "/", "query_string": b"", "headers": headers}
+    await app({**scope, "server": ("127.0.0.1", 80), "scheme": "http"}, receive, keep)
+
+
+def a_streamed_chunk(form: str, folder: Path) -> tuple[float, float]:
+    """Return the calls and the bytes of a chunk that the app streams with this form of the answer."""
+    (folder / "graph.py").write_text((ROOT / "bench/graph.py").read_text())
+    config = folder / "aion.yaml"
+    config.write_text(f"aion:\n  agents:\n    bench: {{path: graph.py:graph, answer: {form}}}\n")
+    app = build_app(Settings.from_environ({"AION_CONFIG": str(config), "AION_STORE": "memory", "AION_AUTH": "off"}))
+    few: list[int] = []
+    many: list[int] = []
+    calls(lambda: stream(app, FEW, []))
+    # Take the least of three counts: the writer of chunks wakes up by the clock.
+    fewer = min(calls(lambda: stream(app, FEW, few)) for _ in range(3))
+    more = min(calls(lambda: stream(app, MANY, many)) for _ in range(3))
+    return (more - fewer) / (MANY - FEW), (sum(many) - sum(few)) / (3 * (MANY - FEW))
+
+
+def test_chunk_of_artifact_costs_what_a_delta_costs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(logging.root.manager, "disable", logging.INFO)
+    (delta, delta_bytes), (chunk, chunk_bytes) = (a_streamed_chunk(form, tmp_path) for form in ("message", "artifact"))
+    print(
+        f"a chunk: {delta:.1f} calls and {delta_bytes:.0f} bytes as a delta, {chunk:.1f} and {chunk_bytes:.0f} as an artifact"
+    )
+    assert delta > 50
+    assert chunk <= 1.05 * delta
+    assert chunk_bytes <= delta_bytes
 
 
 async def garbage_of_sends(app: Any) -> int:
