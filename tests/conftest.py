@@ -119,6 +119,7 @@ FIRST = (
     "tests/tools/e2e/test_dev_loop.py",
     "tests/runtime/unit/agents/langgraph/test_generated_streams.py",
     "tests/tools/e2e/",
+    "tests/runtime/clients/",
     "tests/runtime/e2e/",
     "tests/repository/policies/test_iam_permissions.py",
     "tests/runtime/protocol/",

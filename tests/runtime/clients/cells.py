@@ -71,9 +71,9 @@ CELLS = [
     *_both("executor", "executor", "count", ideal=Shown("One two three.")),
     *_both("ADK", "adk", "count", ideal=Shown("One two three.")),
     Cell("silent for 20 s, stream", "silent", "stream", (("hello",),), Shown("Here I am."), slow=True),
-    Cell("unknown task, send", "whole", "send_to", ((UNKNOWN, "hello"),), Told("Task not found")),
-    Cell("unknown task, stream", "whole", "stream_to", ((UNKNOWN, "hello"),), Told("Task not found")),
+    Cell("unknown task, send", "whole", "send_to", ((UNKNOWN, "hello"),), Told("Task not found. Check the id")),
+    Cell("unknown task, stream", "whole", "stream_to", ((UNKNOWN, "hello"),), Told("Task not found. Check the id")),
     Cell("ended task, send", "whole", "send_to", ((ENDED, "hello"),), Told("takes no more messages")),
     Cell("ended task, stream", "whole", "stream_to", ((ENDED, "hello"),), Told("takes no more messages")),
-    Cell("unknown task, get", "whole", "get", ((UNKNOWN,),), Told("Task not found")),
+    Cell("unknown task, get", "whole", "get", ((UNKNOWN,),), Told("Task not found. Check the id")),
 ]
