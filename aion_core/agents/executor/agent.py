@@ -103,7 +103,8 @@ class ExecutorAgent:
                         yield emission
                     # Let `execute()` continue only under the lease. Its event is recorded: the runner records an emission
                     # before it requests the next.
-                    request.check_lease()
+                    if translator.ending is None:
+                        request.check_lease()
                     entry.set_recorded()
             question = None if work.cancelled() else question_in(work.exception())
             if question is None:
