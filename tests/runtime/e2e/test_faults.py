@@ -7,14 +7,15 @@ import asyncio
 import os
 import signal
 import time
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
+from random import Random
 
 import httpx
 import pytest
 
-from tests.support.e2e.agents.noting import Note, read_notes
+from tests.support.e2e.agents.noting import STEPS, Note, read_notes
 from tests.support.e2e.fault_proxy import Rule, cancelled, delayed, lost, refused, repeated, reset, slow
 from tests.support.e2e.fleet import PATIENCE, Figures, Fleet, FleetTurn, a_turn_of_each, fleet, played, recovery, until
 from tests.support.receiver import WebhookReceiver, receiving
@@ -189,3 +190,52 @@ async def test_suspended_process_starts_no_step_after_another_took_its_turn(
     figures.extra.append(f"{len(cut)} steps cut, {len(late)} steps begun late by the frozen process")
     os.kill(cut[0][0].pid, signal.SIGKILL)
     await report(record_property, f"{kind} process frozen", figures)
+
+
+@pytest.mark.parametrize("attempt", range(6))
+async def test_thawed_processes_begin_no_step_of_ended_turns(
+    processes: Fleet, record_property: Record, attempt: int
+) -> None:
+    """Freeze the busiest API process and worker at a random moment, until others have ended every turn; then thaw them."""
+    for add, pids in (processes.add_api, processes.api_pids), (processes.add_worker, processes.worker_pids):
+        if len(pids()) < 2:
+            await asyncio.to_thread(add)
+    chance = Random()
+    turns = a_turn_of_each(processes, f"thawed-{attempt}-{chance.randrange(10**6)}", seconds=0.8)
+    names = {turn.name for turn in turns}
+    frozen: list[Note] = []
+    thawed_at = 0.0
+
+    def ended() -> bool:
+        notes = read_notes(processes.notes)
+        return names <= {note.turn for note in notes if (note.step, note.word) == (STEPS[-1], "end")}
+
+    async def freeze() -> None:
+        nonlocal thawed_at
+        await until(partial(processes.running_steps, turns, processes.worker_pids()), "a worker runs a step")
+        await asyncio.sleep(chance.uniform(0, 2.5))
+        busy = Counter(
+            note.pid for note in processes.running_steps(turns, processes.api_pids() + processes.worker_pids())
+        )
+        victims = [max(pids(), key=lambda pid: busy[pid]) for pids in (processes.api_pids, processes.worker_pids)]
+        for pid in victims:
+            os.kill(pid, signal.SIGSTOP)
+        try:
+            frozen.extend(processes.running_steps(turns, victims))
+            await until(ended, "other processes ended the turns")
+            await asyncio.sleep(2)  # the last event of each turn is recorded
+        finally:
+            thawed_at = time.monotonic()
+            for pid in victims:
+                os.kill(pid, signal.SIGCONT)
+        await asyncio.sleep(5)  # a thawed process begins a step now, if ever
+
+    figures = await played(turns, freeze())
+    late = [
+        f"{note.turn}: {note.step} begun {note.at - thawed_at:.1f} s after the thaw"
+        for note in read_notes(processes.notes)
+        if note.turn in names and note.word == "begin" and note.at > thawed_at
+    ]
+    figures.run_again += late
+    figures.extra.append(f"{len(frozen)} steps frozen, {len(late)} steps begun after the thaw")
+    await report(record_property, f"frozen together, {attempt + 1}", figures)
