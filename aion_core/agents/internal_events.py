@@ -31,10 +31,11 @@ class InternalEvents:
     def checkpoint(self) -> None:
         """Log `internal:checkpoint` with the number of the stored step in this turn."""
         self._steps += 1
-        self._log("checkpoint", iteration=self._steps)
+        # There is one for each step, so that they were more than half of a turn's log.
+        self._log("checkpoint", logging.DEBUG, iteration=self._steps)
 
-    def _log(self, kind: str, **fields: Any) -> None:
-        if not internal_logger.isEnabledFor(logging.INFO):
+    def _log(self, kind: str, level: int = logging.INFO, **fields: Any) -> None:
+        if not internal_logger.isEnabledFor(level):
             return
         event = {
             "kind": f"internal:{kind}",
@@ -42,4 +43,4 @@ class InternalEvents:
             **fields,
             "timestamp": datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z"),
         }
-        internal_logger.info("internal:%s", kind, extra={"internal": event})
+        internal_logger.log(level, "internal:%s", kind, extra={"internal": event})

@@ -23,6 +23,7 @@ from aion_core.web.middleware.background_turns import AwaitBackgroundTurnsMiddle
 from aion_core.web.middleware.compression import LargeResponseMiddleware
 from aion_core.web.middleware.cors import CorsByPathMiddleware
 from aion_core.web.middleware.loopback import LoopbackOnlyMiddleware
+from aion_core.web.middleware.nosniff import NoSniffMiddleware
 from aion_core.web.middleware.observability import ObservabilityMiddleware
 from aion_core.web.middleware.paths import PathMiddleware, route_path
 from aion_core.web.middleware.rate_limit import RateLimitMiddleware
@@ -90,6 +91,7 @@ def build_app(
         app.add_middleware(added.cls, *added.args, **added.kwargs)
     if access.loopback_only:
         app.add_middleware(LoopbackOnlyMiddleware)
+    app.add_middleware(NoSniffMiddleware)
     app.add_middleware(ObservabilityMiddleware, metrics=instruments.metrics, traces=instruments.traces)
     return app
 

@@ -95,8 +95,13 @@ def _local(folder: Path) -> LocalServer | None:
 
 
 def make_ignored(folder: Path) -> None:
-    """Create the folder and a .gitignore for all its files, unless they exist. Raises OSError."""
+    """Create the folder and a .gitignore for all its files, unless they exist. Raises OSError.
+
+    Only this user may enter the folder: it has conversations and keys.
+    """
     folder.mkdir(parents=True, exist_ok=True)
+    with contextlib.suppress(PermissionError):  # another user's folder, in a container
+        folder.chmod(0o700)
     ignore = folder / ".gitignore"
     if not ignore.exists():
         ignore.write_text("*\n", encoding="utf-8")

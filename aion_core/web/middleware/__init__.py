@@ -1,6 +1,7 @@
 """ASGI middleware, one a file. `aion_core.web.app` orders it, outermost first.
 
 observability.py      log records, traces and metrics
+nosniff.py            lets browsers believe the media type
 loopback.py           refuses requests from other machines
 cors.py               web pages of other origins
 authentication.py     authenticates before the body is read

@@ -84,7 +84,7 @@ function broken(lines) {
 function inline(text) {
   const nodes = [];
   const emphasis = /\\([!-/:-@[-`{-~])|`([^`]+)`|\*\*((?:[^*]|\*[^*]+\*)+)\*\*|\*([^*\s][^*]*)\*/;
-  const links = /!?\[([^\]]+)\]\(((?:[^()\s]|\([^()\s]*\))+)(?:\s+"[^"]*")?\)|<?(https?:\/\/[^\s<>]*[\w/#=&%-])>?/;
+  const links = /!?\[([^[\]]+)\]\(((?:[^()\s]|\([^()\s]*\))+)(?:\s+"[^"]*")?\)|<?(https?:\/\/[^\s<>]*[\w/#=&%-])>?/;
   const pattern = new RegExp(`${emphasis.source}|${links.source}`, "gi");
   let place = 0;
   for (const found of text.matchAll(pattern)) {

@@ -129,7 +129,8 @@ class _ConsoleRequests:
         return {}
 
     async def kill(self, call: CallContext, request: Request) -> Any:
-        """End this process. The client gets no response."""
+        """End this process. The client gets no response. The JSON body makes another page ask by a preflight first."""
+        await StrictRequest(request.scope, request.receive).json_object()
         self._console.kill()
         return {}
 

@@ -177,7 +177,7 @@ def test_send_resumes_after_killed_worker(url: str, folder: Path) -> None:
     while "word5" not in printed:
         printed += process.stdout.read(1).decode()
     with pytest.raises(httpx.TransportError):
-        httpx.post(f"{url}/agents/{folder.name}/console/kill", timeout=60)
+        httpx.post(f"{url}/agents/{folder.name}/console/kill", json={}, timeout=60)
     (folder / "killed-send").touch()
     printed += process.stdout.read().decode()
     assert process.wait(timeout=60) == 0

@@ -123,6 +123,12 @@ def draw(console: Page, text: str) -> Locator:
     return show(console, "chat").locator("#log .message")
 
 
+def test_markdown_of_many_brackets_is_drawn(console: Page) -> None:
+    """Draw 200 KB of brackets. Each of them may begin a link, so a search to the end for each would take minutes."""
+    for text in ("![" * 100_000, "[" * 200_000, "[a" * 100_000):
+        assert draw(console, text).text_content() == text
+
+
 def test_markdown_shows_escapes_addresses_and_nested_emphasis(console: Page) -> None:
     text = r"""2 \* 3 \* 4, ***both*** and **[docs](https://example.com/a "Title")**: see https://example.com/b?c=d. <https://example.com/e>
 > one

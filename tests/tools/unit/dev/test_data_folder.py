@@ -27,6 +27,7 @@ def test_command_in_subfolder_finds_running_dev_server(tmp_path: Path, monkeypat
     with folder.locked():
         folder.announce(running)
         assert (folder.path / "dev.json").stat().st_mode & 0o077 == 0, "it holds credentials"
+        assert folder.path.stat().st_mode & 0o077 == 0
         assert RunningServer.read(folder.path) == running
         found = find_local_server()
         assert found is not None

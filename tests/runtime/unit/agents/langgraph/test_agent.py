@@ -340,7 +340,7 @@ async def test_client_sees_name_of_sub_agent_but_no_internal_events(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     graph = StateGraph(MessagesState).add_node("researcher", inner).add_edge(START, "researcher")
-    with caplog.at_level(logging.INFO, "aion_core.internal"):
+    with caplog.at_level(logging.DEBUG, "aion_core.internal"):
         async with http(parts(graph).app()) as client:
             answer = await client.post("/", json=send(method="SendStreamingMessage"))
     assert '"metadata":{"agentInvoked":"researcher"}' in answer.text

@@ -230,6 +230,18 @@ async def test_console_requests_require_credentials_for_the_agent(method: str, n
     assert answered.status_code == 401
 
 
+async def test_form_of_another_page_does_not_kill_the_process(tmp_path: Path) -> None:
+    """A page of any origin may post a form without a preflight request. An accepted kill would end this process."""
+    app = build_app(settings(tmp_path, "http://127.0.0.1"), console_additions)
+    async with http(app) as client:
+        client.base_url = httpx.URL("http://127.0.0.1")
+        path = "/agents/graph/console/kill"
+        for kind in ("text/plain", "application/x-www-form-urlencoded"):
+            answered = await client.post(path, content="{}", headers={"content-type": kind})
+            assert answered.status_code in (400, 415), answered.text
+        assert (await client.post(path)).status_code == 400
+
+
 @pytest.mark.parametrize("mode", ["on", "off"])
 async def test_deployed_console_has_no_development_endpoints(mode: str, tmp_path: Path) -> None:
     app = build_app(settings(tmp_path, "http://127.0.0.1", AION_CONSOLE=mode))
