@@ -20,6 +20,7 @@ speakers.py           names of a turn's speakers, in metadata
 internal_events.py    log of model calls, tools and steps, for operators
 helper_calls.py       calls of the author's helpers, as events of a turn
 reply_sink.py         sends these calls to the turn's other events
+addressing.py         adds the place of the client's event to messages without a target
 reactions.py          reactions, such as an emoji, as artifacts
 emission_ids.py       ids and idempotency keys of emissions
 emitted_messages.py   messages that a turn has emitted

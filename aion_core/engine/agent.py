@@ -40,6 +40,8 @@ class TurnRequest(Struct, frozen=True):
     """Returns the task before the message, with its interrupts; None if the message created the task."""
     calls: TurnCalls | None = None
     """The turn's calls of remote agents; None without a store."""
+    check_lease: Callable[[], None] = lambda: None
+    """Raises LeaseLost if another process may have the turn. Call it before each step: it costs a look at the clock."""
 
 
 class Chunk(Struct, frozen=True):

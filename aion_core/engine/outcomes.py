@@ -12,6 +12,8 @@ class TurnStarted(Struct, frozen=True):
 
     lease: Lease
     head: Head
+    until: datetime | None = None
+    """End of the lease, unless it is renewed; None if it is unknown."""
 
 
 class TurnQueued(Struct, frozen=True):

@@ -10,7 +10,7 @@ reads and decides again. The requests of a turn (HEAD is a task's current state,
 """
 
 from collections.abc import Sequence
-from datetime import timedelta
+from datetime import datetime, timedelta
 from functools import partial
 from typing import Any
 
@@ -36,7 +36,7 @@ from aion_core.table.keys import ContextKey, TaskKey
 from aion_core.table.port import Table
 from aion_core.table.reads import Reads
 from aion_core.table.retries import TransactionPlan
-from aion_core.table.times import Times
+from aion_core.table.times import Times, moment
 from aion_core.table.writes import Delete, Update, Write
 
 BUSY = "The context changes faster than this can be stored in it. Try again in a moment."
@@ -100,6 +100,10 @@ class StoredTasks:
     async def append_deltas(self, key: TaskKey, batch: DeltaBatch) -> None:
         """Store a batch of text chunks for readers in other processes. It expires within the hour."""
         await self._table.write(delta_row(key, batch, self._times()))
+
+    def _lease_end(self) -> datetime:
+        """Return the end of a lease that is acquired now. Call it before the request, which may take long."""
+        return moment(self._times().lease_until)
 
     async def _context(self, context: ContextKey, times: Times) -> ContextRecord:
         # Read an expired item too, because the next fence must be higher than the fence in this item.

@@ -27,7 +27,7 @@ from aion_core.table.item import Key
 from aion_core.table.keys import ContextKey
 from aion_core.table.writes import Put
 from tests.simulation.remotes import REMOTE, SimRemoteClient
-from tests.simulation.table import operation
+from tests.simulation.table import operation, unblocked
 
 if TYPE_CHECKING:
     from tests.simulation.processes import Process
@@ -155,6 +155,9 @@ class ScriptedAgent:
                 self._did(asked, "paused", state.position)
                 yield Paused()
                 return
+            # A process may be frozen here, between two steps. The check comes after it and right before the step.
+            await self._process.effect("agent.step", lambda: None)
+            await unblocked(asked.check_lease.__self__, asked.check_lease)  # type: ignore[attr-defined]
             self._did(asked, "began", state.position)
             asks = ""
             for ordinal, op in enumerate(program.steps[state.position]):

@@ -12,6 +12,7 @@ from aion_core.engine.remote_calls.cancellation import RemoteCancellations
 from aion_core.engine.remote_calls.store import RemoteCallStore
 from aion_core.engine.runner import failures
 from aion_core.engine.runner.execution import TurnExecution
+from aion_core.engine.runner.lease_term import LeaseTerm
 from aion_core.engine.runner.runner import TaskRunner
 from aion_core.engine.runner.worker import Worker
 from aion_core.engine.service import TaskService
@@ -79,6 +80,20 @@ BUGS = [
         # Freeze the process before each of its first writes. With this bug a frozen process makes only one write,
         # because it notices the lost lease at its next step.
         aims=aims(Fault.FROZEN_BEFORE, "thread.write", range(1, 5), 120.0),
+    ),
+    bug(
+        "trusts the lease after a freeze",
+        "I11B",
+        Edit(LeaseTerm, "check", "self._clock.now() >= self._until", "False"),
+        scenarios=("send and go", "two contexts, two owners"),
+        aims=aims(Fault.FROZEN_BEFORE, "agent.step", range(1, 4), 400.0),
+    ),
+    bug(
+        "begins a step although its renewal was refused",
+        "I11B",
+        Edit(LeaseTerm, "check", "and not self.renew()", "and self.renew() is None"),
+        scenarios=("send and go", "two contexts, two owners"),
+        aims=aims(Fault.FROZEN_BEFORE, "agent.step", range(1, 4), 400.0),
     ),
     bug(
         "does not give the lease back",

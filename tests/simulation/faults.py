@@ -20,9 +20,12 @@ QUEUE = ("queue.send", "queue.receive", "queue.delete")
 NOT_IN_TRANSACTIONS = ("append_deltas.write", "list.write", "count_task.write", "forget_tasks.write")
 """Writes of items that no transaction writes: they cannot conflict."""
 WITHOUT_TABLE = (
-    *BLOB_READS, *BLOB_WRITES, *REMOTE_READS, *REMOTE_WRITES, *QUEUE, *TO_CLIENT, "agent.effect", "webhook.post", "invoke"
+    *BLOB_READS, *BLOB_WRITES, *REMOTE_READS, *REMOTE_WRITES, *QUEUE, *TO_CLIENT, "agent.step", "agent.effect", "webhook.post", "invoke"
 )  # fmt: skip
-"""Kinds of side effect other than requests to the table; "invoke" is the start of an invocation."""
+"""Kinds of side effect other than requests to the table; "invoke" is the start of an invocation.
+
+"agent.step" is the moment before a step of the agent, and has no effect.
+"""
 
 
 class Fault(StrEnum):

@@ -4,7 +4,7 @@ import asyncio
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-from aion_core.engine.records import Lease
+from aion_core.engine.runner.lease_term import LeaseTerm
 from aion_core.engine.runner.renewal import WATCH_SECONDS, LeaseRenewal
 from tests.simulation.table import unblocked
 
@@ -18,22 +18,20 @@ class SimHeartbeat:
     def __init__(
         self,
         process: "Process",
-        store: Any,
+        term: LeaseTerm,
         work_queue: Any,
-        lease: Lease,
         *,
         renew_seconds: float,
         wake_up_seconds: float,
     ) -> None:
         self._process, watch_seconds = process, WATCH_SECONDS * process.world.deployment.watch_seconds
         self._renewal = LeaseRenewal(
-            store,
+            term,
             work_queue,
-            lease,
             renew_seconds=renew_seconds,
             wake_up_seconds=wake_up_seconds,
             watch=lambda: watch_seconds,
-            now=asyncio.get_running_loop().time,
+            now=process.monotonic,
         )
         self._lost: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._stopped = False

@@ -29,6 +29,8 @@ class Process:
         self.life, self.beating = Life(), Life()
         """Lives of the process's event loop and of its other threads: a blocked loop does not hold the threads."""
         self.clock = SimClock(world.loop, skew)
+        self._stood_still = 0.0
+        """Seconds for which the process was frozen: its monotonic clock stands still meanwhile, its wall clock doesn't."""
         self.parts: Any = None
         """`assembly.Parts`: the engine objects of this process."""
         self.buffered = world.random.random() < 0.2
@@ -121,12 +123,18 @@ class Process:
         lives = [life for life in (self.life, self.beating) if life.held is None]
         for life in lives:
             self.world.loop.hold(life)
-        thaw = self.world.outside(seconds, self._thaw, lives)
+        began = self.world.loop.time()
+
+        def thawed() -> None:
+            self._stood_still += self.world.loop.time() - began
+            self._thaw(lives)
+
+        thaw = self.world.outside(seconds, thawed)
         if after_takeover is not None:
 
             def thaw_now() -> None:
                 thaw.cancel()
-                self._thaw(lives)
+                thawed()
 
             self.world.waits_for_takeover(self, thaw_now, after_takeover)
         self.world.thawed = max(self.world.thawed, self.world.loop.time() + seconds)
@@ -143,6 +151,10 @@ class Process:
     def _thaw(self, lives: list[Life]) -> None:
         for life in lives:
             self.world.loop.release(life)
+
+    def monotonic(self) -> float:
+        """Return the time of the process's monotonic clock."""
+        return self.world.loop.time() - self._stood_still
 
     def remaining(self) -> float:
         """Return the seconds until the deadline by the process's own clock."""

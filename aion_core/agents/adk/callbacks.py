@@ -17,6 +17,7 @@ from msgspec import Struct
 from aion_core.agents.adk.remote_agents.turn_calls import tool_call
 from aion_core.agents.adk.resumption import is_resumable
 from aion_core.agents.internal_events import InternalEvents
+from aion_core.errors import LeaseLost, StoreError
 
 call_site: ContextVar[str] = ContextVar("aion_adk_call_site", default="")
 """Name of the running agent or tool call. Code that runs again in a resumed turn has the same name."""
@@ -39,19 +40,37 @@ class AgentEnded(Struct, frozen=True):
     branch: str
 
 
+class StepRefused(Struct, frozen=True):
+    """Event: the next step must not begin. The turn ends with this error."""
+
+    error: Exception
+
+
 class CallbackPlugin(BasePlugin):
     """ADK plugin of one turn: logs internal events, announces sub-agents, and sets the call site of replies.
 
-    A log record contains no content of the conversation. The plugin does not change the turn.
+    A log record contains no content of the conversation. The plugin does not change the turn, but for one thing: no
+    agent, model call or tool begins after the turn's lease is lost.
     """
 
-    def __init__(self, task_id: str, root: str, send: Callable[[object], Awaitable[None]]) -> None:
-        """Create the plugin. `root` is the name of the root agent, and `send` sends an event to the turn's channel."""
+    def __init__(
+        self,
+        task_id: str,
+        root: str,
+        send: Callable[[object], Awaitable[None]],
+        check_lease: Callable[[], None] = lambda: None,
+    ) -> None:
+        """Create the plugin. `root` is the name of the root agent, and `send` sends an event to the turn's channel.
+
+        `check_lease` raises LeaseLost if another process may have the turn.
+        """
         super().__init__(name="aion_observer")
+        self._check_lease = check_lease
         self._internal, self._root, self._send = InternalEvents(task_id), root, send
 
     async def before_agent_callback(self, *, agent: BaseAgent, callback_context: CallbackContext) -> None:
         """Send AgentInvoked for a sub-agent, so that the client learns of it."""
+        await self._before_step()
         call_site.set(_agent_site(agent, callback_context))
         branch = callback_context._invocation_context.branch or ""
         running_agent.set((branch, agent.name))
@@ -69,6 +88,7 @@ class CallbackPlugin(BasePlugin):
 
     async def before_model_callback(self, *, callback_context: CallbackContext, llm_request: LlmRequest) -> None:
         """Log `internal:llm-call`."""
+        await self._before_step()
         agent = callback_context._invocation_context.agent
         if isinstance(agent, BaseAgent):
             call_site.set(_agent_site(agent, callback_context))
@@ -79,6 +99,7 @@ class CallbackPlugin(BasePlugin):
         self, *, tool: BaseTool, tool_args: dict[str, Any], tool_context: ToolContext
     ) -> None:
         """Log `internal:tool-start` without the tool's arguments."""
+        await self._before_step()
         call_site.set(f"tool/{tool_context.function_call_id}")
         tool_call.set(tool_context.function_call_id or "")
         running_agent.set((tool_context._invocation_context.branch or "", tool_context.agent_name))
@@ -95,6 +116,14 @@ class CallbackPlugin(BasePlugin):
     ) -> None:
         """Log `internal:tool-complete` for a failed tool call."""
         self._internal.tool_complete(tool_context.function_call_id or "", success=False)
+
+    async def _before_step(self) -> None:
+        """Wait for the end of the turn if its lease is lost."""
+        try:
+            self._check_lease()
+        except (LeaseLost, StoreError) as error:
+            # Do not raise the error here: ADK would log it and wrap it. The turn cancels this call.
+            await self._send(StepRefused(error))
 
     def event_stored(self) -> None:
         """Log `internal:checkpoint` after the session has stored an event."""

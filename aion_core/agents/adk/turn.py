@@ -17,7 +17,7 @@ from google.adk.sessions._rewind_utils import compute_artifact_delta_for_rewind
 from google.genai import types as genai
 from msgspec import Struct
 
-from aion_core.agents.adk.callbacks import CallbackPlugin, call_site, running_agent
+from aion_core.agents.adk.callbacks import CallbackPlugin, StepRefused, call_site, running_agent
 from aion_core.agents.adk.event_queue import EventChannel
 from aion_core.agents.adk.invocation import RunningInvocation
 from aion_core.agents.adk.redeployment import AGENTS
@@ -66,7 +66,7 @@ class AdkTurn:
     def __init__(self, request: TurnRequest, setup: AdkSetup) -> None:
         self._request, self._setup = request, setup
         self._channel = EventChannel()
-        self._callbacks = CallbackPlugin(request.task.id, setup.root.name, self._channel.send)
+        self._callbacks = CallbackPlugin(request.task.id, setup.root.name, self._channel.send, request.check_lease)
         self._invocation = RunningInvocation(setup.root, request.turn.id)
         self._sessions = TurnSessionService(
             setup.sessions(Fence(request.context, request.fence)), setup.configuration, self._invocation.add
@@ -174,6 +174,8 @@ class AdkTurn:
         try:
             async with self._channel.receiving() as events:
                 async for event in events:
+                    if isinstance(event, StepRefused):
+                        raise event.error
                     if isinstance(event, Event) and event.partial and event.author in self._setup.planning_agents:
                         continue
                     async with aclosing(translator.translate(event)) as emissions:

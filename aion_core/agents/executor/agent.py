@@ -91,6 +91,7 @@ class ExecutorAgent:
         queue, translator = RecordingQueue(), ExecutorTranslator(request, restarts=self._resume is AfterCrash.RESTART)
         sink = TurnReplySink(request, queue.send, queue.put)
         remote_calls = AuthorCalls(request, self._remotes, ExecutorCalls(request, first, queue.send))
+        request.check_lease()
         with aion_context_set(context_of(seen, sink, name=self._name)), remote_caller_set(remote_calls.call):
             # As in the SDK, run `execute()` in a separate asyncio task. After a cancellation, call the executor's
             # `cancel()` before cancelling that asyncio task.
@@ -100,7 +101,10 @@ class ExecutorAgent:
                 async for entry in entries:
                     for emission in translator.translate(entry.event):
                         yield emission
-                    # Mark the event as recorded: the runner records an emission before it requests the next.
+                    # Let `execute()` continue only under the lease. Its event is recorded: the runner records an emission
+                    # before it requests the next.
+                    if translator.ending is None:
+                        request.check_lease()
                     entry.set_recorded()
             question = None if work.cancelled() else question_in(work.exception())
             if question is None:

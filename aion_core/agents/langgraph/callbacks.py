@@ -1,7 +1,7 @@
 """LangChain callbacks of a graph's turn, which observe its model calls, tools and nodes."""
 
 import re
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import suppress
 from typing import Any
 from uuid import UUID
@@ -18,6 +18,7 @@ from aion_core.agents.internal_events import InternalEvents
 from aion_core.agents.langgraph.graph import Graph
 from aion_core.agents.langgraph.model_calls import is_for_client, mark_quiet
 from aion_core.agents.langgraph.unreturned_output import UnreturnedOutput
+from aion_core.errors import LeaseLost, StoreError
 
 _OF_LANGGRAPH = re.compile("[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 """Matches an id that LangGraph gives to a message without one."""
@@ -32,7 +33,11 @@ class LangChainCallbacks(BaseCallbackHandler):
 
     run_inline = True  # run callbacks inline, so that the log lines keep the order of the events
 
-    def __init__(self, task_id: str, streamed: UnreturnedOutput, graph: Graph) -> None:
+    def __init__(
+        self, task_id: str, streamed: UnreturnedOutput, graph: Graph, check_lease: Callable[[], None] = lambda: None
+    ) -> None:
+        """`check_lease` raises LeaseLost if another process may have the turn: then no node begins."""
+        self._check_lease = check_lease
         self._internal, self._streamed, self._graph = InternalEvents(task_id), streamed, graph
         self._tools: dict[UUID, str] = {}
         self._visible: set[UUID] = set()
@@ -134,13 +139,25 @@ class LangChainCallbacks(BaseCallbackHandler):
         metadata: dict[str, Any] | None = None,
         **kwargs: Any,
     ) -> None:
-        """Remember the run ids of nodes, of output parsers, and of chains called by tools. Ignore all other chains."""
+        """Remember the run ids of nodes, of output parsers, and of chains called by tools. Ignore all other chains.
+
+        Raises LeaseLost before a node begins if the lease is lost.
+        """
         if parent_run_id in self._within_tools:
             self._within_tools.add(run_id)
         if metadata and kwargs.get("name") == metadata.get("langgraph_node"):
+            self._check_before_step()
             self._nodes[run_id] = metadata["langgraph_checkpoint_ns"] if run_id not in self._within_tools else ""
         elif kwargs.get("run_type") == "parser" and isinstance(inputs, BaseMessage) and inputs.id:
             self._parsed[run_id] = inputs.id
+
+    def _check_before_step(self) -> None:
+        try:
+            self._check_lease()
+        except (LeaseLost, StoreError):
+            # LangChain only logs the errors of a handler without this attribute.
+            self.raise_error = True
+            raise
 
     def on_chain_end(self, outputs: Any, *, run_id: UUID, **kwargs: Any) -> None:
         """Remove a node's returned messages from the unreturned output. Record a subgraph's structured response.

@@ -108,7 +108,7 @@ class GraphTurn:
         self.schemas: Mapping[str, Any] = {}
         """Schema that has refused an answer, by the id of its interrupt. It may differ from the stored interrupt's."""
         self.thread = GraphThread(graph, config, durable=self.durable)
-        self._observer = LangChainCallbacks(request.task.id, self.streamed, graph)
+        self._observer = LangChainCallbacks(request.task.id, self.streamed, graph, request.check_lease)
         self._config: RunnableConfig = {**config, "callbacks": [self._observer]}
 
     def graph_input(self, state: StateSnapshot | None, question: Message | None, pending: list[Interrupt]) -> Any:

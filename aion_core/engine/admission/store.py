@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from msgspec.structs import replace
 from uuid_utils import uuid7
 
 from aion_core.engine.admission import follow_ups, new_tasks
@@ -44,6 +45,7 @@ class MessageStore(StoredTasks):
         `start_refusal` or, in a context without a turn, its `first_refusal` if the message would start a turn.
         """
         message_keys = message_keys_of(new.context, new.message_id, new.idempotency_key)
+        until = self._lease_end()
 
         async def plan(
             attempt: int,
@@ -85,7 +87,7 @@ class MessageStore(StoredTasks):
         outcome = await commit(self._table, plan, busy=BUSY)
         if isinstance(outcome, TurnStarted | TurnQueued):
             await self._notifier.committed(outcome.head)
-        return outcome
+        return replace(outcome, until=until) if isinstance(outcome, TurnStarted) else outcome
 
     async def _created_before(self, new: NewTask, holder: str | None) -> TurnStarted | TurnQueued:
         record, head = await self._context(new.context, self._times()), await self._log.head(new.key)
@@ -107,6 +109,7 @@ class MessageStore(StoredTasks):
         """
         before, context = follow_up.head, follow_up.head.context
         message_key, token = keys.message_key(context, follow_up.message_id), str(uuid7())
+        until = self._lease_end()
 
         async def plan(attempt: int) -> TransactionPlan[TurnStarted | TurnQueued | ContextInUse | Duplicate]:
             times = self._times()
@@ -151,7 +154,7 @@ class MessageStore(StoredTasks):
         outcome = await commit(self._table, plan, busy=BUSY)
         if isinstance(outcome, TurnStarted | TurnQueued):
             await self._notifier.committed(outcome.head)
-        return outcome
+        return replace(outcome, until=until) if isinstance(outcome, TurnStarted) else outcome
 
     async def _followed_before(self, follow_up: FollowUp, holder: str | None) -> TurnStarted | TurnQueued | None:
         before = follow_up.head

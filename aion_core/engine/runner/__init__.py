@@ -8,6 +8,7 @@ turn_text.py    its streamed text
 labels.py       its labels in log records and traces
 failures.py     too many tries, and error texts
 heartbeat.py    threads that renew a turn's lease
+lease_term.py   until when this process may act on a lease
 renewal.py      the steps of a renewal
 metrics.py      metrics of a turn
 """

@@ -15,6 +15,7 @@ from aion_core.engine.listing.conversations import Conversations
 from aion_core.engine.outcomes import TurnFinished, TurnStarted
 from aion_core.engine.records import COMPLETE, CUT, Numbered, StoppedBy
 from aion_core.engine.remote_calls.turn_calls import TurnCalls
+from aion_core.engine.runner.lease_term import LeaseTerm
 from aion_core.engine.runner.turn_text import TurnText
 from aion_core.engine.stream.broadcast import EventBroadcast
 from aion_core.engine.stream.delta_writer import DeltaWriter
@@ -46,6 +47,7 @@ class TurnExecution:
     def __init__(
         self,
         begun: TurnStarted,
+        term: LeaseTerm,
         broadcast: EventBroadcast,
         store: TurnStore,
         clock: Clock,
@@ -55,7 +57,7 @@ class TurnExecution:
         answer: AnswerAs = AnswerAs.MESSAGE,
     ) -> None:
         self._reply_as, self._answer_as = reply, answer
-        self.lease, self.key = begun.lease, begun.head.key
+        self.lease, self.term, self.key = begun.lease, term, begun.head.key
         self._head, self._broadcast, self._store, self._clock = begun.head, broadcast, store, clock
         self._deltas = DeltaWriter(store, self.key, clock, fence=begun.lease.fence)
         self._deltas.follow(begun.head.generation)
@@ -100,6 +102,7 @@ class TurnExecution:
             self._history,
             self._before,
             TurnCalls(self._store.remote_calls, self.lease, self._remote_agent_works),
+            self.term.check,
         )
 
     def _remote_agent_works(self) -> None:

@@ -14,9 +14,8 @@ from types import TracebackType
 from typing import Protocol
 
 from aion_core.engine.queues import WorkQueue
-from aion_core.engine.records import Lease
+from aion_core.engine.runner.lease_term import LeaseTerm
 from aion_core.engine.runner.renewal import LeaseRenewal, beating
-from aion_core.engine.turn.store import TurnStore
 
 logger = logging.getLogger(__name__)
 
@@ -28,7 +27,7 @@ class LeaseKeeper(Protocol):
     """
 
     def __call__(
-        self, store: TurnStore, work_queue: WorkQueue, lease: Lease, *, renew_seconds: float, wake_up_seconds: float
+        self, term: LeaseTerm, work_queue: WorkQueue, *, renew_seconds: float, wake_up_seconds: float
     ) -> AbstractAsyncContextManager[asyncio.Future[None]]:
         """Return a context manager that renews this lease. It yields a future that completes if the lease is lost."""
         ...
@@ -37,16 +36,12 @@ class LeaseKeeper(Protocol):
 class Heartbeat:
     """`LeaseKeeper` that renews a lease (right to run a turn) in threads."""
 
-    def __init__(
-        self, store: TurnStore, work_queue: WorkQueue, lease: Lease, *, renew_seconds: float, wake_up_seconds: float
-    ) -> None:
-        self._renewal = LeaseRenewal(
-            store, work_queue, lease, renew_seconds=renew_seconds, wake_up_seconds=wake_up_seconds
-        )
+    def __init__(self, term: LeaseTerm, work_queue: WorkQueue, *, renew_seconds: float, wake_up_seconds: float) -> None:
+        self._renewal = LeaseRenewal(term, work_queue, renew_seconds=renew_seconds, wake_up_seconds=wake_up_seconds)
         self._loop = asyncio.get_running_loop()
         self._lost: asyncio.Future[None] = self._loop.create_future()
         # Copy the context variables, so that the log records of a step have the turn's labels.
-        self._context, self._name = copy_context(), f"lease-{lease.turn.id}"
+        self._context, self._name = copy_context(), f"lease-{term.lease.turn.id}"
         self.stopped = False
         """True after the end of the turn or the loss of the lease."""
 

@@ -5,8 +5,7 @@ import time
 from collections.abc import Callable
 
 from aion_core.engine.queues import WakeUp, WorkQueue
-from aion_core.engine.records import Lease
-from aion_core.engine.turn.store import TurnStore
+from aion_core.engine.runner.lease_term import LeaseTerm
 from aion_core.errors import StoreError
 
 logger = logging.getLogger(__name__)
@@ -36,9 +35,8 @@ class LeaseRenewal:
 
     def __init__(
         self,
-        store: TurnStore,
+        term: LeaseTerm,
         work_queue: WorkQueue,
-        lease: Lease,
         *,
         renew_seconds: float,
         wake_up_seconds: float,
@@ -46,10 +44,10 @@ class LeaseRenewal:
         now: Callable[[], float] = time.monotonic,
     ) -> None:
         """Renew every `renew_seconds`, check every `watch()` seconds, delay the message by `wake_up_seconds`."""
-        self._store, self._work_queue, self._lease = store, work_queue, lease
+        self._term, self._work_queue, self._lease = term, work_queue, term.lease
         self._renew_seconds, self._wake_up_seconds, self._watch = renew_seconds, wake_up_seconds, watch
         self._now, self._renewed_at, self._enqueued = now, now(), False
-        self._hurries = lease.turn.tries > 1
+        self._hurries = term.lease.turn.tries > 1
 
     @property
     def pause(self) -> float:
@@ -66,7 +64,7 @@ class LeaseRenewal:
         # Renew 0.01 s early, to allow for rounding errors and for a pause that ends a little early.
         renews = at - self._renewed_at > self._renew_seconds - 0.01
         try:
-            held = self._store.renew(self._lease) if renews else self._store.holds(self._lease)
+            held = self._term.renew() if renews else self._term.holds()
             if held and not self._enqueued:
                 message = WakeUp(self._lease.context, self._lease.fence)
                 self._work_queue.enqueue_from_thread(message, delay=self._wake_up_seconds)

@@ -19,6 +19,7 @@ from aion_core.engine.records import StoppedBy
 from aion_core.engine.runner import emissions, failures, labels
 from aion_core.engine.runner.execution import TurnExecution
 from aion_core.engine.runner.heartbeat import Heartbeat, LeaseKeeper
+from aion_core.engine.runner.lease_term import LeaseTerm
 from aion_core.engine.runner.metrics import TurnMetrics
 from aion_core.engine.stream.broadcast import EventBroadcast
 from aion_core.engine.turn.store import TurnStore
@@ -77,8 +78,10 @@ class TaskRunner:
         an unfinished turn.
         """
         agent_id = begun.lease.context.agent
+        term = LeaseTerm(self._store, begun.lease, self._clock, seconds=self.lease_seconds, until=begun.until)
         turn = TurnExecution(
             begun,
+            term,
             broadcast,
             self._store,
             self._clock,
@@ -121,9 +124,8 @@ class TaskRunner:
         """Run the turn while this process holds its lease, and suspend it at the deadline."""
         try:
             async with self._keep_lease(
-                self._store,
+                turn.term,
                 self._work_queue,
-                turn.lease,
                 renew_seconds=self.lease_seconds / RENEWALS,
                 wake_up_seconds=self.lease_seconds,
             ) as lost:

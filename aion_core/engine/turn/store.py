@@ -41,6 +41,7 @@ class TurnStore(StoredTasks):
         a step, `turn.tries` is 2, because that holder tried the next step once. A message that was queued for its
         running task is recorded in the same transaction, as event `turn.message_generation`.
         """
+        until = self._lease_end()
 
         async def plan(attempt: int) -> TransactionPlan[TurnStarted | LeaseHeld | None]:
             times = self._times()
@@ -67,6 +68,7 @@ class TurnStore(StoredTasks):
         outcome = await commit(self._table, plan, busy=BUSY)
         if isinstance(outcome, TurnStarted):
             await self._notifier.begun(outcome)
+            return replace(outcome, until=until)
         return outcome
 
     def renew(self, lease: Lease) -> bool:
@@ -121,7 +123,7 @@ class TurnStore(StoredTasks):
         message is queued for the task that the event would end, nothing is recorded and PendingInput is raised. Raises
         LeaseLost as `append` does.
         """
-        ending = TurnEnding(lease, replace(head, fence=lease.fence), event, run_next)
+        ending, until = TurnEnding(lease, replace(head, fence=lease.fence), event, run_next), self._lease_end()
 
         async def plan(attempt: int) -> TransactionPlan[TurnFinished]:
             nonlocal ending
@@ -145,6 +147,7 @@ class TurnStore(StoredTasks):
         await self._notifier.committed(finished.head)
         if finished.next is not None:
             await self._notifier.begun(finished.next)
+            return replace(finished, next=replace(finished.next, until=until))
         return finished
 
     async def _finished_before(self, ending: TurnEnding) -> TurnFinished:

@@ -13,6 +13,7 @@ from aion_core.engine.agent_profile import UNKNOWN, AgentProfile
 from aion_core.engine.records import Lease, Turn
 from aion_core.engine.runner import renewal
 from aion_core.engine.runner.heartbeat import Heartbeat
+from aion_core.engine.runner.lease_term import LeaseTerm
 from aion_core.errors import StoreUnavailable
 from aion_core.local.memory.queues import MemoryWorkQueue
 from aion_core.protocol.types import Message, Part, Role
@@ -94,7 +95,12 @@ async def test_log_line_of_heartbeat_thread_has_task_id(caplog: pytest.LogCaptur
     with log.request("r-1"), log.about(task_id="t-1"):
         async with (
             asyncio.timeout(60),
-            Heartbeat(store, MemoryWorkQueue(clock), lease, renew_seconds=0.01, wake_up_seconds=1),
+            Heartbeat(
+                LeaseTerm(store, lease, clock, seconds=30),
+                MemoryWorkQueue(clock),
+                renew_seconds=0.01,
+                wake_up_seconds=1,
+            ),
         ):
             await refused.wait()
             while not (told := [record for record in caplog.records if record.name == renewal.__name__]):

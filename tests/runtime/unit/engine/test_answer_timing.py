@@ -18,6 +18,7 @@ from aion_core.engine.call import CallContext
 from aion_core.engine.process.deadline import Deadline
 from aion_core.engine.records import Head, Lease
 from aion_core.engine.runner.execution import TurnExecution
+from aion_core.engine.runner.lease_term import LeaseTerm
 from aion_core.engine.service import READ_SECONDS
 from aion_core.engine.stream.broadcast import EventBroadcast
 from aion_core.protocol.types import Event, Message, Task, TaskState, TaskStatusUpdateEvent
@@ -324,7 +325,8 @@ async def test_response_is_task_if_message_is_queued(reply: ReplyAs, clock: Manu
     log = await chat.store.log(begun.head.key)
     assert log is not None
     run = EventBroadcast(log.events)
-    turn = TurnExecution(begun, run, chat.store, clock, None, reply=reply)
+    term = LeaseTerm(chat.store, begun.lease, clock, seconds=30)
+    turn = TurnExecution(begun, term, run, chat.store, clock, None, reply=reply)
     await chat.queues("t-m-1", "m-2")
     await turn.end(Reply(says("answer")), run_next=False)
     assert not run.replies_with_message

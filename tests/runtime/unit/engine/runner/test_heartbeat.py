@@ -10,12 +10,14 @@ from typing import Any
 
 import pytest
 
+from aion_core.clock import Clock, SystemClock
 from aion_core.engine.outcomes import LeaseHeld, TurnStarted
 from aion_core.engine.queues import WakeUp
 from aion_core.engine.records import Lease, Turn
 from aion_core.engine.runner import heartbeat
 from aion_core.engine.runner import renewal as renewal_module
 from aion_core.engine.runner.heartbeat import Heartbeat
+from aion_core.engine.runner.lease_term import LeaseTerm
 from aion_core.engine.runner.renewal import LOOKS_PER_SECOND, WATCH_SECONDS, LeaseRenewal, watch_seconds
 from aion_core.engine.task_store import TaskStore
 from aion_core.local.memory.queues import MemoryWorkQueue
@@ -54,11 +56,14 @@ def queue(clock: ManualClock) -> Failing:
     return Failing(Messages(clock))
 
 
+def term_of(store: Any, lease: Lease, clock: Clock | None = None) -> LeaseTerm:
+    return LeaseTerm(store, lease, clock or SystemClock(), seconds=LEASE_SECONDS)
+
+
 def renewal(chat: StoreConversation, queue: Any, lease: Lease) -> LeaseRenewal:
     return LeaseRenewal(
-        chat.store,
+        term_of(chat.store, lease, chat.clock),
         queue,
-        lease,
         renew_seconds=RENEW_SECONDS,
         wake_up_seconds=LEASE_SECONDS,
         now=lambda: chat.clock.now().timestamp(),
@@ -163,7 +168,7 @@ async def test_heartbeat_thread_survives_failed_store_call(chat: StoreConversati
     lease = (await chat.starts()).lease
     store.refuse(renew=1)
     async with asyncio.timeout(60):
-        async with Heartbeat(store, queue, lease, renew_seconds=0.01, wake_up_seconds=1) as lost:
+        async with Heartbeat(term_of(store, lease), queue, renew_seconds=0.01, wake_up_seconds=1) as lost:
             while not queue.enqueued:
                 await asyncio.sleep(0.01)
             assert not lost.done()
@@ -178,7 +183,7 @@ async def test_turn_that_ends_before_first_heartbeat_starts_no_thread(
     lease = (await chat.starts()).lease
     before = set(threading.enumerate())  # threads of earlier tests may still run
     for _ in range(50):
-        async with Heartbeat(chat.store, queue, lease, renew_seconds=3600, wake_up_seconds=30):
+        async with Heartbeat(term_of(chat.store, lease), queue, renew_seconds=3600, wake_up_seconds=30):
             started = {thread.name for thread in set(threading.enumerate()) - before}
             assert not {name for name in started if name.startswith("lease-turn")}
 
@@ -190,8 +195,8 @@ async def test_heartbeat_with_long_interval_does_not_delay_other_heartbeats(
     lease = (await chat.starts()).lease
     async with (
         asyncio.timeout(60),
-        Heartbeat(chat.store, queue, lease, renew_seconds=60, wake_up_seconds=30),
-        Heartbeat(chat.store, queue, lease, renew_seconds=0.01, wake_up_seconds=30),
+        Heartbeat(term_of(chat.store, lease), queue, renew_seconds=60, wake_up_seconds=30),
+        Heartbeat(term_of(chat.store, lease), queue, renew_seconds=0.01, wake_up_seconds=30),
     ):
         while not queue.enqueued:
             await asyncio.sleep(0.01)
@@ -203,12 +208,12 @@ async def test_ended_heartbeats_are_removed_at_next_wake_of_timer_thread(
     """Ended heartbeats stay in the timer until it next wakes: waking it for each would interrupt the event loop."""
     monkeypatch.setattr(renewal_module, "WATCH_SECONDS", 3600.0)
     lease = (await chat.starts()).lease
-    ended = [Heartbeat(chat.store, queue, lease, renew_seconds=3600, wake_up_seconds=30) for _ in range(5)]
+    ended = [Heartbeat(term_of(chat.store, lease), queue, renew_seconds=3600, wake_up_seconds=30) for _ in range(5)]
     for each in ended:
         async with each:
             pass
     async with asyncio.timeout(60):
-        async with Heartbeat(chat.store, queue, lease, renew_seconds=0.01, wake_up_seconds=30):
+        async with Heartbeat(term_of(chat.store, lease), queue, renew_seconds=0.01, wake_up_seconds=30):
             while not queue.enqueued:
                 await asyncio.sleep(0.01)
         while any(scheduled() in ended for _, _, scheduled in list(heartbeat._timer._due)):
@@ -218,7 +223,10 @@ async def test_ended_heartbeats_are_removed_at_next_wake_of_timer_thread(
 def test_heartbeat_runs_in_forked_process(chat: StoreConversation, queue: Any) -> None:
     async def beats() -> None:
         lease = (await chat.starts()).lease
-        async with asyncio.timeout(60), Heartbeat(chat.store, queue, lease, renew_seconds=0.01, wake_up_seconds=1):
+        async with (
+            asyncio.timeout(60),
+            Heartbeat(term_of(chat.store, lease), queue, renew_seconds=0.01, wake_up_seconds=1),
+        ):
             while not queue.enqueued:
                 await asyncio.sleep(0.01)
 
@@ -255,9 +263,9 @@ async def test_heartbeats_of_many_turns_check_leases_less_often(chat: StoreConve
     assert watch_seconds() == WATCH_SECONDS
     async with AsyncExitStack() as until_the_end:
         for _ in range(count):
-            beat = Heartbeat(chat.store, queue, lease, renew_seconds=60, wake_up_seconds=30)
+            beat = Heartbeat(term_of(chat.store, lease), queue, renew_seconds=60, wake_up_seconds=30)
             await until_the_end.enter_async_context(beat)
         assert count / watch_seconds() == LOOKS_PER_SECOND
-        short = LeaseRenewal(chat.store, queue, lease, renew_seconds=2, wake_up_seconds=30)
+        short = LeaseRenewal(term_of(chat.store, lease), queue, renew_seconds=2, wake_up_seconds=30)
         assert short.pause == 2, "a lease is renewed in time, however many there are"
     assert watch_seconds() == WATCH_SECONDS
