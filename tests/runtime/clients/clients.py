@@ -4,6 +4,7 @@ import json
 import re
 import subprocess
 import sys
+import uuid
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -76,6 +77,7 @@ CLIENTS = [
     Client("@a2a-js/sdk 1.3", _node("js", "with_js_sdk_1.mjs"), deep=False),
     Client("a2a-go's rules, JSON-RPC", _go("JSONRPC")),
     Client("a2a-go's rules, HTTP+JSON", _go("HTTP+JSON")),
+    Client("a2a-dotnet's rules, JSON-RPC", _go("JSONRPC", "anonymous")),
     Client("agent-framework", _python(FRAMEWORK, requirements=PINS / "agent-framework.txt"), lacks=NO_TASK),
     Client(
         "agent-framework by URL", _python(FRAMEWORK, "url", requirements=PINS / "agent-framework.txt"), lacks=NO_TASK
@@ -112,7 +114,7 @@ def texts_of(client: Client, url: str, cells: Sequence[Cell]) -> dict[str, str |
 
 def _ended_task(url: str) -> str:
     """Return the id of a completed task of the agent `whole`."""
-    message = {"messageId": str(hash(url)), "role": "ROLE_USER", "parts": [{"text": "hello"}]}
+    message = {"messageId": str(uuid.uuid4()), "role": "ROLE_USER", "parts": [{"text": "hello"}]}
     headers = {"A2A-Version": "1.0"}
     answered = httpx.post(f"{url}/agents/whole/message:send", json={"message": message}, headers=headers, timeout=60)
     return str(answered.json()["task"]["id"])

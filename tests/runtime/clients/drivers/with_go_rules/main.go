@@ -2,7 +2,10 @@
 // from Go's module proxy only. Its rules: the body of a stream is read as SSE, whatever its type says; the body of an
 // HTTP+JSON error is read if its type is application/json, and the error is "server error" otherwise.
 //
-// It does what play.py does for the drivers in Python. Its argument is the binding: JSONRPC or HTTP+JSON.
+// a2a-dotnet reads a stream by the same rule, and sends no User-Agent.
+//
+// The program does what play.py does for the drivers in Python. Its arguments are the binding, JSONRPC or HTTP+JSON, and
+// perhaps `anonymous`, for requests without a User-Agent.
 package main
 
 import (
@@ -82,10 +85,11 @@ type cell struct {
 }
 
 type conversation struct {
-	url     string
-	rest    bool
-	context string
-	asking  string
+	url       string
+	rest      bool
+	anonymous bool
+	context   string
+	asking    string
 }
 
 // say sends a message to a task, or begins one, and returns what the user sees.
@@ -193,6 +197,9 @@ func (c *conversation) request(method, verb, path string, params any, accept str
 		return nil, err
 	}
 	request.Header = http.Header{"A2a-Version": {"1.0"}, "Accept": {accept}, "Content-Type": {"application/json"}}
+	if c.anonymous {
+		request.Header.Set("User-Agent", "") // Go then sends none.
+	}
 	response, err := http.DefaultClient.Do(request)
 	if err != nil || response.StatusCode == http.StatusOK {
 		return response, err
@@ -302,7 +309,8 @@ func main() {
 	var lock sync.Mutex
 	texts := map[string]string{}
 	play := func(of cell) {
-		text := shown(&conversation{url: given.URL + "/agents/" + of.Agent, rest: os.Args[1] == "HTTP+JSON"}, of)
+		begun := conversation{url: given.URL + "/agents/" + of.Agent, rest: os.Args[1] == "HTTP+JSON", anonymous: len(os.Args) > 2}
+		text := shown(&begun, of)
 		lock.Lock()
 		defer lock.Unlock()
 		texts[of.Name] = text
