@@ -123,7 +123,7 @@ def build_app(settings: Settings, telemetry: Telemetry, additions: MakeAdditions
             startup=partial(_start_on_lambda, settings, turns) if settings.on_lambda else None,
             leftover=cast("MemoryWorkQueue", turns.stores.work_queue).quiet if settings.only_in_invocations else None,
         ),
-        instruments=Instruments(telemetry.metrics, telemetry.traces),
+        instruments=Instruments(telemetry.metrics, telemetry.traces, telemetry.flush),
         console=settings.console,
         additions=additions(settings, turns) if additions else None,
     )

@@ -8,6 +8,7 @@ from typing import Any
 from uuid import uuid4
 
 from aion_core import log
+from aion_core.bootstrap.exporters import Exporters
 from aion_core.errors import ConfigurationError, OtherLayout, TableMissing
 from aion_core.settings import Settings
 from aion_core.telemetry import Metrics, NoopTraces, NullMetrics, Traces
@@ -31,18 +32,24 @@ def unusable_table_logged() -> Iterator[None]:
 class Telemetry:
     """Metrics and traces of one function. Created once per process."""
 
-    def __init__(self, metrics: Metrics, traces: Traces) -> None:
+    def __init__(self, metrics: Metrics, traces: Traces, *, freezes: bool = False) -> None:
+        """`freezes` is True on Lambda, which freezes the process between two invocations."""
         self.metrics, self.traces = metrics, traces
+        self._exporters = Exporters(traces, freezes=freezes)
         self._is_cold = True
+
+    async def flush(self) -> None:
+        """Write the metrics, and let the exporters of traces send what they hold."""
+        self.metrics.flush()
+        if self._exporters.hold:
+            await asyncio.to_thread(self._exporters.flush)
 
     async def flushed(self, work: Awaitable[None]) -> None:
         """Await the work, then flush the metrics and traces, also if the work has failed."""
         try:
             await work
         finally:
-            self.metrics.flush()
-            if not isinstance(self.traces, NoopTraces):
-                await asyncio.to_thread(self.traces.flush)
+            await self.flush()
 
     @contextmanager
     def invocation(self, context: Any) -> Iterator[None]:
@@ -60,7 +67,7 @@ class Telemetry:
                 raise
             finally:
                 self.metrics.flush()
-                self.traces.flush()
+                self._exporters.flush()
 
 
 def build_telemetry(settings: Settings) -> Telemetry:
@@ -76,7 +83,7 @@ def build_telemetry(settings: Settings) -> Telemetry:
     from aion_core.aws.metrics import EMFMetrics
 
     log_formatter.install(settings.service, settings.log_level)
-    return Telemetry(EMFMetrics(settings.service), traces)
+    return Telemetry(EMFMetrics(settings.service), traces, freezes=True)
 
 
 def _traces(settings: Settings) -> Traces:

@@ -92,7 +92,9 @@ def build_app(
     if access.loopback_only:
         app.add_middleware(LoopbackOnlyMiddleware)
     app.add_middleware(NoSniffMiddleware)
-    app.add_middleware(ObservabilityMiddleware, metrics=instruments.metrics, traces=instruments.traces)
+    app.add_middleware(
+        ObservabilityMiddleware, metrics=instruments.metrics, traces=instruments.traces, flush=instruments.flush
+    )
     return app
 
 

@@ -1,6 +1,6 @@
 """Parts that the wiring gives to the app, grouped by purpose."""
 
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 
 from msgspec import Struct
 
@@ -63,7 +63,9 @@ class Access(Struct, frozen=True):
 
 
 class Instruments(Struct, frozen=True):
-    """Metrics and traces. The app flushes both after each request."""
+    """Metrics and traces."""
 
     metrics: Metrics = NullMetrics()
     traces: Traces = NoopTraces()
+    flush: Callable[[], Awaitable[None]] | None = None
+    """Function to call after each request, and at the end. None to flush the metrics only."""

@@ -1,8 +1,7 @@
 """Log records, traces and metrics of each request."""
 
-import asyncio
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from functools import partial
 from uuid import uuid4
 
@@ -22,12 +21,15 @@ _CONFIDENTIAL = re.compile(
 class ObservabilityMiddleware:
     """ASGI middleware. Adds a request id to log records, traces requests, counts internal errors and flushes metrics.
 
-    On Lambda the request id is the id of the invocation. Metrics are flushed after the request's background turns. Logs
-    and traces contain no credentials of the request.
+    On Lambda the request id is the id of the invocation. Metrics and traces are flushed after the request's background
+    turns. Logs and traces contain no credentials of the request.
     """
 
-    def __init__(self, app: ASGIApp, metrics: Metrics, traces: Traces) -> None:
-        self._app, self._metrics, self._traces = app, metrics, traces
+    def __init__(
+        self, app: ASGIApp, metrics: Metrics, traces: Traces, flush: Callable[[], Awaitable[None]] | None = None
+    ) -> None:
+        """`flush` is called after each request, and at the end. Without it, the metrics are flushed."""
+        self._app, self._metrics, self._traces, self._flush = app, metrics, traces, flush
         self._is_traced = not isinstance(traces, NoopTraces)
         self._is_cold = True
 
@@ -36,7 +38,7 @@ class ObservabilityMiddleware:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             # At shutdown, flush the metrics of requests that have not ended: they would be lost with the process.
-            self._metrics.flush()
+            await self._send_all()
             return
         invocation = getattr(scope.get("aws.context"), "aws_request_id", "")
         secrets, count = _secrets(scope["headers"]), partial(self._metrics.count, Metric.INTERNAL_ERRORS)
@@ -47,9 +49,13 @@ class ObservabilityMiddleware:
                 log.count_internal_error()
                 raise
             finally:
-                self._metrics.flush()
-                if self._is_traced:
-                    await asyncio.to_thread(self._traces.flush)
+                await self._send_all()
+
+    async def _send_all(self) -> None:
+        if self._flush is not None:
+            await self._flush()
+        else:
+            self._metrics.flush()
 
     def _invoked(self, invocation: str) -> dict[str, str | bool]:
         if not invocation:
