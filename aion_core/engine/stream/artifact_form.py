@@ -7,8 +7,8 @@ The log and the stored chunks are the same in each form, so this module translat
   ends. If the recorded message differs from the chunks, or the reader has missed some, this update has the whole
   message and replaces the artifact.
 - A text that breaks off is replaced by an empty one: the task will never have it.
-- A message that is recorded without a stream is sent as a whole artifact, and again only if it has changed. So an
-  answer that was a message of the turn already isn't sent twice.
+- A message that is recorded without a stream is sent as a whole artifact, and again only if it has changed. An answer
+  that was a message of the turn already isn't sent twice: an empty update adds the metadata of an answer.
 - Questions, failures and refusals stay in the status.
 
 ADK's `RemoteA2aAgent` gets the whole message in the last update of each artifact, which replaces it: ADK shows the chunks,
@@ -89,14 +89,15 @@ class ArtifactForm:
             self._chunks = None if delta.append or not artifact_id else []
         if not self._open:
             yield item
-        elif delta.last:
+            return
+        if delta.text or not delta.last:
+            if self._chunks is not None:
+                self._chunks.append(delta.text)
+            yield StreamItem(item.id, replace(delta, last=False, reason="", artifact_id=self._open, speaker=metadata))
+        if delta.last:
             self._is_complete = delta.reason == COMPLETE
             if not self._is_complete:
                 yield from self._end_text()
-        else:
-            if self._chunks is not None:
-                self._chunks.append(delta.text)
-            yield StreamItem(item.id, replace(delta, artifact_id=self._open, speaker=metadata))
 
     def _of_status(self, item: StreamItem, event: TaskStatusUpdateEvent) -> Iterator[StreamItem]:
         if event.status.state in states.TERMINAL_OR_INTERRUPTED:
@@ -127,6 +128,13 @@ class ArtifactForm:
             del rest.parts[:]
             rest.parts.extend(parts[len(known) :] or [Part(text="")])
             yield self._update(rest, append=True, id_=id_)
+        elif is_answer(artifact) and not self._ends_whole:
+            # Tell the reader that the task has this artifact, which until now was marked as a message of the turn.
+            marked = Artifact()
+            marked.CopyFrom(artifact)
+            del marked.parts[:]
+            marked.parts.append(Part(text=""))
+            yield self._update(marked, append=True, id_=id_)
 
     def _end_text(self) -> Iterator[StreamItem]:
         """Yield the last update of the open artifact, whose message has not been recorded."""
@@ -137,6 +145,7 @@ class ArtifactForm:
             self._whole[self._open] = text
         is_repeated = text is not None and self._ends_whole
         artifact.parts.extend(text if text is not None and is_repeated else [Part(text="")])
+        artifact.metadata.update({MESSAGE: True})
         yield self._update(artifact, append=self._is_complete and not is_repeated)
         self._open, self._chunks = "", None
 

@@ -11,7 +11,8 @@ its text:
 - A higher fence after the same event belongs to another lease holder. Its chunks start from 0 and replace the chunks
   under the lower fence.
 - A reader with cursor (g, f, n) has received the chunks before n, perhaps from the turn's own process before they were
-  stored. Until it has read the batch of chunk n - 1, each read begins at event g.
+  stored. Until it has read the batch of chunk n - 1 and has received a chunk, each read begins at event g. So its first
+  chunk names the speaker of the text again.
 - A reader receives chunk n next, or a chunk that starts a text. After missing chunks (expired, or never stored) it
   receives nothing until the next start of a text, or the next event.
 - A reader without the text that chunk 0 continues receives the whole text so far instead, as the start of a text. This
@@ -63,7 +64,7 @@ async def tail(
     done; the client may resume the stream. Raises TaskNotFound.
     """
     pause, idle, failures = FAST_SECONDS, 0.0, 0
-    since, shown = Cursor(after.generation), after
+    since, shown, start = Cursor(after.generation), after, after
     while True:
         try:
             read = await reads.after(key, after.generation, since)
@@ -77,7 +78,8 @@ async def tail(
             raise TaskNotFound(key.task_id)
         failures, log = 0, read.log
         items, after, shown = merge(log.events, read.deltas, after, shown)
-        since = next_read(read.deltas, after, since)
+        # Until the first chunk after the start, read its text from the beginning, because the chunk must name the speaker.
+        since = next_read(read.deltas, after, since) if after != start else Cursor(after.generation)
         if items:
             yield items
         if log.head.state in ends:
@@ -167,7 +169,7 @@ def _add_chunks(
                 continue
             if number < after.n:
                 skips = True
-            elif skips and number == after.n and chunk.append and not chunk.last:
+            elif skips and number == after.n and chunk.append:
                 # Name the speaker again, because the reader's stream has been resumed within this text.
                 received, skips = replace(received, speaker=speaker), False
             if number == after.n or (number > after.n and not chunk.append):

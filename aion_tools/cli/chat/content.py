@@ -75,10 +75,11 @@ class Answer:
 
     def add(self, event: "StreamResponse") -> None:
         """Add one event of the stream."""
+        from aion_core.engine.task.answer_artifacts import is_answer
         from aion_core.protocol.stream_artifacts import STREAM_DELTA_ID
 
         if event.HasField("message"):
-            self._message(event.message)
+            self._message(event.message.message_id, event.message.parts)
             self.context_id, self.state = event.message.context_id, "completed"
         elif event.HasField("task"):
             self.task_id, self.context_id = event.task.id, event.task.context_id
@@ -91,6 +92,9 @@ class Answer:
                 text = "".join(part.text for part in update.artifact.parts)
                 self._message_begins()
                 self.streamed = self.streamed + text if update.append else text
+            elif is_answer(update.artifact) and update.artifact.artifact_id not in self.artifacts:
+                # With `answer: both`, the same text follows as the message of the status.
+                self._message(update.artifact.artifact_id, update.artifact.parts)
             else:
                 self._artifact(update.artifact, append=update.append)
         elif event.HasField("status_update"):
@@ -123,7 +127,7 @@ class Answer:
         self.state, self.question = state_name(status.state), status.state in INTERRUPTED
         self.questions = questions_of(status.message) if self.question else []
         if status.HasField("message"):
-            self._message(status.message)
+            self._message(status.message.message_id, status.message.parts)
         elif self.text and self.state == "working":
             self.text = ""
 
@@ -138,11 +142,11 @@ class Answer:
         if not (self.text or self.streamed):
             self.artifacts_before = len(self.artifacts)
 
-    def _message(self, message: Any) -> None:
+    def _message(self, message_id: str, parts: Iterable["Part"]) -> None:
         self._message_begins()
         # Each part of a question is a text of its own: a remark on the last answer, or one of several questions.
-        self.text = ("\n\n" if self.question else "").join(part.text for part in message.parts if part.text)
-        self.contents[message.message_id] = _files(message.parts)
+        self.text = ("\n\n" if self.question else "").join(part.text for part in parts if part.text)
+        self.contents[message_id] = _files(parts)
 
 
 def _files(parts: Iterable["Part"]) -> list["Part"]:

@@ -100,6 +100,20 @@ def test_chat_shows_text_of_artifact_and_equal_message_once() -> None:
     assert answer_of(chunk("one", append=False), artifact("one")).shown == "one"
 
 
+def test_chat_prints_answer_after_other_message_once(capsys: pytest.CaptureFixture[str]) -> None:
+    """With `answer: both`, the artifact of the answer comes while an earlier message is shown."""
+    answer, show = Answer(), PlainPrinter()
+    both = Artifact(artifact_id="m-Sun.", parts=[Part(text="Sun.")], metadata={"aion:answers": "m-1"})
+    for event in (
+        status(TaskState.TASK_STATE_WORKING, "Let me look."),
+        StreamResponse(artifact_update=TaskArtifactUpdateEvent(artifact=both, last_chunk=True)),
+        status(TaskState.TASK_STATE_COMPLETED, "Sun."),
+    ):
+        answer.add(event)
+        show(answer)
+    assert capsys.readouterr().out == "Let me look.\nSun.\n"
+
+
 def test_chat_without_terminal_prints_each_text_once(capsys: pytest.CaptureFixture[str]) -> None:
     answer, show = Answer(), PlainPrinter()
     for event in (

@@ -127,10 +127,21 @@ def test_words_beside_tool_call_are_artifact_of_their_own() -> None:
         assert client.statuses == ["", ""]
 
 
-def test_message_that_becomes_the_answer_is_sent_once() -> None:
-    client = Client(recorded(said("Done")), answered(said("Done")), ended())
-    assert (client.artifacts, client.shown, client.last_chunks) == ({"a": "Done"}, "Done", ["a"])
+@pytest.mark.parametrize("streams", [True, False])
+def test_message_that_becomes_the_answer_is_marked(streams: bool) -> None:
+    """A reply of `thread.reply` is recorded before it is known to be the answer. Its text isn't sent again."""
+    chunks = [opening("Do"), chunk("ne"), closing()] if streams else []
+    client = Client(*chunks, recorded(said("Done")), answered(said("Done")), ended())
+    assert (client.artifacts, client.shown) == ({"a": "Done"}, "Done")
     assert client.statuses == ["", ""]
+    last = client.updates[-1]
+    assert (last.append, last.artifact.name, dict(last.artifact.metadata)) == (True, "answer", {"aion:answers": "m-1"})
+
+
+def test_adk_gets_a_message_that_becomes_the_answer_once() -> None:
+    """ADK would store the empty update in place of the text."""
+    client = Client(recorded(said("Done")), answered(said("Done")), ended(), ends_whole=True)
+    assert (client.artifacts, client.last_chunks) == ({"a": "Done"}, ["a"])
 
 
 def test_message_of_the_turn_that_changes_is_sent_again() -> None:
@@ -150,6 +161,7 @@ def test_text_that_breaks_off_is_emptied(state: TaskState) -> None:
     for ending in ([closing(CUT)], []):
         client = Client(opening("Half of"), *ending, ended(state, said("Sorry", "b")))
         assert (client.artifacts, client.last_chunks, client.statuses) == ({"a": ""}, ["a"], ["Sorry"])
+        assert dict(client.updates[-1].artifact.metadata) == {"aion:message": True}
 
 
 @pytest.mark.parametrize("repeats", [True, False])
@@ -177,6 +189,19 @@ def test_resumed_text_is_sent_whole_at_its_end() -> None:
         (False, "a"),
     ]
     assert client.artifacts == {"a": "Hello, world"}
+
+
+def test_text_resumed_at_its_end_is_no_stream_delta() -> None:
+    end = Delta("", append=True, last=True, reason=COMPLETE, speaker={"messageId": "a", "node": "n"})
+    client = Client(end, answered(said("Hello")), ended(), resumes=True)
+    assert (client.artifacts, client.last_chunks) == ({"a": "Hello"}, ["a"])
+
+
+def test_text_that_comes_with_its_end_is_shown() -> None:
+    """A client that subscribes after the last chunk of a text receives the text with the closing chunk."""
+    whole = Delta("Thinking", append=False, last=True, reason=COMPLETE, speaker={"messageId": "a"})
+    client = Client(whole, ended())
+    assert (client.artifacts, client.shown, client.last_chunks) == ({"a": "Thinking"}, "Thinking", ["a"])
 
 
 def test_text_with_gap_is_sent_whole_at_its_end() -> None:
