@@ -17,7 +17,7 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from aion_core.engine.records import Delta
-from aion_core.engine.stream.broadcast import Resumed, StreamItem
+from aion_core.engine.stream.broadcast import Resumed, ResumedText, StreamItem
 from aion_core.protocol.message_json import to_json
 from aion_core.protocol.stream_artifacts import chunk_event, delta_event
 from aion_core.protocol.types import Event, Task, TaskArtifactUpdateEvent, stream_response
@@ -139,6 +139,8 @@ class Frames:
             known = self._templates.get(_kind(what)) if not what.speaker else None
             before, after = known or self._template(what)
             return f"id: {item.id}\n{before}{json.dumps(what.text, ensure_ascii=False)[1:-1]}{after}"
+        if isinstance(what, ResumedText):
+            return ""
         if isinstance(what, Task | Resumed):
             self._task = what
         if isinstance(what, Resumed):

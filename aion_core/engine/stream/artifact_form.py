@@ -24,7 +24,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from aion_core.engine.records import COMPLETE, Delta
-from aion_core.engine.stream.broadcast import Resumed, StreamItem
+from aion_core.engine.stream.broadcast import Resumed, ResumedText, StreamItem
 from aion_core.engine.task import states
 from aion_core.engine.task.answer_artifacts import MESSAGE, as_streamed, is_answer
 from aion_core.protocol.types import Artifact, Part, Task, TaskArtifactUpdateEvent, TaskStatusUpdateEvent
@@ -69,6 +69,10 @@ class ArtifactForm:
                     translated.append(StreamItem(item.id, replace(delta, artifact_id=self._open)))
                 case Delta() as delta:
                     translated += self._of_delta(item, delta)
+                case ResumedText(speaker=speaker):
+                    # The reader has begun this artifact. If its text doesn't go on, the artifact must be emptied.
+                    if not self._open:
+                        self._open = speaker.get("messageId", "")
                 case TaskStatusUpdateEvent() as event:
                     translated += self._of_status(item, event)
                 case TaskArtifactUpdateEvent(artifact=artifact) if is_answer(artifact):
@@ -80,13 +84,14 @@ class ArtifactForm:
         return translated
 
     def _of_delta(self, item: StreamItem, delta: Delta) -> Iterator[StreamItem]:
-        metadata: dict[str, Any] = {MESSAGE: True, **(delta.speaker or {})} if delta.speaker or not delta.append else {}
-        artifact_id = metadata.pop("messageId", "")
-        if not delta.append or (not self._open and artifact_id):
+        metadata: dict[str, Any] = {}
+        if not delta.append:
+            metadata = {MESSAGE: True, **(delta.speaker or {})}
+            artifact_id = metadata.pop("messageId", "")
             if artifact_id != self._open:
                 yield from self._end_text()
             self._open, self._is_complete = artifact_id, False
-            self._chunks = None if delta.append or not artifact_id else []
+            self._chunks = [] if artifact_id else None
         if not self._open:
             yield item
             return

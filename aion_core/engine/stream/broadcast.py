@@ -2,8 +2,9 @@
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Iterable, Mapping
 from enum import Enum, auto
+from typing import Any
 
 from msgspec import Struct
 
@@ -22,11 +23,18 @@ class Resumed(Struct, frozen=True):
     context_id: str
 
 
+class ResumedText(Struct, frozen=True):
+    """Item before the first chunks of a resumed stream: the client has received the beginning of this text."""
+
+    speaker: Mapping[str, Any]
+    """Speaker of the text, with its `messageId`; see `Delta.speaker`."""
+
+
 class StreamItem(Struct, frozen=True):
     """An item of a stream: an event, a transient chunk or the start of a resumed stream, with its SSE id."""
 
     id: str
-    payload: Event | Delta | Resumed
+    payload: Event | Delta | Resumed | ResumedText
 
 
 class StreamStart(Enum):

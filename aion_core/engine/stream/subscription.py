@@ -11,8 +11,8 @@ its text:
 - A higher fence after the same event belongs to another lease holder. Its chunks start from 0 and replace the chunks
   under the lower fence.
 - A reader with cursor (g, f, n) has received the chunks before n, perhaps from the turn's own process before they were
-  stored. Until it has read the batch of chunk n - 1 and has received a chunk, each read begins at event g. So its first
-  chunk names the speaker of the text again.
+  stored. Until it has read the batch of chunk n - 1, each read begins at event g. If a text is open after that chunk,
+  the reader is told whose text it is.
 - A reader receives chunk n next, or a chunk that starts a text. After missing chunks (expired, or never stored) it
   receives nothing until the next start of a text, or the next event.
 - A reader without the text that chunk 0 continues receives the whole text so far instead, as the start of a text. This
@@ -22,12 +22,13 @@ its text:
 import asyncio
 from collections.abc import AsyncGenerator, Collection, Iterable, Mapping, Sequence
 from datetime import datetime
+from typing import Any
 
 from msgspec.structs import replace
 
 from aion_core.clock import Clock
 from aion_core.engine.records import Cursor, Delta, DeltaBatch, Head, Log, Numbered, OpenText
-from aion_core.engine.stream.broadcast import Resumed, StreamItem
+from aion_core.engine.stream.broadcast import Resumed, ResumedText, StreamItem
 from aion_core.engine.stream.event_ids import cursor_of, event_id
 from aion_core.engine.stream.shared_reads import SharedReads
 from aion_core.engine.task import projection, states
@@ -78,8 +79,10 @@ async def tail(
             raise TaskNotFound(key.task_id)
         failures, log = 0, read.log
         items, after, shown = merge(log.events, read.deltas, after, shown)
-        # Until the first chunk after the start, read its text from the beginning, because the chunk must name the speaker.
-        since = next_read(read.deltas, after, since) if after != start else Cursor(after.generation)
+        since = next_read(read.deltas, after, since)
+        if start.n and (speaker := speaker_at(read.deltas, start)):
+            items.insert(0, StreamItem(event_id(start), ResumedText(speaker)))
+            start = Cursor()
         if items:
             yield items
         if log.head.state in ends:
@@ -140,6 +143,18 @@ def merge(
     return items, after, shown
 
 
+def speaker_at(batches: Iterable[DeltaBatch], cursor: Cursor) -> Mapping[str, Any] | None:
+    """Return the speaker of the text that is open at a cursor; None without one, or if its chunks are not stored. Pure."""
+    speaker: Mapping[str, Any] | None = None
+    own = [batch for batch in batches if (batch.generation, batch.fence) == (cursor.generation, cursor.fence)]
+    for batch in sorted(own, key=lambda batch: batch.first):
+        if batch.first == 0 and batch.continues is not None:
+            speaker = batch.continues.speaker
+        for chunk in batch.chunks[: max(0, cursor.n - batch.first)]:
+            speaker = None if chunk.last else speaker if chunk.append else chunk.speaker
+    return speaker
+
+
 def next_read(batches: Iterable[DeltaBatch], after: Cursor, since: Cursor) -> Cursor:
     """Return the cursor to read chunk batches from next. `since` is the cursor of the last read. Pure."""
     reached = after == since or any(
@@ -153,25 +168,15 @@ def next_read(batches: Iterable[DeltaBatch], after: Cursor, since: Cursor) -> Cu
 def _add_chunks(
     batches: Iterable[DeltaBatch], after: Cursor, shown: Cursor, items: list[StreamItem]
 ) -> tuple[Cursor, Cursor]:
-    speaker: Mapping[str, str] | None = None
-    skips = False
     for batch in sorted(batches, key=lambda batch: batch.first):
         if batch.fence > after.fence:
             after = Cursor(after.generation, batch.fence)
         elif batch.fence < after.fence:
             continue
         for number, chunk in enumerate(batch.chunks, start=batch.first):
-            if number == 0 and batch.continues is not None:
-                speaker = batch.continues.speaker
-            speaker = speaker if chunk.append else chunk.speaker
             received = _continued(chunk, batch.continues, shown) if number == 0 and chunk.append else chunk
             if received is None:
                 continue
-            if number < after.n:
-                skips = True
-            elif skips and number == after.n and chunk.append:
-                # Name the speaker again, because the reader's stream has been resumed within this text.
-                received, skips = replace(received, speaker=speaker), False
             if number == after.n or (number > after.n and not chunk.append):
                 after = shown = Cursor(batch.generation, batch.fence, number + 1)
                 items.append(StreamItem(event_id(after), received))

@@ -9,7 +9,7 @@ from a2a.server.request_handlers.request_handler import RequestHandler
 from a2a.server.routes.common import ServerCallContextBuilder
 
 from aion_core.engine.records import Delta
-from aion_core.engine.stream.broadcast import Resumed
+from aion_core.engine.stream.broadcast import Resumed, ResumedText
 from aion_core.errors import AionError
 from aion_core.protocol.errors import to_wire
 from aion_core.protocol.types import Event, Task
@@ -59,7 +59,7 @@ class SdkHandler(RequestHandler):
                         if isinstance(item.payload, Delta):
                             assert task is not None
                             yield as_event(item.payload, task)
-                        elif not isinstance(item.payload, Resumed):
+                        elif not isinstance(item.payload, Resumed | ResumedText):
                             yield item.payload
         except AionError as error:
             raise to_wire(error) from error

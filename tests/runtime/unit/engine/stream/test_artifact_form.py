@@ -6,7 +6,7 @@ import pytest
 
 from aion_core.engine.records import COMPLETE, CUT, Delta
 from aion_core.engine.stream.artifact_form import ArtifactForm
-from aion_core.engine.stream.broadcast import Resumed, StreamItem
+from aion_core.engine.stream.broadcast import Resumed, ResumedText, StreamItem
 from aion_core.engine.task.answer_artifacts import as_artifact
 from aion_core.protocol.types import (
     Artifact,
@@ -23,6 +23,7 @@ from aion_core.web.sse import as_event
 
 TASK = Task(id="t", context_id="c")
 ASKED = Message(message_id="m-1", role=Role.ROLE_USER)
+IN_A = ResumedText({"messageId": "a", "node": "n"})
 WORKING, COMPLETED = TaskState.TASK_STATE_WORKING, TaskState.TASK_STATE_COMPLETED
 
 
@@ -181,8 +182,9 @@ def test_text_of_lost_process_is_replaced(repeats: bool) -> None:
 
 
 def test_resumed_text_is_sent_whole_at_its_end() -> None:
-    rest = Delta("lo", append=True, speaker={"messageId": "a", "node": "n"})
-    client = Client(rest, chunk(", world"), closing(), answered(said("Hello, world")), ended(), resumes=True)
+    client = Client(
+        IN_A, chunk("lo"), chunk(", world"), closing(), answered(said("Hello, world")), ended(), resumes=True
+    )
     assert [(update.append, update.artifact.artifact_id) for update in client.updates] == [
         (True, "a"),
         (True, "a"),
@@ -192,9 +194,23 @@ def test_resumed_text_is_sent_whole_at_its_end() -> None:
 
 
 def test_text_resumed_at_its_end_is_no_stream_delta() -> None:
-    end = Delta("", append=True, last=True, reason=COMPLETE, speaker={"messageId": "a", "node": "n"})
-    client = Client(end, answered(said("Hello")), ended(), resumes=True)
+    client = Client(IN_A, closing(), answered(said("Hello")), ended(), resumes=True)
     assert (client.artifacts, client.last_chunks) == ({"a": "Hello"}, ["a"])
+
+
+def test_text_of_lost_process_is_emptied_in_resumed_stream() -> None:
+    """The client resumes after the death of the process. The next attempt streams another message."""
+    for events in ([opening("Hello", "b"), closing(), answered(said("Hello", "b")), ended()], [ended()]):
+        client = Client(IN_A, *events, resumes=True)
+        assert client.artifacts.pop("a") == ""
+        assert client.artifacts == ({"b": "Hello"} if len(events) > 1 else {})
+        assert client.last_chunks[0] == "a"
+
+
+def test_text_that_a_reader_follows_is_not_resumed_twice() -> None:
+    """A stream that goes on from the log, after its turn was suspended here, is told of its own text."""
+    client = Client(opening("Hel"), IN_A, chunk("lo"), closing(), answered(said("Hello")), ended())
+    assert (client.artifacts, client.shown, client.last_chunks) == ({"a": "Hello"}, "Hello", ["a"])
 
 
 def test_text_that_comes_with_its_end_is_shown() -> None:

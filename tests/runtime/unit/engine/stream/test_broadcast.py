@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from msgspec.structs import replace
 
 from aion_core.engine.outcomes import TurnStarted
 from aion_core.engine.records import COMPLETE, Cursor, Delta, DeltaBatch, Head, Lease, Log
+from aion_core.engine.stream.broadcast import ResumedText
 from aion_core.engine.stream.delta_writer import OPEN_CHARACTERS, PAGE_CHARACTERS, DeltaWriter
 from aion_core.engine.stream.event_ids import cursor_of
 from aion_core.engine.stream.shared_reads import FRESH_SECONDS, SharedReads
@@ -441,18 +441,20 @@ async def test_late_reader_receives_unfinished_text_with_its_speaker() -> None:
 
 @pytest.mark.parametrize("rest", [Delta("w1", append=True), Delta("", append=True, last=True, reason=COMPLETE)])
 @pytest.mark.parametrize("waits", [True, False])
-async def test_reader_resumed_within_text_receives_its_speaker_again(rest: Delta, waits: bool) -> None:
+async def test_reader_resumed_within_text_is_told_its_speaker(rest: Delta, waits: bool) -> None:
     async with streaming() as stream:
         speaker = {"messageId": "m", "node": "plan"}
         stream.writer.add(Delta("w0", append=False, speaker=speaker))
         await stream.clock.passes(1)
         leaving = stream.reader()
         await stream.clock.passes(1)
-        resumed = stream.reader(leaving.received[-1][0])
+        last_id = leaving.received[-1][0]
+        resumed = stream.reader(last_id)
         await stream.clock.passes(1 if waits else 0)
         stream.writer.add(rest)
         await stream.clock.passes(1)
-        assert [what for _, what in resumed.received] == [replace(rest, speaker=speaker)]
+        assert [what for _, what in resumed.received] == [ResumedText(speaker), rest]
+        assert resumed.received[0][0] == last_id
 
 
 async def test_reader_who_joins_during_long_text_waits_for_next_text() -> None:
