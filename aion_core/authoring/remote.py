@@ -13,6 +13,7 @@ from typing import Any
 from aion_core.authoring.a2a_objects import message_of
 from aion_core.authoring.json_values import as_value
 from aion_core.authoring.turn_variables import variable_set
+from aion_core.protocol.answer_artifacts import is_answer
 from aion_core.protocol.message_json import to_json
 from aion_core.protocol.reserved_keys import without_reserved_keys, without_reserved_metadata
 from aion_core.protocol.text import utf8
@@ -93,9 +94,10 @@ def answer_of_task(task: Task) -> RemoteAnswer:
         message = spoken[-1]
     in_artifacts = [part for artifact in task.artifacts for part in artifact.parts]
     parts = [*(message.parts if message is not None else ()), *in_artifacts]
+    answers = [artifact for artifact in task.artifacts if is_answer(artifact)]
     said = _text(message.parts) if message is not None else ""
     return RemoteAnswer(
-        text=said or "\n".join(filter(None, (_text(artifact.parts) for artifact in task.artifacts))),
+        text=said or "\n".join(filter(None, (_text(artifact.parts) for artifact in answers or task.artifacts))),
         data=_data(parts),
         files=[*(part for each in spoken for part in _files(each.parts)), *_files(in_artifacts)],
         artifacts=list(task.artifacts),

@@ -7,9 +7,9 @@ from msgspec import Struct
 from aion_core.authoring.remote import RemoteAnswer, answer_of_message, answer_of_task
 from aion_core.engine.records import Numbered
 from aion_core.engine.task import projection
-from aion_core.engine.task.answer_artifacts import as_message, is_only_streamed
 from aion_core.engine.task.states import INTERRUPTED, state_name
 from aion_core.errors import RemoteAgentFailed
+from aion_core.protocol.answer_artifacts import as_message, is_only_streamed
 from aion_core.protocol.stream_artifacts import STREAM_DELTA_IDS
 from aion_core.protocol.types import Event, Message, StreamResponse, Task, TaskState
 

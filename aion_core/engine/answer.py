@@ -16,8 +16,8 @@ from aion_core.engine.agent import AgentArtifact, InputRequired, Reply
 from aion_core.engine.agent_options import AnswerAs, ReplyAs
 from aion_core.engine.records import Numbered, Turn
 from aion_core.engine.task import timestamps
-from aion_core.engine.task.answer_artifacts import ANSWERS, NAME, as_artifact, as_message, is_answer
 from aion_core.errors import StoreCorrupt
+from aion_core.protocol.answer_artifacts import ANSWERS, NAME, as_artifact, as_message, is_answer
 from aion_core.protocol.types import (
     Message,
     Role,

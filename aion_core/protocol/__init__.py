@@ -7,6 +7,7 @@ message_rules.py      limits of a message
 media_types.py        media types of messages and agents
 interrupts.py         questions in messages
 adk_client.py         how requests of ADK's clients are recognized
+answer_artifacts.py   messages of the agent as artifacts
 stream_artifacts.py   transient artifacts of a stream
 reserved_keys.py      metadata keys reserved for Aion
 aion/                 the Aion extensions

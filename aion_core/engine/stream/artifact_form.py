@@ -26,7 +26,7 @@ from msgspec.structs import replace
 from aion_core.engine.records import COMPLETE, Delta
 from aion_core.engine.stream.broadcast import Resumed, ResumedText, StreamItem
 from aion_core.engine.task import states
-from aion_core.engine.task.answer_artifacts import MESSAGE, as_streamed, is_answer
+from aion_core.protocol.answer_artifacts import MESSAGE, as_streamed, is_answer
 from aion_core.protocol.types import Artifact, Part, Task, TaskArtifactUpdateEvent, TaskStatusUpdateEvent
 
 

@@ -8,8 +8,8 @@ so does a snapshot.
 from collections.abc import Iterable
 
 from aion_core.engine.records import Numbered
-from aion_core.engine.task.answer_artifacts import is_answer
 from aion_core.errors import StoreCorrupt
+from aion_core.protocol.answer_artifacts import is_answer
 from aion_core.protocol.types import Artifact, Message, Part, Task, TaskArtifactUpdateEvent, TaskStatusUpdateEvent
 
 

@@ -75,7 +75,7 @@ class Answer:
 
     def add(self, event: "StreamResponse") -> None:
         """Add one event of the stream."""
-        from aion_core.engine.task.answer_artifacts import is_answer
+        from aion_core.protocol.answer_artifacts import is_answer
         from aion_core.protocol.stream_artifacts import STREAM_DELTA_ID
 
         if event.HasField("message"):

@@ -37,6 +37,7 @@ RUN_BY = {
     ("docs/executor.md", "python"): "tests/runtime/unit/agents/executor/test_guide.py",
     ("docs/langgraph.md", "python"): "tests/repository/docs/test_langgraph.py",
     ("docs/models.md", "python"): "tests/tools/e2e/test_models_guide.py",
+    ("docs/observability.md", "python"): "tests/runtime/unit/bootstrap/test_exporters.py",
     ("docs/packages.md", "sh"): "tests/tools/e2e/test_installed.py",
     ("docs/projects.md", "python"): "tests/repository/docs/test_projects.py",
     ("docs/projects.md", "sh"): "tests/tools/e2e/test_installed.py",

@@ -28,6 +28,8 @@ class WholeResponses:
     def __init__(self) -> None:
         self._open: dict[str, TaskArtifactUpdateEvent] = {}
         """The artifacts of which more chunks may follow, as received so far."""
+        self._said: set[str] = set()
+        """Ids of the whole artifacts."""
 
     def of(self, response: StreamResponse) -> Iterator[StreamResponse]:
         """Yield the response as ADK should receive it."""
@@ -38,7 +40,7 @@ class WholeResponses:
                 yield from self._of_artifact(response.artifact_update)
             case "status_update" if response.status_update.status.state in TERMINAL_OR_INTERRUPTED:
                 yield from self._close()
-                yield response
+                yield self._of_status(response.status_update)
             case _:
                 yield response
 
@@ -60,17 +62,26 @@ class WholeResponses:
             )
             yield from self._of_artifact(update)
         if is_settled or task.status.HasField("message"):
-            yield StreamResponse(
-                status_update=TaskStatusUpdateEvent(
+            yield self._of_status(
+                TaskStatusUpdateEvent(
                     task_id=task.id, context_id=task.context_id, status=task.status, metadata=task.metadata
                 )
             )
+
+    def _of_status(self, update: TaskStatusUpdateEvent) -> StreamResponse:
+        """Return a status without a message that was an artifact too, as an Aion agent with `answer: both` sends it."""
+        response = StreamResponse(status_update=update)
+        if update.status.message.message_id in self._said:
+            response.status_update.status.ClearField("message")
+        return response
 
     def _of_artifact(self, update: TaskArtifactUpdateEvent) -> Iterator[StreamResponse]:
         artifact_id = update.artifact.artifact_id
         if artifact_id in TRANSIENT:
             yield StreamResponse(artifact_update=update)
             return
+        if artifact_id in self._said and update.append and not any(part.text for part in update.artifact.parts):
+            return  # metadata of an artifact that ADK has whole
         known = artifact_id in self._open
         whole = self._open.pop(artifact_id, None)
         if whole is None or not update.append:
@@ -80,6 +91,7 @@ class WholeResponses:
             whole.artifact.parts.extend(update.artifact.parts)
             whole.artifact.metadata.MergeFrom(update.artifact.metadata)
         if update.last_chunk:
+            self._said.add(artifact_id)
             yield _last(whole)
             return
         self._open[artifact_id] = whole

@@ -21,6 +21,7 @@ from aion_core.web.app import build_app
 from aion_core.web.app_parts import Instruments, ServedAgent, SharedServices
 from aion_core.web.cards.agent_cards import AgentCards
 from tests.runtime.unit.engine.teller import Teller
+from tests.support.pages import blocks
 from tests.support.service import http, parts, send
 
 
@@ -87,6 +88,14 @@ def test_nothing_runs_where_nothing_freezes() -> None:
     local = exporters(freezes=False)
     local.flush(60)
     assert (local.hold, sent) == (False, [])
+
+
+def test_example_of_the_page_registers_its_exporter() -> None:
+    (block,) = [each for each in blocks("docs/observability.md") if each.language == "python"]
+    before = len(flushes)
+    exec(block.code, {})  # noqa: S102  # the page's own code
+    assert len(flushes) == before + 1
+    exporters().flush(60)
 
 
 def test_only_functions_can_be_registered() -> None:

@@ -13,10 +13,10 @@ from aion_core.engine.answer import messages_in
 from aion_core.engine.call import CallContext
 from aion_core.engine.listing.conversations import Conversations
 from aion_core.engine.records import Lease
-from aion_core.engine.task.answer_artifacts import as_artifact
 from aion_core.engine.task_store import TaskStore
 from aion_core.errors import StoreUnavailable
 from aion_core.protocol.adk_client import EXTENSION as ADK
+from aion_core.protocol.answer_artifacts import as_artifact
 from aion_core.protocol.types import Message, Part, Role, Task, TaskArtifactUpdateEvent, TaskState, TaskStatus
 from aion_core.table.keys import ContextKey, TaskKey
 from tests.runtime.unit.engine.teller import Teller

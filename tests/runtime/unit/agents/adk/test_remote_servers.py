@@ -10,7 +10,20 @@ from google.adk.agents.remote_a2a_agent import RemoteA2aAgent
 from google.protobuf.json_format import ParseDict
 
 from aion_core.agents.adk.remote_agents import run
+from aion_core.agents.adk.remote_agents.whole_responses import WholeResponses
 from aion_core.delegation.durable_call import Patience
+from aion_core.protocol.types import (
+    Artifact,
+    Message,
+    Part,
+    Role,
+    StreamResponse,
+    Task,
+    TaskArtifactUpdateEvent,
+    TaskState,
+    TaskStatus,
+    TaskStatusUpdateEvent,
+)
 from tests.runtime.unit.agents.adk.test_remote_agents import FOUR
 from tests.runtime.unit.agents.adk.test_resumption import outcome, patient
 from tests.runtime.unit.delegation.remote_servers import SERVERS
@@ -90,3 +103,27 @@ async def test_remote_agent_that_is_gone_fails_task(monkeypatch: pytest.MonkeyPa
         no_server = outcome(task_of(await patient(client.post("/", json=send()), clock)))
     assert no_server[0] == "FAILED"
     assert "there is no connection to it." in str(no_server[1])
+
+
+@pytest.mark.parametrize("begins_with_task", [True, False])
+def test_answer_in_artifact_and_status_reaches_adk_once(begins_with_task: bool) -> None:
+    """Call an Aion agent with `answer: both`: ADK stores each message and each whole artifact."""
+    artifact = Artifact(artifact_id="a", parts=[Part(text="Sunny.")])
+    message = Message(message_id="a", role=Role.ROLE_AGENT, parts=[Part(text="Sunny.")])
+    status = TaskStatus(state=TaskState.TASK_STATE_COMPLETED, message=message)
+    if begins_with_task:
+        given = [StreamResponse(task=Task(id="t", status=status, artifacts=[artifact], history=[message]))]
+    else:
+        update = TaskArtifactUpdateEvent(task_id="t", artifact=artifact, last_chunk=True)
+        marked = TaskArtifactUpdateEvent(task_id="t", artifact=artifact, append=True, last_chunk=True)
+        marked.artifact.parts[0].text = ""
+        given = [
+            StreamResponse(artifact_update=update),
+            StreamResponse(artifact_update=marked),
+            StreamResponse(status_update=TaskStatusUpdateEvent(task_id="t", status=status)),
+        ]
+    whole = WholeResponses()
+    received = [each for response in given for each in whole.of(response)]
+    assert [each.WhichOneof("payload") for each in received] == ["artifact_update", "status_update"]
+    assert not received[-1].status_update.status.HasField("message")
+    assert given[-1].WhichOneof("payload") == "task" or given[-1].status_update.status.HasField("message")

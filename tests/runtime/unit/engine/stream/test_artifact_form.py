@@ -7,7 +7,7 @@ import pytest
 from aion_core.engine.records import COMPLETE, CUT, Delta
 from aion_core.engine.stream.artifact_form import ArtifactForm
 from aion_core.engine.stream.broadcast import Resumed, ResumedText, StreamItem
-from aion_core.engine.task.answer_artifacts import as_artifact
+from aion_core.protocol.answer_artifacts import as_artifact
 from aion_core.protocol.types import (
     Artifact,
     Message,
