@@ -24,7 +24,7 @@ PIECE_SECONDS = 60.0
 """Time limit for the body of an answer, or for an event of a stream, from its first byte to its last. A stream may last
 as long as it likes: its heartbeats are events too."""
 
-_BETWEEN_EVENTS = re.compile(rb"(?>\r\n|\n|\r)(?>\r\n|\n|\r)")
+_BETWEEN_EVENTS = re.compile(rb"\r?\n\r?\n|\r\r")
 
 
 class UnusableAnswer(A2AClientError):

@@ -9,7 +9,7 @@ _PORTS = {"http": 80, "https": 443}
 _LOOPBACK = ("127.0.0.1", "::1")
 
 
-def origin_of(url: str | httpx.URL) -> tuple[str, str, int | None] | None:
+def origin_of(url: str | httpx.URL) -> tuple[str, str, int] | None:
     """Return the scheme, host and port of a URL, as httpx connects to it; None if that is no http or https URL.
 
     The names of this machine are one host: a server at 127.0.0.1 may call itself localhost.
@@ -21,7 +21,8 @@ def origin_of(url: str | httpx.URL) -> tuple[str, str, int | None] | None:
     if parsed.scheme not in _PORTS or not parsed.host:
         return None
     host = "localhost" if parsed.host in _LOOPBACK else parsed.host
-    return parsed.scheme, host, parsed.port or _PORTS[parsed.scheme]
+    port = parsed.port or _PORTS[parsed.scheme]
+    return (parsed.scheme, host, port) if port < 2**16 else None
 
 
 class OnlyForOrigin(httpx.Auth):

@@ -10,9 +10,9 @@ import sys
 from pathlib import Path
 
 
-def peak_megabytes() -> float:
-    """Return the largest resident size that this process has had (VmHWM)."""
-    lines = Path("/proc/self/status").read_text().splitlines()
+def peak_megabytes(process: int | str = "self") -> float:
+    """Return the largest resident size that the process has had (VmHWM)."""
+    lines = Path(f"/proc/{process}/status").read_text().splitlines()
     return int(next(line for line in lines if line.startswith("VmHWM:")).split()[1]) / 1024
 
 

@@ -80,7 +80,7 @@ SEND = {
     "controls": "is input-required",
 }
 """Sentence of `aion send` about each agent."""
-IN_TEST = {"endless-card", "dripping-card", "deep-event", "endless-line", "controls", "wait"}
+IN_TEST = {"endless-card", "dripping-card", "deep-event", "endless-line", "controls", "other-port"}
 """The cases of `make test`."""
 
 
@@ -146,7 +146,7 @@ def test_doctor_and_verify_survive_hostile_agent(
 
 
 @pytest.mark.parametrize("credentials", [{"TOKEN": "secret-1"}, {"API_KEY": "secret-1"}, {"BASIC": "me:secret-1"}])
-@pytest.mark.parametrize("agent", ["other-port", "moved", "moved-card"])
+@pytest.mark.parametrize("agent", cases("other-port", "moved", "moved-card"))
 def test_credentials_never_reach_other_port(
     server: HostileServer, agent: str, credentials: dict[str, str], tmp_path: Path
 ) -> None:

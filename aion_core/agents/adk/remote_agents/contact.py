@@ -7,7 +7,7 @@ import httpx
 from a2a.client.client import Client
 from a2a.client.errors import A2AClientTimeoutError
 
-from aion_core.agent_client.bounded import is_connection_error
+from aion_core.agent_client.bounded import UnusableAnswer, is_connection_error
 from aion_core.agent_client.checked import CheckedClient
 from aion_core.agent_client.documents import in_time
 from aion_core.clock import SystemClock
@@ -33,7 +33,8 @@ async def contact(
         except Exception as error:  # ADK wraps whatever the author's HTTP client raises
             cause = list(_causes(error))[-1]
             if not any(map(_is_transient, _causes(error))):
-                text = f"The agent {name} cannot be called: its card is missing or invalid."
+                why = f"cannot be used. {cause}" if isinstance(cause, UnusableAnswer) else "is missing or invalid."
+                text = f"The agent {name} cannot be called: its card {why}"
                 raise RemoteAgentRefused(text, agent=name, reason=str(cause)) from error
             silent = (milliseconds(clock.now()) - began) / 1000
             if silent >= seconds:
