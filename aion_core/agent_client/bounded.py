@@ -11,9 +11,8 @@ from collections.abc import AsyncIterator
 import httpx
 from a2a.client.errors import A2AClientError, A2AClientTimeoutError
 
-from aion_core.agent_client.json_size import excess_of
+from aion_core.agent_client.json_size import MEGABYTE, excess_of, in_ascii
 
-MEGABYTE = 1024**2
 MAX_DOCUMENT_BYTES = MEGABYTE
 """Maximum size of an agent's card, and of any other document whose path ends in .json."""
 
@@ -90,6 +89,7 @@ class _Whole(httpx.AsyncByteStream):
         del collected
         if body.lstrip()[:1] in (b"{", b"["):
             _check_json(body)
+            body = _compact(body)
         yield body
 
     async def aclose(self) -> None:
@@ -124,6 +124,7 @@ class _Events(httpx.AsyncByteStream):
                 searched, until = 0, clock() + PIECE_SECONDS
                 _check_size(len(event), MAX_ANSWER_BYTES)
                 _check_event(event)
+                event = _compact(event)
                 yield event
             _check_size(len(begun), MAX_ANSWER_BYTES)
 
@@ -143,3 +144,11 @@ def _check_size(size: int, most: int) -> None:
 def _check_json(text: bytes) -> None:
     if excess := excess_of(text):
         raise UnusableAnswer(f"Its JSON has {excess}.")
+
+
+def _compact(text: bytes) -> bytes:
+    """Return a large JSON text in the form that needs the least memory when it is decoded."""
+    try:
+        return in_ascii(text) if len(text) > MEGABYTE and not text.isascii() else text
+    except UnicodeDecodeError as error:
+        raise UnusableAnswer("It is not UTF-8.") from error

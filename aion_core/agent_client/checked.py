@@ -18,7 +18,8 @@ from a2a.types import (
 )
 from google.protobuf.json_format import ParseError
 
-from aion_core.agent_client.bounded import MEGABYTE, UnusableAnswer
+from aion_core.agent_client.bounded import UnusableAnswer
+from aion_core.agent_client.json_size import MEGABYTE
 
 MAX_KEPT_BYTES = 32 * MEGABYTE
 """Maximum size of everything that is kept of the answer to one message, over all its events."""

@@ -11,8 +11,9 @@ from a2a.client.card_resolver import A2ACardResolver
 from a2a.client.errors import A2AClientTimeoutError
 from a2a.types import AgentCard
 
-from aion_core.agent_client.bounded import MAX_DOCUMENT_BYTES, MEGABYTE, UnusableAnswer, bounded
+from aion_core.agent_client.bounded import MAX_DOCUMENT_BYTES, UnusableAnswer, bounded
 from aion_core.agent_client.checked import usable
+from aion_core.agent_client.json_size import MEGABYTE
 from aion_core.agent_client.origin import OnlyForOrigin, origin_of
 
 T = TypeVar("T")

@@ -259,13 +259,12 @@ def _endless_body(status: int) -> Callable[[Answering], None]:
     return answer
 
 
-def _full(filler: bytes) -> Callable[[Answering], None]:
-    """Return an answer of almost the largest permitted size."""
+def _large(text: bytes, file: int) -> Callable[[Answering], None]:
+    """Return an answer with a text and a file of this size in base64."""
 
     def answer(to: Answering) -> None:
-        text = filler + b"a" * (15 * MEGABYTE)
-        result = json.dumps(task("TEXT")).encode().replace(b"TEXT", text)
-        _events(to, result)
+        result = json.dumps(task("TEXT", parts=[{"raw": "FILE", "filename": "a.bin"}])).encode()
+        _events(to, result.replace(b"TEXT", text).replace(b"FILE", b"A" * file))
 
     return answer
 
@@ -291,10 +290,11 @@ ANSWERS: dict[str, Callable[[Answering], None]] = {
     "deep-event": lambda to: _events(to, b'{"task":{"id":"t","metadata":' + DEEP + b"}}"),
     "deep-for-protobuf": lambda to: _events(to, task(metadata=json.loads(b'{"a":' * 50 + b"1" + b"}" * 50))),
     "many-values-event": lambda to: _events(
-        to, b'{"task":{"id":"t","metadata":{"a":[' + b"{}," * 5_000_000 + b"{}]}}}"
+        to, b'{"task":{"id":"t","metadata":{"a":[' + b"{}," * 1_000_000 + b"{}]}}}"
     ),
-    "full-event": _full(b""),
-    "full-wide-event": _full("😀".encode()),
+    "full-event": _large(b"", 15 * MEGABYTE),
+    "full-wide-event": _large("😀".encode() + b"a" * (3 * MEGABYTE), 12 * MEGABYTE),
+    "long-text": _large(b"a" * (5 * MEGABYTE), 0),
     "endless-files": _endless_files,
     "endless-small-parts": _endless_small_parts,
     "endless-chunks": _endless_chunks,

@@ -65,6 +65,8 @@ class ChatSession:
         import httpx
         from a2a.client.errors import A2AClientError
 
+        from aion_core.agent_client.bounded import UnusableAnswer
+
         events, failures = begin(), 0
         while True:
             try:
@@ -72,6 +74,8 @@ class ChatSession:
                     failures = 0
                     answer.add(event)
                     yield answer
+                if not (answer.state or answer.task_id):
+                    raise UnusableAnswer("It has neither a task nor a message.")
                 if answer.is_over or not answer.task_id:
                     break
             except A2AClientError as error:

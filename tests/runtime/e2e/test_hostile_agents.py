@@ -6,6 +6,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
@@ -45,16 +46,17 @@ CASES = {
     "many-values-event": "values",
     "full-event": "",
     "full-wide-event": "",
+    "long-text": "4 MB",
     "endless-files": "32 MB",
     "endless-small-parts": "32 MB",
-    "endless-chunks": "16 MB",
+    "endless-chunks": "longer than 2 s",
     "endless-body": "16 MB",
     "endless-error": "16 MB",
     "packed-events": "compressed",
     "wrong-result": "valid A2A",
     "list-result": "valid A2A",
-    "list-event": "valid A2A",
-    "error-of-text": "valid A2A",
+    "list-event": "",
+    "error-of-text": "",
     "no-utf8": "valid A2A",
     "moved": "",
     "wait": "",
@@ -75,7 +77,7 @@ def server() -> Iterator[HostileServer]:
 def test_served_agent_survives_hostile_agent(server: HostileServer, agent: str, caller: str, tmp_path: Path) -> None:
     remote = f"{server.url}/{agent}"
     environ = {**os.environ, "AION_CONFIG": str(AGENTS / f"{caller}.yaml"), "REMOTE": remote}
-    if "dripping" in agent or agent == "endless-continue":
+    if "dripping" in agent or agent in ("endless-continue", "endless-chunks"):
         environ[IMPATIENT] = "1"
     log = tmp_path / "log"
     command = [sys.executable, "-m", "uvicorn", "--factory", "tests.support.e2e.impatient_app:app", "--port", "0"]
@@ -104,7 +106,7 @@ def _url(process: "subprocess.Popen[bytes]", log: Path) -> str:
     return found[1]
 
 
-def _sent(url: str, text: str) -> dict[str, object]:
+def _sent(url: str, text: str) -> Any:
     message = {"messageId": "m", "role": "ROLE_USER", "parts": [{"text": text}]}
     request = {"jsonrpc": "2.0", "id": 1, "method": "SendMessage", "params": {"message": message}}
     answer = httpx.post(url, json=request, headers={"A2A-Version": "1.0"}, timeout=TIMEOUT).json()

@@ -68,7 +68,7 @@ async def test_events_are_passed_on_whole(end: bytes) -> None:
 
 
 async def test_event_of_largest_size_is_passed_on() -> None:
-    event = b"data: " + b"a" * (limits.MAX_ANSWER_BYTES - 8) + b"\n\n"
+    event = b'data: {"raw":"' + b"a" * (limits.MAX_ANSWER_BYTES - 18) + b'"}\n\n'
     async with client(Body(event, event, b"data: a"), EVENTS).stream("GET", ANSWER) as response:
         assert [len(each) async for each in response.aiter_raw()] == [len(event)] * 2
     for larger in (b"a" + event, b"data: a\n" * (limits.MAX_ANSWER_BYTES // 8 + 1)):
