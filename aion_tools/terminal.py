@@ -22,6 +22,7 @@ _UNSAFE = re.compile(
     "\x00-\x08\x0b-\x1f\x7f-\x9f"  # C0 and C1 without tab and line feed
     "\u061c\u200e\u200f\u202a-\u202e\u2066-\u206f"  # marks, embeddings, overrides and isolates of a direction
     "\u2028\u2029"  # separators of lines and paragraphs
+    "\ud800-\udfff"  # half a surrogate pair, which no encoding has
     "]"
 )
 """Characters that control the terminal or reorder its text."""

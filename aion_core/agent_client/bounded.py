@@ -125,6 +125,10 @@ class _Events(httpx.AsyncByteStream):
                 _check_size(len(event), MAX_ANSWER_BYTES)
                 _check_event(event)
                 event = _compact(event)
+                # Let go of a large event before its last piece: the reader has a copy by then.
+                while len(event) > MEGABYTE:
+                    yield event[:MEGABYTE]
+                    event = event[MEGABYTE:]
                 yield event
             _check_size(len(begun), MAX_ANSWER_BYTES)
 
@@ -147,7 +151,9 @@ def _check_json(text: bytes) -> None:
 
 
 def _compact(text: bytes) -> bytes:
-    """Return a large JSON text in the form that needs the least memory when it is decoded."""
+    """Return a large JSON text, or an event with it, in the form that needs the least memory when it is decoded."""
+    if len(text) > MEGABYTE:
+        text = text.replace(b"data: {", b"data:{", 1)  # the SDK's client would copy the text to remove the space
     try:
         return in_ascii(text) if len(text) > MEGABYTE and not text.isascii() else text
     except UnicodeDecodeError as error:

@@ -12,9 +12,9 @@ import pytest
 from aion_tools import terminal
 from aion_tools.cli.chat.output import markdown_of
 
-HOSTILE = "a\x1b]0;owned\x07b\x9b2Jc\u202ed\u2066e\u200ff\u2028g\rh\x7f"
+HOSTILE = "a\x1b]0;owned\x07b\x9b2Jc\u202ed\u2066e\u200ff\u2028g\rh\x7fi\ud800"
 CLEAN = HOSTILE.translate(
-    dict.fromkeys(map(ord, "\x1b\x07\x9b\u202e\u2066\u200f\u2028\r\x7f"), "\N{REPLACEMENT CHARACTER}")
+    dict.fromkeys(map(ord, "\x1b\x07\x9b\u202e\u2066\u200f\u2028\r\x7f\ud800"), "\N{REPLACEMENT CHARACTER}")
 )
 
 
@@ -50,8 +50,8 @@ def test_everything_written_is_cleaned() -> None:
         click.echo(HOSTILE)
         print(HOSTILE, file=sys.stderr)
         sys.stdout.writelines([HOSTILE, "\n"])
-        click.echo(HOSTILE.encode())
-    assert shown.text == f"{CLEAN}\n" * 4
+        click.echo(b"\x1bc", nl=False)
+    assert shown.text == f"{CLEAN}\n" * 3 + "\N{REPLACEMENT CHARACTER}c"
 
 
 @pytest.mark.parametrize("text", ["a\tb\n", "Grüße", "שלום", "می‌خواهم", "👩‍👩‍👧 🏴󠁧󠁢󠁥󠁮󠁧󠁿"])
