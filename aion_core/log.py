@@ -38,7 +38,7 @@ _WORDS = re.compile(
 """Matches ordinary words, such as `Refused with -32602 (INVALID_PARAMS)`, but no random text."""
 _LONGEST_WORDS = 200
 
-_BREAKS = re.compile(r"[\x00-\x08\x0a-\x1f\x7f-\x9f\u2028\u2029]")
+_BREAKS = re.compile(r"[\x00-\x08\x0a-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u206f]")
 
 TRACESTATE = "tracestate"
 """Label with the `tracestate` beside the label `traceparent`. Log lines omit it, because it may have many characters."""
@@ -245,7 +245,7 @@ def _cleaned(record: logging.LogRecord) -> logging.LogRecord:
 
 
 def one_line(text: str) -> str:
-    """Return the text with its line breaks and control characters escaped. Tabs stay as they are."""
+    """Return the text with its line breaks, control characters and marks of direction escaped. Tabs stay as they are."""
     return _BREAKS.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
 
 

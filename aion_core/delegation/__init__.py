@@ -1,8 +1,9 @@
 """Delegation: calls of remote agents (A2A) that survive the loss of either side.
 
-remote.py         a remote agent, and the origin of a URL
-remotes.py        remote agents by name or URL, and their cards
-credentials.py    authentication of requests, and the only origin that may receive it
+remote.py         a remote agent: name, address, credentials
+remotes.py        remote agents by name or URL
+card_client.py    client that reads a remote agent's card, and uses it again
+credentials.py    authentication by a secret in a header
 client.py         the requests that a call needs of a client
 news.py           what a remote agent says that its caller has not heard yet
 durable_call.py   one call: send, follow, try again, until the remote agent has answered

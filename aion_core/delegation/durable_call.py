@@ -17,6 +17,8 @@ from a2a.types import GetTaskRequest, SubscribeToTaskRequest
 from a2a.utils.errors import A2AError, InternalError, TaskNotFoundError
 from msgspec import Struct
 
+from aion_core.agent_client.bounded import UnusableAnswer, is_connection_error
+from aion_core.agent_client.checked import Kept
 from aion_core.clock import Clock, SystemClock
 from aion_core.delegation.client import RemoteClient
 from aion_core.delegation.news import RemoteNews
@@ -76,6 +78,7 @@ class DurableCall:
         """
         self._keeps_answer = keeps_answer
         self._kept: list[StreamResponse] = []
+        self._size = Kept()
         self._client, self._calls, self.call, self._name = client, calls, call, name
         self._clock, self._patience = clock or SystemClock(), patience or Patience()
         self._news = RemoteNews()
@@ -192,7 +195,10 @@ class DurableCall:
         await self._calls.settle(self.call, CallState.ENDED, answer)
 
     def _keep(self, response: StreamResponse) -> None:
-        if self._keeps_answer and not is_transient_text(response):
+        if is_transient_text(response):
+            return
+        self._size.put("", response.ByteSize(), parts=1, append=True)
+        if self._keeps_answer:
             self._kept.append(response)
 
     @property
@@ -213,7 +219,10 @@ class DurableCall:
             text = f"The agent {agent} no longer knows the task that it had begun."
             raise RemoteAgentUnreachable(text, agent=agent, reason=reason) from error
         if not is_transient(error, sends=not reached):
-            text = f"The agent {agent} has refused the message: {reason}"
+            what = (
+                "gave an answer that cannot be used" if isinstance(error, UnusableAnswer) else "has refused the message"
+            )
+            text = f"The agent {agent} {what}: {reason}"
             raise RemoteAgentRefused(text, agent=agent, reason=reason) from error
         silent = (milliseconds(self._clock.now()) - self._silent_since) / 1000
         if silent >= (self._patience.silence if reached else self._patience.first_contact):
@@ -242,7 +251,7 @@ def is_transient(error: BaseException, *, sends: bool = False) -> bool:
     cause = error.__cause__
     if isinstance(cause, httpx.HTTPStatusError):
         return cause.response.status_code in TRANSIENT
-    return isinstance(error, A2AClientError) and isinstance(cause, httpx.RequestError)
+    return isinstance(error, A2AClientError) and is_connection_error(cause)
 
 
 def reason_of(error: A2AError) -> str:

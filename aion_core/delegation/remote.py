@@ -1,4 +1,4 @@
-"""A remote agent: its address, and the origin of a URL."""
+"""A remote agent: its name, its address and its credentials."""
 
 import os
 import re
@@ -43,12 +43,6 @@ class Remote(Struct, frozen=True):
                 f"The URL of the remote {self.name!r} does not begin with https:// or http://: correct its variables."
             )
         return url
-
-
-def origin_of(url: str) -> tuple[str, str, int | None]:
-    """Return the scheme, host and port of a URL."""
-    parts = urlsplit(url)
-    return parts.scheme, parts.hostname or "", parts.port or {"http": 80, "https": 443}.get(parts.scheme)
 
 
 def missing_variable(variable: str, what: str) -> ConfigurationError:

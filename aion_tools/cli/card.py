@@ -1,8 +1,8 @@
 """`aion card` prints, signs and verifies agent cards and generates signing keys."""
 
+import asyncio
 import json
 import os
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,6 +13,7 @@ import click
 from aion_core.errors import ConfigurationError
 from aion_tools.cli import options
 from aion_tools.cli.hints import HintingGroup
+from aion_tools.terminal import json_text
 
 _TIMEOUT_SECONDS = 10
 
@@ -208,12 +209,21 @@ def _card_url(source: str) -> str:
 
 def _fetched(url: str) -> str:
     import httpx
+    from a2a.client.errors import A2AClientError
+
+    from aion_core.agent_client.documents import document_of, http_client
+
+    async def fetched() -> httpx.Response:
+        async with http_client(url, None, httpx.Timeout(_TIMEOUT_SECONDS)) as http:
+            return await document_of(http.get(url, follow_redirects=True))
 
     try:
-        return httpx.get(url, timeout=_TIMEOUT_SECONDS, follow_redirects=True).raise_for_status().text
+        return asyncio.run(fetched()).raise_for_status().text
     except httpx.HTTPStatusError as error:
         status = f"{error.response.status_code} {error.response.reason_phrase}".strip()
         raise ConfigurationError(f"{url} cannot be read: the server returned {status}.") from error
+    except A2AClientError as error:
+        raise ConfigurationError(f"{url} cannot be used. {error}") from error
     except (httpx.HTTPError, httpx.InvalidURL) as error:
         raise ConfigurationError(f"{url} cannot be read: {error}") from error
 
@@ -237,5 +247,4 @@ def _json(text: str, source: str) -> Any:
 def _print(found: Any) -> None:
     from aion_core.protocol.card_v03 import document
 
-    json.dump(document(found), sys.stdout, indent=2, ensure_ascii=False)
-    click.echo()
+    click.echo(json_text(document(found), indent=2))

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, TextIO
 import click
 
 from aion_core.errors import AionError
+from aion_tools import terminal
 from aion_tools.cli import deployment_options, options
 from aion_tools.cli.chat.timed_reply import TEXT
 from aion_tools.cli.checks import CheckResult, Status, failed
@@ -108,7 +109,8 @@ def _output_of_results() -> TextIO:
 
     Agents' code may write to standard output, also by child processes, by threads and at exit.
     """
-    stream, is_captured = sys.stdout, sys.stdout is not sys.__stdout__  # a test captures it
+    stream = terminal.beneath(sys.stdout)
+    is_captured = stream is not sys.__stdout__  # a test captures it
     if not is_captured and sys.stderr is not None:
         stream = open(os.dup(1), "w", encoding=stream.encoding, errors=stream.errors)  # noqa: SIM115 - open until exit
         os.dup2(2, 1)
@@ -209,6 +211,6 @@ def _project() -> Path | None:
 
 
 def _print(check: CheckResult) -> None:
-    click.echo(f"{click.style(f'{check.status:8}', fg=_COLOURS.get(check.status))} {check.name}: {check.message}")
+    terminal.line((f"{check.status:8}", {"fg": _COLOURS.get(check.status)}), f" {check.name}: {check.message}")
     if check.next_step and check.status is not Status.OK:
         click.echo(f"         → {check.next_step}")

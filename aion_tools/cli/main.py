@@ -29,6 +29,7 @@ from aion_tools.cli.sam_local import sam_local
 from aion_tools.cli.stacks import eject, stacks
 from aion_tools.cli.tasks import tasks
 from aion_tools.cli.why import why
+from aion_tools.terminal import cleaned_output
 
 
 class _AionGroup(HintingGroup):
@@ -105,6 +106,11 @@ def main() -> None:
     if isinstance(sys.stdout, TextIOWrapper) and sys.stdout.errors == "strict":
         # Replace unprintable characters, because a terminal or pipe may have another encoding than UTF-8.
         sys.stdout.reconfigure(errors="replace")
+    with cleaned_output():
+        _run()
+
+
+def _run() -> None:
     try:
         aion()
     except AionError as error:

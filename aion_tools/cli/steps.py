@@ -10,6 +10,8 @@ from typing import Any, TypeVar
 
 import click
 
+from aion_tools import terminal
+
 T = TypeVar("T")
 
 _CLEAR = "\r\033[K"
@@ -44,7 +46,7 @@ class Step:
         """Remove the line printed by `draw`."""
         if self._live:
             # Pass `color=True`, because click would otherwise remove this control sequence together with the colours.
-            click.echo(_CLEAR, nl=False, color=True)
+            click.echo(_CLEAR, nl=False, color=True, file=terminal.beneath(sys.stdout))
 
 
 @contextmanager
@@ -58,10 +60,10 @@ def step(name: str) -> Iterator[Step]:
         running.clear()
         # Print no FAILED if the user has answered no or pressed Ctrl-C.
         if not isinstance(error, (click.Abort, click.exceptions.Exit, KeyboardInterrupt)):
-            click.echo(f"{_styled('FAILED', 'red')} {name}")
+            terminal.line(("FAILED  ", {"fg": "red"}), f" {name}")
         raise
     running.clear()
-    click.echo(f"{_styled('ok', 'green')} {name}{running.result and f': {running.result}'}")
+    terminal.line(("ok      ", {"fg": "green"}), f" {name}{running.result and f': {running.result}'}")
 
 
 NOTICE_SECONDS = 1.0
@@ -89,12 +91,11 @@ def waiting(text: str) -> Iterator[None]:
 def _spin(text: str, ended: threading.Event) -> None:
     if ended.wait(NOTICE_SECONDS):
         return
-    from rich.console import Console
     from rich.live import Live
     from rich.spinner import Spinner
 
     # Do not let rich redirect stdout and stderr, because it would send the program's other output through this console.
-    console, spinner = Console(stderr=True), Spinner("dots", f"{text} …")
+    console, spinner = terminal.console(stderr=True), Spinner("dots", f"{text} …")
     with Live(spinner, console=console, transient=True, redirect_stdout=False, redirect_stderr=False):
         ended.wait()
 
@@ -103,7 +104,3 @@ def result_of(work: Coroutine[Any, Any, T], text: str) -> T:
     """Run the coroutine and return its result. Show its progress as `waiting` does."""
     with waiting(text):
         return asyncio.run(work)
-
-
-def _styled(text: str, colour: str) -> str:
-    return click.style(f"{text:8}", fg=colour)

@@ -13,6 +13,7 @@ from aion_core.bootstrap import push_wake_up_of, wake_up_of
 from aion_core.engine.task.timestamps import time_of
 from aion_core.errors import AionError, ConfigurationError, UnreadableWakeUp
 from aion_core.log import one_line
+from aion_tools import terminal
 from aion_tools.cli import deployment_options, options
 from aion_tools.cli.dead_letters import LIMIT, VARIABLES, DeadLetterQueue, QueuedLetter, read_letters
 from aion_tools.cli.deployment_options import PLACES, Deployment
@@ -71,12 +72,12 @@ class TaskStory:
         for each in self.events:
             at = f"{each.at:%Y-%m-%d %H:%M:%S}.{each.at.microsecond // 1000:03d}" if each.at else ""
             text = one_line(each.text)
-            click.echo(f"{at:23}  {click.style(text, fg=COLOURS[each.kind]) if each.kind in COLOURS else text}")
+            terminal.line(f"{at:23}  ", (text, {"fg": COLOURS.get(each.kind)}))
         for text in self._facts():
             click.echo(f"{'':23}  {one_line(text)}")
         for text in self.unread:
-            click.echo(f"{'not read':23}  {click.style(one_line(text), fg='yellow')}")
-        click.echo(f"\n{click.style('Now:', bold=True)} {one_line(self.verdict.sentence)}")
+            terminal.line(f"{'not read':23}  ", (one_line(text), {"fg": "yellow"}))
+        terminal.line("\n", ("Now:", {"bold": True}), f" {one_line(self.verdict.sentence)}")
 
     def _facts(self) -> list[str]:
         """Return sentences about the present state of the context's queue, the webhooks and the dead letters."""

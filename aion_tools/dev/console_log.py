@@ -18,6 +18,7 @@ from aion_core import log
 from aion_core.errors import AionError
 from aion_core.loading.importing.one_module import GENERATED_NAME
 from aion_tools.shipped import shipped
+from aion_tools.terminal import beneath
 
 _RESET, _DIM, _RED, _GREEN, _YELLOW = "\033[0m", "\033[2m", "\033[31m", "\033[32m", "\033[33m"
 
@@ -38,7 +39,7 @@ def install(*, colour: bool) -> None:
 
     # Hide messages whose information another line or the supervisor prints.
     hidden = {"A turn begins.", NOT_SET}
-    handler = logging.StreamHandler(sys.stderr)
+    handler = logging.StreamHandler(beneath(sys.stderr))  # it has colours, and its lines are escaped
     handler.setFormatter(ConsoleFormatter(colour=colour))
     handler.addFilter(lambda record: record.msg not in hidden and not _is_repeated(record))
     handler.addFilter(is_wanted)

@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING
 import click
 
 from aion_core.log import one_line
+from aion_tools import terminal
 from aion_tools.cli import options
 from aion_tools.cli.chat.content import Answer, data_part, file_part, name_interrupt
 from aion_tools.cli.chat.output import PlainPrinter, described, markdown_of, saved_files
 from aion_tools.cli.chat.reception import answered
-from aion_tools.cli.chat.session import ChatSession, chat_session, printable, refusal_text
+from aion_tools.cli.chat.session import ChatSession, chat_session, refusal_text
 from aion_tools.cli.chat.target import EPILOG, endpoint_of, target
 
 if TYPE_CHECKING:
@@ -53,12 +54,19 @@ def _reader() -> Callable[[str, list[str]], Awaitable[str]]:
     from prompt_toolkit import PromptSession
     from prompt_toolkit.completion import WordCompleter
     from prompt_toolkit.history import InMemoryHistory
+    from prompt_toolkit.output import create_output
     from prompt_toolkit.shortcuts import CompleteStyle
 
     session: PromptSession[str] | None = None
     if sys.stdin.isatty():
         style = CompleteStyle.READLINE_LIKE
-        session = PromptSession(history=InMemoryHistory(), complete_style=style, complete_while_typing=False)
+        session = PromptSession(
+            history=InMemoryHistory(),
+            complete_style=style,
+            complete_while_typing=False,
+            # Beneath the filter: the prompts are ours, and the choices are clean.
+            output=create_output(stdout=terminal.beneath(sys.stdout)),
+        )
 
     async def read(prompt: str, choices: list[str]) -> str:
         if session is not None:
@@ -78,12 +86,10 @@ async def _converse(opened: ChatSession, *, is_earlier: bool) -> None:
     input.
     """
     from a2a.utils.errors import A2AError
-    from rich.console import Console
 
-    console, read = Console(highlight=False), _reader()
+    console, read = terminal.console(), _reader()
     about = opened.card.description.strip().rstrip(".") or "no description"
-    # Print the card's texts literally, because rich would interpret square brackets in them as markup.
-    console.print(one_line(f"{opened.card.name}: {about}. /help lists the commands."), markup=False)
+    console.print(one_line(f"{opened.card.name}: {about}. /help lists the commands."))
     attached: list[Part] = []
     given: list[list[Part]] = []  # answers to the first of several questions; one message has the answers to all
     answer = await _resumed(opened, console) if is_earlier else Answer()
@@ -123,12 +129,12 @@ async def _converse(opened: ChatSession, *, is_earlier: bool) -> None:
                     answer = await _shown(opened, opened.say(said), console)
         except (click.ClickException, A2AError) as error:
             text = error.format_message() if isinstance(error, click.ClickException) else refusal_text(error)
-            console.print(text, style="red", markup=False)
+            console.print(text, style="red")
         except click.Abort:
             console.print("Aborted before the agent had answered; its task may run.", style="yellow")
     text = f"Continue this conversation: aion chat … --context {opened.context_id}"
     # Keep the command on one line, so that users can copy it.
-    console.print(text, style="dim", markup=False, soft_wrap=True)
+    console.print(text, style="dim", soft_wrap=True)
 
 
 def prompt_of(answer: Answer, place: int) -> tuple[str, list[str]]:
@@ -141,7 +147,7 @@ def prompt_of(answer: Answer, place: int) -> tuple[str, list[str]]:
 
 def choices_of(question: "OpenQuestion") -> list[str]:
     """Return the choices of a question that a line can name."""
-    return [printable(each) for each in question.choices if isinstance(each, str)]
+    return [terminal.clean(each) for each in question.choices if isinstance(each, str)]
 
 
 def parts_of(line: str, attached: list["Part"], questions: Sequence["OpenQuestion"] = ()) -> list["Part"]:
@@ -190,10 +196,10 @@ async def _shown(opened: ChatSession, answers: AsyncIterator[Answer], console: "
             answer = await answered(opened, answers, lambda each: live.update(markdown_of(each.shown)))
     for part in answer.parts:
         if text := described(part, is_question=answer.question):
-            console.print(text, markup=False)
+            console.print(text)
     for question in answer.questions:
         for line in hints_of(question):
-            console.print(one_line(line), markup=False)
+            console.print(one_line(line))
     if answer.state != "completed":
         console.print(f"The task is {answer.state}.", style="yellow")
     return answer

@@ -1,7 +1,8 @@
 """Content of a conversation on the command line: the parts that a user sends, and the answer received so far."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -10,6 +11,7 @@ import click
 if TYPE_CHECKING:
     from a2a.types import Artifact, Part, StreamResponse
 
+    from aion_core.agent_client.checked import Kept
     from aion_core.protocol.interrupts import OpenQuestion
 
 MAX_FILE_BYTES = 3 * 1024 * 1024
@@ -73,8 +75,14 @@ class Answer:
     artifacts_before: int = 0
     """Number of artifacts that arrived before the first text of the message. They are shown above it."""
 
+    @cached_property
+    def _kept(self) -> "Kept":
+        from aion_core.agent_client.checked import Kept
+
+        return Kept()
+
     def add(self, event: "StreamResponse") -> None:
-        """Add one event of the stream."""
+        """Add one event of the stream. Raises UnusableAnswer if there is too much to keep."""
         from aion_core.protocol.answer_artifacts import is_answer
         from aion_core.protocol.stream_artifacts import STREAM_DELTA_ID
 
@@ -92,6 +100,7 @@ class Answer:
                 text = "".join(part.text for part in update.artifact.parts)
                 self._message_begins()
                 self.streamed = self.streamed + text if update.append else text
+                self._kept.put("streamed", len(text), append=update.append)
             elif is_answer(update.artifact) and update.artifact.artifact_id not in self.artifacts:
                 # With `answer: both`, the same text follows as the message of the status.
                 self._message(update.artifact.artifact_id, update.artifact.parts)
@@ -135,6 +144,7 @@ class Answer:
         text = "".join(part.text for part in artifact.parts if not part.filename)
         known = self.artifacts.get(artifact.artifact_id, "") if append else ""
         self.artifacts[artifact.artifact_id] = known + text
+        self._kept.put(artifact.artifact_id, artifact.ByteSize(), parts=len(artifact.parts), append=append)
         before = self.contents.get(artifact.artifact_id, []) if append else []
         self.contents[artifact.artifact_id] = _joined([*before, *_files(artifact.parts)])
 
@@ -142,10 +152,11 @@ class Answer:
         if not (self.text or self.streamed):
             self.artifacts_before = len(self.artifacts)
 
-    def _message(self, message_id: str, parts: Iterable["Part"]) -> None:
+    def _message(self, message_id: str, parts: Sequence["Part"]) -> None:
         self._message_begins()
         # Each part of a question is a text of its own: a remark on the last answer, or one of several questions.
         self.text = ("\n\n" if self.question else "").join(part.text for part in parts if part.text)
+        self._kept.put(message_id, sum(part.ByteSize() for part in parts), parts=len(parts))
         self.contents[message_id] = _files(parts)
 
 

@@ -14,6 +14,8 @@ from botocore.credentials import Credentials as AwsCredentials
 from botocore.exceptions import BotoCoreError
 
 _ENTRYPOINT = re.compile(r"\.(execute-api|lambda-url)\.([a-z0-9-]+)\.(amazonaws\.com|amazonaws\.com\.cn|on\.aws)$")
+_HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,256}")
+_URI = re.compile(r"[!-~]{1,2048}")
 _SERVICES = {"execute-api": "execute-api", "lambda-url": "lambda"}
 
 
@@ -109,12 +111,16 @@ class ClientCredentials(httpx.Auth):
 
         Raises NoCredentials if an API key has no header.
         """
-        self._extensions = ",".join(each.uri for each in card.capabilities.extensions if each.required)
+        required = [each.uri for each in card.capabilities.extensions if each.required]
+        # A URI has visible ASCII only (RFC 3986). Anything else could not be sent, or would be read as another header.
+        self._extensions = ",".join(uri for uri in required if _URI.fullmatch(uri))
         schemes = [scheme.api_key_security_scheme for scheme in card.security_schemes.values()]
         headers = [scheme.name for scheme in schemes if scheme.location.lower() == "header"]
         self._key_header = headers[0] if headers else ""
         if self._api_key and not headers:
             raise NoCredentials("API_KEY is set, but the card declares no API key in a header")
+        if self._api_key and not _HEADER_NAME.fullmatch(self._key_header):
+            raise NoCredentials(f"API_KEY is set, but {self._key_header[:100]!r} on the card is no name of a header")
 
     def auth_flow(self, request: httpx.Request) -> Generator[httpx.Request, httpx.Response]:
         """Add the credentials and the required extensions to the request."""

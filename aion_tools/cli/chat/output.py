@@ -1,6 +1,7 @@
 """Output of an agent's answer: its text in the terminal, and its files in a folder."""
 
 import json
+import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -9,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from aion_tools.cli.chat.content import Answer
-from aion_tools.cli.chat.session import printable
+from aion_tools.terminal import beneath
 
 if TYPE_CHECKING:
     from a2a.types import Part
@@ -41,10 +42,19 @@ def _saved_files(answer: Answer, folder: Path) -> Iterator[Path]:
             text.encode()[:most].decode(errors="ignore") for text, most in ((name.stem, 200), (name.suffix, 40))
         )
         path, number = folder / f"{stem}{suffix}", 1
-        while path.exists():
+        while (descriptor := _created(path)) is None:
             path, number = folder / f"{stem}-{number}{suffix}", number + 1
-        path.write_bytes(part.raw or part.text.encode())
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(part.raw or part.text.encode())
         yield path
+
+
+def _created(path: Path) -> int | None:
+    """Create the file and return its descriptor; None if there is anything at the path, also a link to nothing."""
+    try:
+        return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0), 0o666)
+    except FileExistsError:
+        return None
 
 
 def markdown_of(text: str) -> "Markdown":
@@ -54,7 +64,7 @@ def markdown_of(text: str) -> "Markdown":
 
     shown = Markdown("")
     parser = MarkdownIt().enable(["strikethrough", "table"]).disable(["html_block", "html_inline"])
-    shown.markup, shown.parsed = text, parser.parse(printable(text))
+    shown.markup, shown.parsed = text, parser.parse(text)
     return shown
 
 
@@ -66,7 +76,7 @@ class PlainPrinter:
 
     def __call__(self, answer: Answer) -> None:
         """Print the text that the answer has got since the last call."""
-        shown = printable(answer.shown) if sys.stdout.isatty() else answer.shown
+        shown = answer.shown
         if shown.startswith(self._printed):
             self._print(shown[len(self._printed) :])
         elif shown.strip() != self._printed.strip():
@@ -78,7 +88,9 @@ class PlainPrinter:
 
     def _print(self, text: str) -> None:
         start = self._indent if text and not self._printed else ""
-        click.echo(start + text.replace("\n", f"\n{self._indent}"), nl=False)
+        # A file or another program gets the text unchanged.
+        to = sys.stdout if sys.stdout.isatty() else beneath(sys.stdout)
+        click.echo(start + text.replace("\n", f"\n{self._indent}"), nl=False, file=to)
 
 
 def described(part: "Part", hint: str = "/save FOLDER", *, is_question: bool = False) -> str:
@@ -94,8 +106,8 @@ def described(part: "Part", hint: str = "/save FOLDER", *, is_question: bool = F
         case "data":
             data = to_json(part)["data"]
             shown = without_schema(data) if is_question else data
-            return printable(json.dumps(shown, indent=2, ensure_ascii=False)) if shown or shown == data else ""
+            return json.dumps(shown, indent=2, ensure_ascii=False) if shown or shown == data else ""
         case "url":
-            return printable(f"[{name}: {part.url}]")
+            return f"[{name}: {part.url}]"
         case _:
-            return printable(f"[{name}, {len(part.raw or part.text.encode())} bytes; {hint}]")
+            return f"[{name}, {len(part.raw or part.text.encode())} bytes; {hint}]"

@@ -1,8 +1,6 @@
 """`aion send`: one message to an agent, for scripts."""
 
 import asyncio
-import json
-import re
 import sys
 from pathlib import Path
 from typing import Any
@@ -14,8 +12,9 @@ from aion_tools.cli import options
 from aion_tools.cli.chat.content import Answer, data_part, file_part, name_interrupt
 from aion_tools.cli.chat.output import PlainPrinter, described, saved_files
 from aion_tools.cli.chat.reception import answered
-from aion_tools.cli.chat.session import CONTROLS, chat_session
+from aion_tools.cli.chat.session import chat_session
 from aion_tools.cli.chat.target import EPILOG, endpoint_of, target
+from aion_tools.terminal import json_text
 
 EXIT_CODES = {"completed": 0, "input-required": 3, "auth-required": 3}
 """Exit codes of `aion send` by the state of the task. For every other state the code is 1."""
@@ -73,7 +72,7 @@ def send(
 
     answer = asyncio.run(run())
     if as_json:
-        click.echo(CONTROLS.sub(_json_escape, json.dumps(document(answer), ensure_ascii=False)))
+        click.echo(json_text(document(answer)))
     else:
         for part in answer.parts:
             is_saved = save is not None and part.WhichOneof("content") in ("raw", "text")
@@ -102,10 +101,6 @@ def document(answer: Answer) -> dict[str, Any]:
         "interrupts": [each.document() for each in answer.questions],
         "parts": [to_json(part) for part in answer.parts],
     }
-
-
-def _json_escape(found: re.Match[str]) -> str:
-    return f"\\u{ord(found[0]):04x}"
 
 
 def _no_output(answer: Answer) -> None:

@@ -1,9 +1,9 @@
 """Conversation with an agent from the command line: target, streamed events, resumption."""
 
 import asyncio
-import re
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 from uuid import uuid4
 
@@ -13,27 +13,22 @@ from aion_tools.cli.chat.content import Answer
 
 if TYPE_CHECKING:
     import httpx
-    from a2a.client import Client
     from a2a.types import AgentCard, Part, StreamResponse
 
+    from aion_core.agent_client.checked import CheckedClient
     from aion_tools.cli.chat.endpoint import Endpoint
 
 RECONNECT_SECONDS, RECONNECTS = 1.0, 60
 """Pause between two attempts to resume a stream, and number of attempts. Together they last longer than a lease, so
 that another process can take over the turn."""
-CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
-"""Control characters other than line breaks and tabs. They could control the terminal."""
-
-
-def printable(text: str) -> str:
-    """Return the text of an agent or server without control characters other than line breaks and tabs."""
-    return CONTROLS.sub("\N{REPLACEMENT CHARACTER}", text)
+IDLE_SECONDS = 300.0
+"""Time without a sign of life after which a stream is resumed. API Gateway cuts such a stream at this time too."""
 
 
 class ChatSession:
     """Conversation with one agent in one context. After a lost connection, it subscribes to the task again."""
 
-    def __init__(self, client: "Client", card: "AgentCard", *, context_id: str = "", task_id: str = "") -> None:
+    def __init__(self, client: "CheckedClient", card: "AgentCard", *, context_id: str = "", task_id: str = "") -> None:
         self.card = card
         # Without a contextId, a message belongs to the context of its task.
         self.context_id, self.task_id = context_id or ("" if task_id else str(uuid4())), task_id
@@ -70,6 +65,8 @@ class ChatSession:
         import httpx
         from a2a.client.errors import A2AClientError
 
+        from aion_core.agent_client.bounded import UnusableAnswer
+
         events, failures = begin(), 0
         while True:
             try:
@@ -77,6 +74,8 @@ class ChatSession:
                     failures = 0
                     answer.add(event)
                     yield answer
+                if not (answer.state or answer.task_id):
+                    raise UnusableAnswer("It has neither a task nor a message.")
                 if answer.is_over or not answer.task_id:
                     break
             except A2AClientError as error:
@@ -129,15 +128,19 @@ class ChatSession:
 
 
 def _is_lost(error: Exception) -> bool:
-    """Return True if the connection has failed, and False if the server has responded with an error."""
-    import httpx
+    """Return True if the connection has failed, and False if the server has responded, or cannot be asked at all."""
+    from aion_core.agent_client.bounded import is_connection_error
 
-    return isinstance(error.__cause__, httpx.RequestError)
+    return is_connection_error(error.__cause__)
 
 
 def refusal_text(error: Exception) -> str:
     """Explain a refused or lost request in a sentence, with the next step for missing or wrong credentials."""
     import httpx
+    from a2a.client.errors import A2AClientTimeoutError
+
+    from aion_core.agent_client.bounded import UnusableAnswer
+    from aion_core.push.pinned_client import retry_after
 
     cause = error.__cause__
     status = cause.response.status_code if isinstance(cause, httpx.HTTPStatusError) else 0
@@ -148,19 +151,26 @@ def refusal_text(error: Exception) -> str:
         )
     if status == httpx.codes.FORBIDDEN:
         return "The credentials do not permit this agent (403). Its owner can permit it, or name other credentials."
-    if status == httpx.codes.TOO_MANY_REQUESTS:
-        after = cause.response.headers.get("retry-after", "") if isinstance(cause, httpx.HTTPStatusError) else ""
-        return f"The agent has received too many requests of yours (429). Try again{f' in {after} s' if after else ' later'}."
+    if status == httpx.codes.TOO_MANY_REQUESTS and isinstance(cause, httpx.HTTPStatusError):
+        seconds = retry_after(cause.response.headers.get("retry-after", ""), datetime.now(UTC))
+        when = "later" if seconds is None else f"in {seconds:.0f} s"
+        return f"The agent has received too many requests of yours (429). Try again {when}."
     if status == httpx.codes.REQUEST_ENTITY_TOO_LARGE:
         return "The message is too large (413). Send fewer or smaller files, or their URLs."
-    said = "The connection is lost" if _is_lost(error) else "The message is refused"
-    return printable(f"{said}: {error}")
+    if isinstance(error, UnusableAnswer | A2AClientTimeoutError) and not _is_lost(error):
+        return f"The agent's answer cannot be used. {error}"
+    return f"{'The connection is lost' if _is_lost(error) else 'The message is refused'}: {error}"
 
 
 def _no_card_text(url: str, error: Exception) -> str:
     """Explain in a sentence why the agent's card cannot be read."""
     import httpx
+    from a2a.client.errors import A2AClientTimeoutError
 
+    from aion_core.agent_client.bounded import UnusableAnswer
+
+    if isinstance(error, UnusableAnswer | A2AClientTimeoutError):
+        return f"The card of {url} cannot be used. {error}"
     cause = error.__cause__ or error
     if isinstance(cause, httpx.HTTPStatusError):
         if cause.response.status_code in (httpx.codes.UNAUTHORIZED, httpx.codes.FORBIDDEN):
@@ -168,44 +178,41 @@ def _no_card_text(url: str, error: Exception) -> str:
         return f"There is no agent at {url}: {cause.request.url} answers with {cause.response.status_code}."
     if isinstance(cause, httpx.RequestError):
         return f"The agent at {url} does not answer: {cause}. Check the URL, and that its server runs."
-    return printable(f"There is no agent at {url}: {error}")
+    return f"There is no agent at {url}: {error}"
 
 
 async def _missing_agent(http: "httpx.AsyncClient", url: str, agent: str) -> str:
     """Return a sentence about an unknown agent that suggests a known one, or "" if the server does not list agents."""
     import httpx
+    from a2a.client.errors import A2AClientError
 
+    from aion_core.agent_client.documents import document_of
     from aion_core.loading.suggestions import did_you_mean
 
     try:
-        known = list((await http.get(f"{url}/.well-known/manifest.json")).raise_for_status().json()["endpoints"])
-    except (httpx.HTTPError, ValueError, KeyError, TypeError):
+        manifest = await document_of(http.get(f"{url}/.well-known/manifest.json"))
+        known = list(map(str, manifest.raise_for_status().json()["endpoints"]))
+    except (A2AClientError, httpx.HTTPError, ValueError, KeyError, TypeError):
         return ""
     if agent in known:
         return ""
-    hint = did_you_mean(agent, known) or f"Its agents are {', '.join(map(str, known))}."
-    return printable(f"There is no agent {agent!r} at {url}. {hint}")
+    hint = did_you_mean(agent, known) or f"Its agents are {', '.join(known)}."
+    return f"There is no agent {agent!r} at {url}. {hint}"
 
 
-def _keep_named_host(card: "AgentCard", url: str) -> None:
-    """Remove the card's interfaces at other hosts than the user's URL: only this host gets the credentials.
+def _keep_own_origin(card: "AgentCard", url: str) -> None:
+    """Remove the card's interfaces at other origins than the user's URL: only this one gets the credentials.
 
     Raises click.ClickException if no interface remains.
     """
-    import httpx
+    from aion_core.agent_client.origin import origin_of
 
-    def place(of: str) -> tuple[str, bool]:
-        parsed = httpx.URL(of)
-        return "localhost" if parsed.host in ("127.0.0.1", "::1") else parsed.host, parsed.scheme == "https"
-
-    listed, (host, is_https) = list(card.supported_interfaces), place(url)
-    kept = [each for each in listed if place(each.url) in ((host, is_https), (host, True))]
+    listed = list(card.supported_interfaces)
+    kept = [each for each in listed if origin_of(each.url) == origin_of(url)]
     if listed and not kept:
         raise click.ClickException(
-            printable(
-                f"The card of {url} sends requests to {listed[0].url}. Your credentials go to the host of your URL only: "
-                "name the other URL if you trust it."
-            )
+            f"The card of {url} sends requests to {listed[0].url}. Your credentials go to the scheme, host and port of "
+            "your URL only: name the other URL if you trust it."
         )
     del card.supported_interfaces[:]
     card.supported_interfaces.extend(kept)
@@ -223,30 +230,31 @@ async def chat_session(
 
     import httpx
     from a2a.client import ClientConfig, ClientFactory
-    from a2a.client.card_resolver import A2ACardResolver
     from a2a.client.errors import A2AClientError
 
+    from aion_core.agent_client.checked import CheckedClient
+    from aion_core.agent_client.documents import card_of, http_client
     from aion_tools.cli.chat.credentials import ClientCredentials, NoCredentials
 
     url = endpoint.url.rstrip("/") + (f"/agents/{agent}" if agent else "")
     try:
         credentials = ClientCredentials.from_environ(os.environ, url, endpoint.sign)
-        async with httpx.AsyncClient(auth=credentials, timeout=httpx.Timeout(30, read=None)) as http:
+        async with http_client(url, credentials, httpx.Timeout(30, read=IDLE_SECONDS)) as http:
             try:
-                card = await A2ACardResolver(http, url).get_agent_card()
+                card = await card_of(http, url)
             except A2AClientError:
                 if agent and (text := await _missing_agent(http, endpoint.url.rstrip("/"), agent)):
                     raise click.ClickException(text) from None
                 raise
             credentials.read_card(card)
             if credentials.has_any:
-                _keep_named_host(card, url)
+                _keep_own_origin(card, url)
             config = ClientConfig(httpx_client=http, streaming=streams and card.capabilities.streaming)
             try:
                 client = ClientFactory(config).create(card)
             except ValueError as error:
                 raise click.ClickException(f"The card of {url} has no interface for JSON-RPC.") from error
-            yield ChatSession(client, card, context_id=context_id, task_id=task_id)
+            yield ChatSession(CheckedClient(client), card, context_id=context_id, task_id=task_id)
     except NoCredentials as error:
         raise click.UsageError(f"{error}.") from error
     except (A2AClientError, httpx.TransportError, httpx.InvalidURL) as error:

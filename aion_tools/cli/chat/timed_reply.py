@@ -12,7 +12,7 @@ import click
 
 from aion_tools.cli.chat.content import Answer
 from aion_tools.cli.chat.endpoint import Endpoint
-from aion_tools.cli.chat.session import chat_session, printable, refusal_text
+from aion_tools.cli.chat.session import chat_session, refusal_text
 
 if TYPE_CHECKING:
     from a2a.types import StreamResponse
@@ -106,7 +106,7 @@ async def timed_reply(
     answer = reply.answer
     if answer.state in ("failed", "rejected"):
         reason = answer.shown or "the agent gave no reason"
-        raise click.ClickException(printable(f"The task {answer.task_id} is {answer.state}: {reason}"))
+        raise click.ClickException(f"The task {answer.task_id} is {answer.state}: {reason}")
     if not answer.state or (reply.is_streamed and not answer.is_over):
         state = f"task is {answer.state}" if answer.state else "agent has sent no task and no message"
         raise click.ClickException(f"The reply ended after {reply.events} events, and the {state}.")

@@ -1,6 +1,5 @@
 """Checks of a deployment's URL: response, authentication, agent cards, token issuers' keys, and clock skew."""
 
-import json
 from collections.abc import AsyncIterator, Iterator, Mapping
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
@@ -8,7 +7,9 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import httpx
+from a2a.client.errors import A2AClientError
 
+from aion_core.agent_client.documents import document_of, http_client
 from aion_core.errors import ConfigurationError
 from aion_core.loading.aion_yaml.agent import AgentConfig
 from aion_core.loading.auth_policies import read_auth_policies
@@ -26,6 +27,8 @@ TOO_LATE_SECONDS = 300
 
 CARD_PATHS = ("/.well-known/agent-card.json", "/.well-known/agent.json")
 LOG = "`sam logs --cw-log-group /aws/lambda/STACK-api` prints its log."
+SHOWN = 200
+"""Number of characters of a response's header that a result shows."""
 LOCAL = ("127.0.0.1", "localhost", "::1")
 
 
@@ -35,9 +38,12 @@ async def check_endpoint(url: str, text: str) -> AsyncIterator[CheckResult]:
     With a `text`, send it to the agent if there is a card.
     """
     url = url.rstrip("/")
-    async with httpx.AsyncClient(timeout=TIMEOUT_SECONDS, follow_redirects=False) as client:
+    async with http_client(url, None, httpx.Timeout(TIMEOUT_SECONDS)) as client:
         try:
-            first = await client.get(url + CARD_PATHS[0])
+            first = await document_of(client.get(url + CARD_PATHS[0]))
+        except A2AClientError as error:
+            yield failed("reachability", f"{url} responds with what is no agent card. {error}", "Check the URL.")
+            return
         except (httpx.HTTPError, httpx.InvalidURL) as error:
             next_step = "Check the URL (output ApiUrl or FunctionUrl) and the network connection."
             yield failed("reachability", f"{url} does not respond: {str(error) or type(error).__name__}.", next_step)
@@ -60,8 +66,8 @@ async def check_endpoint(url: str, text: str) -> AsyncIterator[CheckResult]:
 async def _got(client: httpx.AsyncClient, url: str, sign: str) -> httpx.Response | str:
     """Send a GET request, with an AWS signature unless `sign` is off. Return the response, or the reason of a failure."""
     try:
-        return await client.get(url, auth=ClientCredentials.from_environ({}, url, sign))
-    except (NoCredentials, httpx.HTTPError) as error:
+        return await document_of(client.get(url, auth=ClientCredentials.from_environ({}, url, sign)))
+    except (NoCredentials, A2AClientError, httpx.HTTPError) as error:
         return str(error) or type(error).__name__
 
 
@@ -70,7 +76,7 @@ def _clock_check(answer: httpx.Response, now: datetime) -> CheckResult:
         # The time of a Date header is in GMT, even if the server has left out the zone.
         there = parsedate_to_datetime(answer.headers["date"])
         there = there if there.tzinfo else there.replace(tzinfo=UTC)
-    except (KeyError, ValueError):
+    except (ArithmeticError, LookupError, TypeError, ValueError):  # a hostile date may raise OverflowError
         return warning(
             "clock", "The response has no valid Date header.", "If signatures fail, compare the clocks by hand."
         )
@@ -105,7 +111,7 @@ def _card_checks(url: str, path: str, answer: httpx.Response | str, *, signed: b
     try:
         card = answer.json()
         message = _urls(card)
-    except (ValueError, TypeError, KeyError):
+    except (ValueError, TypeError, KeyError, AttributeError):
         yield failed(name, "The response is not an agent card.", "Check the URL.")
         return
     if not message:
@@ -140,12 +146,12 @@ async def _authentication_check(client: httpx.AsyncClient, url: str, *, needs_si
         return ok("callers", "API Gateway or the Function URL requires requests signed for AWS IAM.")
     body = {"jsonrpc": "2.0", "id": 1, "method": "GetTask", "params": {"id": "aion-doctor"}}
     try:
-        answer = await client.post(f"{url}/", json=body, headers={"A2A-Version": "1.0"})
-    except httpx.HTTPError as error:
+        answer = await document_of(client.post(f"{url}/", json=body, headers={"A2A-Version": "1.0"}))
+    except (A2AClientError, httpx.HTTPError) as error:
         return failed("callers", f"The request failed: {error}.", "Run the command again.")
     if answer.status_code in (401, 403):
         scheme = answer.headers.get("www-authenticate") or answer.headers.get("x-amzn-remapped-www-authenticate")
-        return ok("callers", f"Callers authenticate by {scheme or 'AWS signatures'}.")
+        return ok("callers", f"Callers authenticate by {(scheme or 'AWS signatures')[:SHOWN]}.")
     if answer.status_code == 200 and _is_unknown(answer):
         if urlsplit(url).hostname in LOCAL:
             return ok("callers", "Anybody on this machine may call.")
@@ -156,7 +162,7 @@ async def _authentication_check(client: httpx.AsyncClient, url: str, *, needs_si
 def _is_unknown(answer: httpx.Response) -> bool:
     try:
         return "error" in answer.json()
-    except json.JSONDecodeError:
+    except (ValueError, TypeError):
         return False
 
 

@@ -4,6 +4,8 @@ from typing import Any
 
 from google.adk.agents.invocation_context import InvocationContext
 
+from aion_core.agent_client.checked import CheckedClient
+from aion_core.agent_client.documents import in_time
 from aion_core.delegation.cancel import cancel_remote_task
 from aion_core.engine.remote_calls.cancellation import Canceled
 from aion_core.engine.remote_calls.records import CallToCancel
@@ -20,5 +22,5 @@ async def cancel_call(agent: Any, to_cancel: CallToCancel, ctx: InvocationContex
         return Canceled.NEVER  # nobody is there to give the credential
     message = to_cancel.call.message
     _, parameters = await execute_before_request_interceptors(agent._config.request_interceptors, ctx, message)
-    client = await agent._ensure_resolved(ctx)
+    client = CheckedClient(await in_time(agent._ensure_resolved(ctx)))
     return await cancel_remote_task(client, to_cancel, now=now, context=parameters.client_call_context)

@@ -21,7 +21,9 @@ remote_turn: ContextVar[RemoteTurn | None] = ContextVar("aion_adk_remote_turn", 
 
 
 def make_durable() -> None:
-    """Make the runs of ADK's RemoteA2aAgent durable within a turn. A repeated call has no effect.
+    """Make the runs of ADK's RemoteA2aAgent durable within a turn, and limit the answers that its HTTP clients read.
+
+    A repeated call has no effect.
 
     It does nothing until the author's code has imported the class, because the import of the class takes long.
     """
@@ -53,7 +55,15 @@ def make_durable() -> None:
         async with turn.remotes.client(self._agent_card_source) as client:
             return await client.card()
 
+    any_client = agent_type._ensure_httpx_client
+
+    async def _ensure_httpx_client(self: Any) -> Any:
+        from aion_core.agent_client.bounded import bounded
+
+        return bounded(await any_client(self))
+
     setattr(_run_async_impl, _DURABLE, True)
+    agent_type._ensure_httpx_client = _ensure_httpx_client
     agent_type._run_async_impl = _run_async_impl
     agent_type._resolve_agent_card = _resolve_agent_card
 

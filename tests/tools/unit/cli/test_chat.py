@@ -15,6 +15,7 @@ import click
 import httpx
 import pytest
 from a2a.client import ClientConfig, ClientFactory
+from a2a.client.errors import A2AClientError
 from a2a.types import (
     Artifact,
     Message,
@@ -27,16 +28,18 @@ from a2a.types import (
     TaskStatusUpdateEvent,
 )
 from a2a.utils.errors import UnsupportedOperationError
-from click.testing import CliRunner
+from click.testing import CliRunner, Result
 from google.protobuf.json_format import ParseDict
 from rich.console import Console
 
+from aion_core.agent_client.checked import CheckedClient
 from aion_core.protocol.stream_artifacts import STREAM_DELTA_ID
 from aion_tools.cli.chat.chat import chat, hints_of, parts_of, prompt_of
 from aion_tools.cli.chat.content import Answer, data_part, file_part
 from aion_tools.cli.chat.output import PlainPrinter, described, markdown_of, saved_files
 from aion_tools.cli.chat.send import document, send
-from aion_tools.cli.chat.session import ChatSession, printable
+from aion_tools.cli.chat.session import ChatSession, refusal_text
+from aion_tools.terminal import cleaned_output
 from tests.support.agents.scripted import AskingAgent, GatedAgent
 from tests.support.service import parts
 
@@ -174,6 +177,33 @@ def test_chat_saves_agents_file_only_within_folder(tmp_path: Path, name: str, sa
     assert second.name == f"{Path(saved).stem}-1{Path(saved).suffix}"
 
 
+def test_chat_saves_file_beside_link_to_nothing(tmp_path: Path) -> None:
+    (folder := tmp_path / "out").mkdir()
+    (folder / "a.txt").symlink_to("../elsewhere")
+    (path,) = saved_files(answer_of(StreamResponse(message=Message(parts=[Part(raw=b"1", filename="a.txt")]))), folder)
+    assert path.name == "a-1.txt"
+    assert not (tmp_path / "elsewhere").exists()
+
+
+@pytest.mark.parametrize(
+    ("header", "when"),
+    [
+        ("9", "in 9 s"),
+        ("Wed, 21 Oct 2015 07:28:00 GMT", "in 0 s"),
+        ("9\x1b]0;owned\x07", "later"),
+        ("soon", "later"),
+        ("-1", "later"),
+        ("9" * 400, "later"),
+        ("", "later"),
+    ],
+)
+def test_retry_after_is_shown_as_seconds_only(header: str, when: str) -> None:
+    response = httpx.Response(429, headers={"Retry-After": header}, request=httpx.Request("POST", "http://a.example"))
+    refused = A2AClientError("refused")
+    refused.__cause__ = httpx.HTTPStatusError("429", request=response.request, response=response)
+    assert refusal_text(refused) == f"The agent has received too many requests of yours (429). Try again {when}."
+
+
 def test_file_name_and_text_may_be_no_unicode_text(tmp_path: Path) -> None:
     (file := tmp_path / os.fsdecode(b"caf\xe9.txt")).write_bytes(b"x")
     assert file_part(file).filename == "caf?.txt"
@@ -205,16 +235,11 @@ def test_whole_numbers_in_data_are_printed_as_integers() -> None:
     assert document(Answer(contents={"a.0": [part]}))["parts"] == [{"data": {"n": 3}}]
 
 
-def test_control_characters_and_html_of_agent_are_not_interpreted() -> None:
+def test_html_of_agent_is_not_interpreted() -> None:
     console = Console(width=60, file=io.StringIO(), force_terminal=True, color_system=None)
-    console.print(markdown_of("<b onclick=x> \x1b]0;owned\x07 **bold** \x9b2J"))
+    console.print(markdown_of("<b onclick=x> **bold**"))
     assert isinstance(console.file, io.StringIO)
-    printed = console.file.getvalue()
-    assert "<b onclick=x>" in printed
-    assert "\x1b]" not in printed
-    assert "\x9b" not in printed
-    assert printable("a\tb\n\x1b[2J") == "a\tb\n\N{REPLACEMENT CHARACTER}[2J"
-    assert "\x1b" not in described(Part(raw=b"1", filename="\x1b[2Ja.bin"))
+    assert "<b onclick=x>" in console.file.getvalue()
 
 
 def question_of(listed: object, data: object = None) -> Answer:
@@ -329,7 +354,9 @@ async def test_message_with_lost_response_is_sent_again(monkeypatch: pytest.Monk
     agent.go.set()
     made = parts(agent)
     async with httpx.AsyncClient(transport=LossyTransport(made.app())) as client:
-        session = ChatSession(ClientFactory(ClientConfig(httpx_client=client)).create(made.card), made.card)
+        session = ChatSession(
+            CheckedClient(ClientFactory(ClientConfig(httpx_client=client)).create(made.card)), made.card
+        )
         answers = [answer async for answer in session.say([Part(text="hi")])]
     assert answers[-1].shown == "answer to hi"
     assert agent.asked == ["hi"]
@@ -338,7 +365,9 @@ async def test_message_with_lost_response_is_sent_again(monkeypatch: pytest.Monk
 async def test_answer_to_task_answered_elsewhere_ends_question() -> None:
     made = parts(AskingAgent())
     async with httpx.AsyncClient(transport=httpx.ASGITransport(made.app())) as client:
-        session = ChatSession(ClientFactory(ClientConfig(httpx_client=client)).create(made.card), made.card)
+        session = ChatSession(
+            CheckedClient(ClientFactory(ClientConfig(httpx_client=client)).create(made.card)), made.card
+        )
         (*_, question) = [answer async for answer in session.say([Part(text="book")])]
         assert (question.question, session.task_id) == (True, question.task_id)
         other = ChatSession(session.client, made.card, task_id=question.task_id)
@@ -352,7 +381,7 @@ async def test_answer_to_task_answered_elsewhere_ends_question() -> None:
 
 # ── Hostile agents ────────────────────────────────────────────────────────────────────────────────────────────────────
 
-HOSTILE = "\x1b]0;owned\x07\x9b2J"
+HOSTILE = "\x1b]0;owned\x07\x9b2J\u202e"
 
 
 def hostile_task(text: str) -> dict[str, Any]:
@@ -414,13 +443,23 @@ def _without_credentials(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("answer", [hostile_task, refused])
 def test_hostile_agent_cannot_control_terminal(answer: Callable[[str], dict[str, Any]], tmp_path: Path) -> None:
     with agent(answer(HOSTILE)) as (url, _):
-        chatted = CliRunner().invoke(chat, [url, "--context", "c"], input="hello\n")
-        sent = CliRunner().invoke(send, ["--url", url, "hello", "--save", str(tmp_path)])
+        chatted = filtered(chat, url, "--context", "c", text="hello\n")
+        sent = filtered(send, "--url", url, "hello", "--save", str(tmp_path))
     assert "]0;owned" in chatted.output
     assert "]0;owned" in sent.output
     for output in (chatted.output, sent.output):
-        assert "\x1b" not in output
-        assert "\x9b" not in output
+        assert not {"\x1b", "\x9b", "\u202e"} & set(output)
+
+
+def filtered(command: click.Command, *arguments: str, text: str = "") -> Result:
+    """Run the command with the output of `aion`."""
+
+    @click.command()
+    def run() -> None:
+        with cleaned_output():
+            command.main(arguments)
+
+    return CliRunner().invoke(run, [], input=text)
 
 
 def test_send_json_escapes_control_characters_as_json() -> None:
@@ -429,13 +468,18 @@ def test_send_json_escapes_control_characters_as_json() -> None:
     assert json.loads(sent.stdout)["task"] == HOSTILE
 
 
-@pytest.mark.parametrize("elsewhere", ["http://other.example/", "http://127.0.0.1.example/", "/", "http://[::2]:1/"])
+@pytest.mark.parametrize(
+    "elsewhere", ["http://other.example/", "http://127.0.0.1.example/", "http://127.0.0.1:1/", "http://[::2]:1/"]
+)
 def test_credentials_are_sent_only_to_host_of_given_url(elsewhere: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TOKEN", "secret-token")
     with agent(hostile_task("?"), elsewhere=elsewhere) as (url, credentials):
         sent = CliRunner().invoke(send, ["--url", url, "hello"])
     assert sent.exit_code == 1
-    assert f"sends requests to {elsewhere}. Your credentials go to the host of your URL only" in sent.stderr
+    assert (
+        f"sends requests to {elsewhere}. Your credentials go to the scheme, host and port of your URL only"
+        in sent.stderr
+    )
     assert credentials == []
 
 

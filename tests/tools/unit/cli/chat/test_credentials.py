@@ -5,7 +5,7 @@ from contextlib import asynccontextmanager
 
 import httpx
 import pytest
-from a2a.types import AgentCapabilities, AgentCard, AgentExtension
+from a2a.types import AgentCapabilities, AgentCard, AgentExtension, APIKeySecurityScheme, SecurityScheme
 from argon2 import PasswordHasher
 
 from aion_core.auth.schemes.api_key import ApiKeyScheme, make_key
@@ -109,3 +109,19 @@ def test_requests_name_required_extensions_of_card() -> None:
     credentials.read_card(AgentCard(capabilities=AgentCapabilities(extensions=required)))
     (request,) = credentials.auth_flow(httpx.Request("POST", HERE))
     assert request.headers["A2A-Extensions"] == "https://x.y/a,https://x.y/c"
+
+
+@pytest.mark.parametrize("name", ["X\r\nEvil: 1", "", "X Key", "Schlüssel", "X:"])
+def test_header_of_card_must_be_name_of_header(name: str) -> None:
+    scheme = SecurityScheme(api_key_security_scheme=APIKeySecurityScheme(location="header", name=name))
+    with pytest.raises(NoCredentials, match="on the card is no name of a header"):
+        ClientCredentials(api_key="k").read_card(AgentCard(security_schemes={"key": scheme}))
+
+
+@pytest.mark.parametrize("uri", ["https://x.y/a\r\nEvil: 1", "https://x.y/ü", "a b"])
+def test_extension_that_is_no_uri_is_left_out(uri: str) -> None:
+    credentials = ClientCredentials()
+    extensions = [AgentExtension(uri=each, required=True) for each in (uri, "https://x.y/b")]
+    credentials.read_card(AgentCard(capabilities=AgentCapabilities(extensions=extensions)))
+    (request,) = credentials.auth_flow(httpx.Request("POST", HERE))
+    assert request.headers["A2A-Extensions"] == "https://x.y/b"
