@@ -32,19 +32,23 @@ began = time.process_time()
 exec(statements)
 spent = time.process_time() - began
 others = [name for name in sys.modules if name.partition(".")[0] not in ("aion", "aion_core", "handlers")]
-print(json.dumps([spent, len(others), [name for name in names if name in sys.modules]]))
+with open("/proc/self/status") as status:
+    peak = next((int(line.split()[1]) for line in status if line.startswith("VmHWM:")), 0)
+print(json.dumps([spent, len(others), [name for name in names if name in sys.modules], peak * 1024]))
 """
 
 
 @dataclass(frozen=True)
 class Loaded:
-    """Result of a run in a new process: processor time, and the loaded modules."""
+    """Result of a run in a new process: processor time, the loaded modules, and memory."""
 
     seconds: float
     count: int
     """Number of loaded modules of other packages. Our own are small: one subject a file."""
     modules: frozenset[str]
     """Names among `modules` that were loaded."""
+    peak: int
+    """Largest memory of the process, in bytes."""
 
 
 def load(
@@ -54,25 +58,33 @@ def load(
     modules: Sequence[str] = (),
     config: str | None = None,
     beside: Sequence[Path] = (),
+    given: Mapping[str, str] | None = None,
+    within: Sequence[str] = (),
 ) -> Loaded:
     """Run Python statements with a built package. Report which of `modules` are loaded afterwards.
 
-    `config` replaces the template's AION_CONFIG. The folders `beside` are added at the end of the import path. Raises
-    BuildError if the statements fail, or if this machine has no Python of the package's version.
+    `config` replaces the template's AION_CONFIG, and `given` further variables. The folders `beside` are added at the
+    end of the import path. The command `within` runs Python's command. Raises BuildError if the statements fail, or if
+    this machine has no Python of the package's version.
     """
     python = interpreter(package.target.python)
     if python is None:
         raise BuildError(f"no Python {package.target.python} is on this machine")
     template = Template(shipped() / "template.yaml", BUILD_PLACE, {"Architecture": package.target.architecture})
     environ: Mapping[str, str] = {**template.environment(package.function), **_LAMBDAS}
+    environ = {**environ, **(given or {})}
     if config:
         environ = {**environ, "AION_CONFIG": config}
     # Without `site`, because the Python of a virtual environment would load what its .pth files name.
     argument = json.dumps([str(package.code), [str(folder) for folder in beside], statements, list(modules)])
     done = subprocess.run(  # noqa: S603 - a fixed program
-        [python, "-I", "-S", "-c", _PROGRAM, argument], cwd=package.code, env=environ, capture_output=True, text=True
+        [*within, python, "-I", "-S", "-c", _PROGRAM, argument],
+        cwd=package.code,
+        env=environ,
+        capture_output=True,
+        text=True,
     )
     if done.returncode:
         raise BuildError(f"{package.function} does not load: {statements!r}\n{done.stderr.strip()}")
-    seconds, count, found = json.loads(done.stdout.splitlines()[-1])
-    return Loaded(seconds, count, frozenset(found))
+    seconds, count, found, peak = json.loads(done.stdout.splitlines()[-1])
+    return Loaded(seconds, count, frozenset(found), peak)

@@ -10,22 +10,35 @@ if TYPE_CHECKING:
     from aion_core.aws.client import AwsClient
 
 
+VISIBLE = "ApproximateNumberOfMessages"
+"""Attribute of an SQS queue: the number of messages that can be received now."""
+
+URGENT = ""
+"""Name in place of an owner, for the message group of urgent messages. No owner has it."""
+
+
 class SQSWorkQueue:
     """Queue of wake-up messages for turns, in one standard SQS queue (`WorkQueue`)."""
 
     def __init__(self, sqs: "AwsClient", *, queue_url: str) -> None:
         self._sqs, self._queue_url = sqs, queue_url
 
-    async def enqueue(self, wake_up: WakeUp, *, delay: float = 0.0) -> None:
+    async def enqueue(self, wake_up: WakeUp, *, delay: float = 0.0, urgent: bool = False) -> None:
         """Send a wake-up message for a context to the SQS queue. See `WorkQueue.enqueue`."""
-        await self._sqs("send_message", **self._message(wake_up, delay))
+        await self._sqs("send_message", **self._message(wake_up, delay, urgent=urgent))
+
+    async def backlog(self) -> int:
+        """Return the number of visible messages in the SQS queue. See `WorkQueue.backlog`."""
+        answer = await self._sqs("get_queue_attributes", QueueUrl=self._queue_url, AttributeNames=[VISIBLE])
+        return int(answer["Attributes"][VISIBLE])
 
     def enqueue_from_thread(self, wake_up: WakeUp, *, delay: float = 0.0) -> None:
         """Send a wake-up message to the SQS queue in the calling thread. See `WorkQueue.enqueue_from_thread`."""
         self._sqs.blocking("send_message", **self._message(wake_up, delay))
 
-    def _message(self, wake_up: WakeUp, delay: float) -> dict[str, Any]:
-        return _message(self._queue_url, body_of(wake_up), wake_up.context.owner, delay)
+    def _message(self, wake_up: WakeUp, delay: float, *, urgent: bool = False) -> dict[str, Any]:
+        # SQS's fair queues deliver the messages of a group without messages in progress before those of a busy group.
+        return _message(self._queue_url, body_of(wake_up), URGENT if urgent else wake_up.context.owner, delay)
 
 
 class SQSPushQueue:

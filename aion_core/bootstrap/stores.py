@@ -112,8 +112,13 @@ def _on_aws(settings: Settings, clock: Clock) -> Resources:
 
         cipher = KMSCipher(AwsClient("kms", executor, timeout=timeout), clock, key=settings.kms_key)
     sqs = AwsClient("sqs", executor, timeout=timeout)
+    dynamodb = AwsClient("dynamodb", executor, timeout=timeout, table=settings.table)
+    if settings.on_lambda:
+        # Create the clients that every function needs in the init phase. Most need S3 and KMS rarely or never.
+        dynamodb.open()
+        sqs.open()
     return Resources(
-        DynamoDBTable(AwsClient("dynamodb", executor, timeout=timeout, table=settings.table), name=settings.table),
+        DynamoDBTable(dynamodb, name=settings.table),
         S3Blobs(AwsClient("s3", executor, timeout=timeout), bucket=settings.bucket),
         SQSWorkQueue(sqs, queue_url=settings.task_queue_url),
         SQSPushQueue(sqs, queue_url=settings.push_queue_url) if settings.push_queue_url else None,

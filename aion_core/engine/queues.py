@@ -35,8 +35,18 @@ class WakeUp(Struct, frozen=True):
 class WorkQueue(Protocol):
     """Queue of wake-up messages for the function that runs turns. The work itself is in the table."""
 
-    async def enqueue(self, wake_up: WakeUp, *, delay: float = 0.0) -> None:
-        """Enqueue the message, delayed by `limited(delay)` seconds. Raises StoreUnavailable."""
+    async def enqueue(self, wake_up: WakeUp, *, delay: float = 0.0, urgent: bool = False) -> None:
+        """Enqueue the message, delayed by `limited(delay)` seconds. Raises StoreUnavailable.
+
+        An urgent message may overtake those that wait. SQS promises no order, so it may also not.
+        """
+        ...
+
+    async def backlog(self) -> int:
+        """Return the approximate number of messages that wait for a receiver: neither delayed nor received.
+
+        Raises StoreUnavailable.
+        """
         ...
 
     def enqueue_from_thread(self, wake_up: WakeUp, *, delay: float = 0.0) -> None:

@@ -74,7 +74,8 @@ class StoredTasks:
         self.remote_calls = RemoteCallStore(table, self._rows, clock, lease_seconds=lease_seconds, retention=retention)
         """The calls of remote agents by the tasks' turns."""
         self._push = PushItems(table, cipher, clock, lease_seconds=lease_seconds, retention=retention)
-        self._timers = TimerIndex(table, clock, timers.CONTEXTS, lease_seconds=lease_seconds)
+        self._leases = TimerIndex(table, clock, timers.LEASES, lease_seconds=lease_seconds)
+        self._waits = TimerIndex(table, clock, timers.WAITS, lease_seconds=lease_seconds)
 
     async def head(self, key: TaskKey) -> Head | None:
         """Return the task's head (state and event number); None if the task does not exist. The read is consistent."""

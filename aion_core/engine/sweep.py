@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from msgspec import Struct
 
@@ -10,6 +10,7 @@ from aion_core.engine.delivery.records import ExpiredPushTimer
 from aion_core.engine.delivery.store import DeliveryStore
 from aion_core.engine.queues import PushQueue, PushWakeUp, WakeUp, WorkQueue
 from aion_core.engine.remote_calls.store import RemoteCallStore
+from aion_core.engine.timers import ExpiredTimer
 from aion_core.engine.turn.store import TurnStore
 from aion_core.errors import StoreError
 from aion_core.telemetry import Metric, Metrics, NullMetrics
@@ -17,7 +18,7 @@ from aion_core.telemetry import Metric, Metrics, NullMetrics
 logger = logging.getLogger(__name__)
 
 AT_ONCE = 200
-"""Number of contexts per sweep, the longest overdue first. The next sweep follows in a minute."""
+"""Number of contexts of each kind per sweep, the longest overdue first. The next sweep follows in a minute."""
 
 PUSHES_AT_ONCE = 1000
 """Number of push timers per sweep. Only the sweep starts retries that lie beyond the longest delay of the queue."""
@@ -26,16 +27,33 @@ CALLS_AT_ONCE = 200
 """Number of timers of remote calls to cancel per sweep."""
 
 PARALLEL = 16
-"""Number of push timers claimed in parallel."""
+"""Number of timers claimed in parallel."""
+
+NEARLY_ALL = 0.9
+"""Share of the waiting contexts that need a message in the queue if none is lost. SQS counts approximately."""
+
+QUEUED_SECONDS = 3600.0
+"""Seconds after which a context gets another message although the queue seems to have one for it."""
+
+QUEUED_AT_ONCE = 10
+"""Number of these contexts per sweep, the longest overdue first, so that messages do not multiply in a backlog."""
 
 
 class Swept(Struct, frozen=True):
     """Result of one sweep: the numbers of expired timers (times of wake-ups) and of enqueued wake-up messages."""
 
     found: int
-    """Number of expired timers of contexts and notifications, as found in the index."""
+    """Number of dead leases, lost wake-up messages of contexts, and expired timers of notifications."""
     enqueued: int
     """Number of claimed timers for which a wake-up message was enqueued."""
+
+
+def lost_messages(waiting: int, messages: int) -> int:
+    """Return how many of the waiting contexts have no message, with this many messages in the queue. Pure.
+
+    Each has at least one, unless it is lost: a worker that takes a message begins the turn within moments.
+    """
+    return waiting - messages if messages < NEARLY_ALL * waiting else 0
 
 
 class Sweep:
@@ -63,7 +81,13 @@ class Sweep:
         the other kinds, then raise StoreError.
         """
         found, enqueued, failure = 0, 0, None
-        kinds = ((self._contexts, at_once), (self._pushes, pushes_at_once), (self._cancellations, CALLS_AT_ONCE))
+        # Sweep the dead leases first: their turns were running, and a client may be watching them.
+        kinds = (
+            (self._leases, at_once),
+            (self._waits, at_once),
+            (self._pushes, pushes_at_once),
+            (self._cancellations, CALLS_AT_ONCE),
+        )
         for sweep, limit in kinds:
             try:
                 swept = await sweep(limit)
@@ -77,22 +101,50 @@ class Sweep:
             raise failure
         return Swept(found, enqueued)
 
-    async def _contexts(self, at_once: int) -> Swept:
-        found = await self._store.expired_timers(limit=at_once)
-        enqueued = 0
-        for timer in found:
-            try:
-                # Claim the timer before enqueuing the message. The claim sets the timer again, so that a later sweep
-                # finds the context if the message is lost.
-                if await self._store.claim(timer):
-                    await self._work_queue.enqueue(WakeUp(timer.context))
-                    enqueued += 1
-            except StoreError as error:
-                logger.warning("The wake-up of an overdue context failed: %s", error)
-        if enqueued:
-            logger.warning("The sweep has found work: %d contexts were overdue.", enqueued)
-        self._metrics.count(Metric.SWEEP_FOUND, len(found))
-        return Swept(len(found), enqueued)
+    async def _leases(self, at_once: int) -> Swept:
+        swept = await self._wake(await self._store.dead_leases(limit=at_once), urgent=True)
+        if swept.found:
+            logger.warning("The sweep has found work: the leases of %d running turns had expired.", swept.found)
+        self._metrics.count(Metric.SWEEP_FOUND, swept.found)
+        return swept
+
+    async def _waits(self, at_once: int) -> Swept:
+        """Replace the lost wake-up messages of waiting contexts. In a backlog, contexts wait although none is lost."""
+        overdue = await self._store.overdue_waits(limit=at_once)
+        gone = await self._lost(len(overdue)) if overdue else 0
+        swept = await self._wake(overdue[:gone])
+        if swept.found:
+            logger.warning("The sweep has found work: the messages of %d waiting contexts were lost.", swept.found)
+        self._metrics.count(Metric.SWEEP_FOUND, swept.found)
+        # The queue may also hold useless messages in place of a lost one. Those that have waited long get another one.
+        old = [timer for timer in overdue[gone:] if timer.overdue >= QUEUED_SECONDS]
+        again = await self._wake(old[:QUEUED_AT_ONCE])
+        return Swept(swept.found, swept.enqueued + again.enqueued)
+
+    async def _lost(self, overdue: int) -> int:
+        # Count the messages first: one that is received between the two counts would otherwise seem lost.
+        messages = await self._work_queue.backlog()
+        return lost_messages(await self._store.count_waits(), messages) if messages else overdue
+
+    async def _wake(self, timers: Sequence[ExpiredTimer], *, urgent: bool = False) -> Swept:
+        """Claim the timers and enqueue a message for each. Found are those that no process has changed meanwhile."""
+        left, found, enqueued = iter(timers), 0, 0
+
+        async def each() -> None:
+            nonlocal found, enqueued
+            for timer in left:
+                try:
+                    # Claim the timer before enqueuing the message. The claim sets the timer again, so that a later
+                    # sweep finds the context if the message is lost.
+                    if await self._store.claim(timer):
+                        found += 1
+                        await self._work_queue.enqueue(WakeUp(timer.context), urgent=urgent)
+                        enqueued += 1
+                except StoreError as error:
+                    logger.warning("The wake-up of an overdue context failed: %s", error)
+
+        await asyncio.gather(*(each() for _ in range(min(PARALLEL, len(timers)))))
+        return Swept(found, enqueued)
 
     async def _cancellations(self, at_once: int) -> Swept:
         overdue = await self._remote_calls.overdue(limit=at_once) if self._remote_calls is not None else ()

@@ -14,7 +14,7 @@ from aion_core.errors import StoreError
 from aion_core.table import keys
 from aion_core.table.conditions import Equals
 from aion_core.table.item import Item, Key, key_of
-from aion_core.table.keys import ContextKey
+from aion_core.table.keys import ContextKey, TimerOf
 from aion_core.table.port import Table
 from aion_core.table.reads import Reads
 from aion_core.table.refusals import WriteRefused
@@ -23,8 +23,14 @@ from aion_core.table.writes import Change, Update
 
 logger = logging.getLogger(__name__)
 
-CONTEXTS = tuple(keys.timer_partition(shard) for shard in range(keys.TIMER_SHARDS))
-"""Partitions of the timer index for contexts."""
+LEASES, WAITS = (
+    tuple(keys.timer_partition(shard, kind) for shard in range(keys.TIMER_SHARDS))
+    for kind in (TimerOf.LEASE, TimerOf.WAIT)
+)
+"""Partitions of the timer index for contexts with a running turn, and for those whose turns only wait.
+
+They differ, so that a backlog of waiting turns does not delay the sweep of dead leases.
+"""
 
 PUSHES = tuple(keys.push_timer_partition(shard) for shard in range(keys.TIMER_SHARDS))
 """Partitions of the timer index for push timers. Contexts use others, so that many push timers do not delay them."""
@@ -39,6 +45,8 @@ class ExpiredTimer(Struct, frozen=True):
     context: ContextKey
     at: datetime
     """Time at which the timer expired."""
+    overdue: float = 0.0
+    """Seconds since then."""
 
 
 class Expired(NamedTuple):
@@ -49,7 +57,7 @@ class Expired(NamedTuple):
 
 
 class TimerIndex:
-    """Timers (times of wake-ups) of one kind. `shards` are the index partitions of this kind: CONTEXTS or PUSHES."""
+    """Timers (times of wake-ups) of one kind. `shards` are its index partitions, such as LEASES, WAITS or PUSHES."""
 
     def __init__(self, table: Table, clock: Clock, shards: Sequence[str], *, lease_seconds: float) -> None:
         self._table, self._shards = table, shards
@@ -81,6 +89,13 @@ class TimerIndex:
         for shard, error in failures.items():
             logger.error("The timers of shard %s cannot be read.", shard, exc_info=error)
         return sorted(Expired(moment(item["due_at"]), key_of(item)) for item in found)
+
+    async def count(self) -> int:
+        """Return the number of timers in all index partitions, expired or not.
+
+        Raises StoreError if a partition cannot be read.
+        """
+        return sum(await asyncio.gather(*(self._reads.count_timers(shard) for shard in self._shards)))
 
     async def claim(self, key: Key) -> bool:
         """Claim the timer of the item with this key, so that only one process handles it.

@@ -7,6 +7,7 @@ owner's items.
 
 import hashlib
 import json
+from enum import StrEnum
 from functools import lru_cache
 from typing import NamedTuple
 from urllib.parse import quote, unquote
@@ -156,14 +157,23 @@ TIMER_SHARDS = 16
 """Number of partitions of the timer index for each kind of timer. DynamoDB takes 1000 writes a second in each."""
 
 
-def timer_shard(context: ContextKey) -> str:
-    """Return the partition of the timer index with a context's timer."""
-    return timer_partition(crc32(context_key(context).partition.encode()) % TIMER_SHARDS)
+class TimerOf(StrEnum):
+    """Kind of a context's timer: the beginning of its partitions of the timer index."""
+
+    LEASE = "DUE#"
+    """A turn runs under a lease. The timer expires with the lease: its holder has died."""
+    WAIT = "DUE#WAIT#"
+    """A turn waits for a worker. An expired timer does not mean that the wake-up message is lost: it may be queued."""
 
 
-def timer_partition(shard: int) -> str:
-    """Return the timer index partition with this number, from 0 to TIMER_SHARDS - 1, for contexts' timers."""
-    return f"DUE#{shard:02d}"
+def timer_shard(context: ContextKey, kind: TimerOf) -> str:
+    """Return the partition of the timer index with a context's timer of this kind."""
+    return timer_partition(crc32(context_key(context).partition.encode()) % TIMER_SHARDS, kind)
+
+
+def timer_partition(shard: int, kind: TimerOf) -> str:
+    """Return the timer index partition with this number, from 0 to TIMER_SHARDS - 1, for contexts' timers of a kind."""
+    return f"{kind.value}{shard:02d}"
 
 
 def push_timer_shard(task: TaskKey) -> str:

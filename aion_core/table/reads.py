@@ -9,6 +9,9 @@ from aion_core.table.port import Page, Table
 from aion_core.table.schema import TIMERS, TTL_ATTRIBUTE
 from aion_core.table.times import milliseconds
 
+_NEVER = 10**15
+"""Time after all timers, in milliseconds since 1970."""
+
 
 class _Paged(Protocol):
     @property
@@ -75,6 +78,14 @@ class Reads:
         """Return the expired timers in a partition of the timer index, longest overdue first. The index may lag."""
         page = await self._table.query_index(TIMERS, shard, 0, milliseconds(self._clock.now()), limit=limit)
         return list(page.items)
+
+    async def count_timers(self, shard: str) -> int:
+        """Return the number of timers in a partition of the timer index, expired or not. The index may lag."""
+
+        def read(after: Any) -> Awaitable[Page]:
+            return self._table.query_index(TIMERS, shard, 0, _NEVER, after=after, count_only=True)
+
+        return sum([page.count async for page in all_pages(read)])
 
     async def all_of_index(self, index: Index, partition: str, *, newest_first: bool = False) -> AsyncIterator[Item]:
         """Yield every entry in a partition of the index. The index may lag behind the table."""

@@ -68,6 +68,12 @@ PUSH_OPERATIONS = {
 """Name of each push config method in the kinds of side effect."""
 
 
+OPERATIONS = {
+    "every_event": "log",
+    **dict.fromkeys(("dead_leases", "overdue_waits", "count_waits"), "expired_timers"),
+}
+"""Name of some methods of the task store in the kinds of side effect."""
+
 CALL_OPERATIONS = {
     "begin": "call_begin",
     "claim": "call_claim",
@@ -104,7 +110,7 @@ def assemble(process: "Process") -> Parts:
         cipher=world.cipher,
         notifier=CommitNotifier(work_queue),
     )
-    store: Any = SimOperations(process, tasks, names={"every_event": "log"})
+    store: Any = SimOperations(process, tasks, names=OPERATIONS)
     calls: Any = SimOperations(process, tasks.remote_calls, names=CALL_OPERATIONS)
     store.remote_calls = calls
     configs: Any = SimOperations(
@@ -230,7 +236,8 @@ def deterministic(world: "SimWorld") -> Iterator[None]:
     patched: list[tuple[Any, str, Any]] = [
         (execution, "SNAPSHOT_EVERY", world.deployment.snapshot_every),
         (keys, "TIMER_SHARDS", SHARDS),
-        (timers, "CONTEXTS", timers.CONTEXTS[:SHARDS]),
+        (timers, "LEASES", timers.LEASES[:SHARDS]),
+        (timers, "WAITS", timers.WAITS[:SHARDS]),
         (deliveries, "PUSHES", timers.PUSHES[:SHARDS]),
     ]
     patched += [(module, name, world.new_id) for module, name in _places(len(sys.modules), "uuid7", "uuid4")]

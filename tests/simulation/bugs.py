@@ -98,7 +98,7 @@ BUGS = [
     bug(
         "does not give the lease back",
         "I14 I16",
-        Edit(changes, "released", '(*LEASE_ATTRIBUTES, "due_at")', "()"),
+        Edit(changes, "released", "(*LEASE_ATTRIBUTES, *TIMER_ATTRIBUTES)", "()"),
         scenarios=("send and go", "send and wait"),
     ),
     bug(
@@ -280,7 +280,25 @@ BUGS = [
     bug(
         "takes the claim for the wake_up",
         "I16",
-        Edit(Sweep, "_contexts", "if await self._store.claim(timer):", "if True:"),
+        Edit(Sweep, "_wake", "if await self._store.claim(timer):", "if True:"),
+    ),
+    bug(
+        "takes each message of a backlog for lost",
+        "I16",
+        Edit(Sweep, "_waits", "await self._lost(len(overdue)) if overdue else 0", "len(overdue)"),
+        scenarios=("behind a backlog",),
+    ),
+    bug(
+        "finds no lost message",
+        "I1 I14 I16",
+        Edit(Sweep, "_waits", "await self._lost(len(overdue)) if overdue else 0", "0"),
+        scenarios=("behind a backlog",),
+    ),
+    bug(
+        "reads no waiting contexts",
+        "I1 I14 I16",
+        Edit(Sweep, "_waits", "overdue_waits(limit=at_once)", "overdue_waits(limit=0)"),
+        scenarios=("behind a backlog",),
     ),
     bug(
         "forgets what it has claimed",

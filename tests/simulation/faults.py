@@ -16,7 +16,7 @@ INDEX = ("query_index",)
 BLOB_READS, BLOB_WRITES = ("blob.get",), ("blob.put", "blob.delete")
 TO_CLIENT = ("sse.write", "answer.write")
 REMOTE_READS, REMOTE_WRITES = ("remote.read",), ("remote.send", "remote.cancel")
-QUEUE = ("queue.send", "queue.receive", "queue.delete")
+QUEUE = ("queue.send", "queue.receive", "queue.delete", "queue.count")
 NOT_IN_TRANSACTIONS = ("append_deltas.write", "list.write", "count_task.write", "forget_tasks.write")
 """Writes of items that no transaction writes: they cannot conflict."""
 WITHOUT_TABLE = (
@@ -89,7 +89,9 @@ def applies(fault: Fault, kind: str) -> bool:
         case Fault.LOST:
             return kind == "queue.send"
         case Fault.THROTTLED:
-            return reads or writes or kind in (*BLOB_READS, *BLOB_WRITES, *REMOTE_READS, *REMOTE_WRITES, "queue.send")
+            return reads or writes or kind in (
+                *BLOB_READS, *BLOB_WRITES, *REMOTE_READS, *REMOTE_WRITES, "queue.send", "queue.count"
+            )  # fmt: skip
         case Fault.HALF_MADE | Fault.THROTTLED_REASON:
             return method in TRANSACTIONS
         case Fault.BURST | Fault.SKEWED:

@@ -287,7 +287,7 @@ def i16_work_ends_in_time(world: "SimWorld") -> Iterator[str]:
         [at + _lasts(world, fault, number) for number, (at, fault, _, _) in enumerate(world.history.faults)]
         + [asking.at for asking in world.history.askings if asking.what in ("send", "stream", "cancel")]
     )
-    disturbed = max(disturbed, world.unavailable_until)
+    disturbed = max(disturbed, world.unavailable_until, world.backlog_until)
     tries = 2 + len(world.history.faults)
     for key, at in world.history.resting.items():
         work = sum(

@@ -270,10 +270,15 @@ class SimWorkQueue:
     def __init__(self, process: Process) -> None:
         self._process = process
 
-    async def enqueue(self, wake_up: WakeUp | PushWakeUp, *, delay: float = 0.0) -> None:
-        """See `WorkQueue.enqueue`."""
+    async def enqueue(self, wake_up: WakeUp | PushWakeUp, *, delay: float = 0.0, urgent: bool = False) -> None:
+        """See `WorkQueue.enqueue`. No message overtakes another, as may happen in SQS."""
         world = self._process.world
         await self._process.effect("queue.send", lambda: world.enqueue_message(self._process, wake_up, delay))
+
+    async def backlog(self) -> int:
+        """See `WorkQueue.backlog`."""
+        counted: int = await self._process.effect("queue.count", self._process.world.queue.waiting)
+        return counted
 
     def enqueue_from_thread(self, wake_up: WakeUp, *, delay: float = 0.0) -> None:
         """See `WorkQueue.enqueue_from_thread`."""

@@ -29,6 +29,31 @@ class WakeUpQueue:
         self._later, self._random, self._deliver = later, random, deliver
         self.letters: list[Letter] = []
         self.dead: list[Letter] = []
+        self.backlog: list[Letter] | None = None
+        """Visible messages for turns that wait for a worker, while there are too few workers; otherwise None."""
+
+    def hold(self, seconds: float, pace: float) -> None:
+        """Let the messages for turns wait this long, then deliver one every `pace` seconds, until none waits."""
+        self.backlog = []
+        self._later(seconds, self._work_off, pace)
+
+    def _work_off(self, pace: float) -> None:
+        while self.backlog and self.backlog[0].gone:
+            del self.backlog[0]
+        if not self.backlog:
+            self.backlog = None
+            return
+        self._later(pace, self._work_off, pace)
+        self._received(self.backlog.pop(0))
+
+    def waiting(self) -> int:
+        """Return the number of visible messages for turns."""
+        return sum(1 for letter in self.backlog or () if not letter.gone)
+
+    def lose(self, count: int) -> None:
+        """Lose this many of the visible messages for turns."""
+        for letter in self._random.sample(self.backlog or [], min(count, len(self.backlog or []))):
+            letter.gone = True
 
     def put(self, wake_up: WakeUp | PushWakeUp, delay: float = 0.0) -> None:
         """Enqueue a wake-up message for delivery after the delay, or a little later."""
@@ -56,6 +81,12 @@ class WakeUpQueue:
     def _receive(self, letter: Letter) -> None:
         if letter.gone:
             return
+        if self.backlog is not None and isinstance(letter.wake_up, WakeUp):
+            self.backlog.append(letter)
+            return
+        self._received(letter)
+
+    def _received(self, letter: Letter) -> None:
         if letter.received >= MAX_RECEIVES:
             letter.gone = True
             self.dead.append(letter)

@@ -69,6 +69,25 @@ async def send_and_go(world: SimWorld) -> None:
     await ann.rest(id_of(task))
 
 
+@scenario("behind a backlog", weight=2)
+async def behind_a_backlog(world: SimWorld) -> None:
+    """Send messages while no worker is free. Some wake-up messages are lost, and the rest is worked off slowly."""
+    ann, seconds, pace = Client(world), world.choices.choice((20.0, 100.0, 700.0)), world.choices.choice((0.1, 2.0))
+    world.backlog_until = world.loop.time() + seconds + 8 * pace
+    world.queue.hold(seconds, pace)
+    tasks = await asyncio.gather(
+        *(
+            Client(world, name=f"ann-{number}").send("quick", f"m-{number}", context=f"c-{number}", wait=False)
+            for number in range(6)
+        )
+    )
+    await asyncio.sleep(1.0)
+    world.lost_messages = world.choices.choice((0, 0, 1, 2, 6))
+    world.queue.lose(world.lost_messages)
+    for task in tasks:
+        await ann.rest(id_of(task))
+
+
 @scenario("one messageId, many sends")
 async def repeats(world: SimWorld) -> None:
     """Send a message twice at the same instant, and again later."""

@@ -160,6 +160,11 @@ class Watch:
             if item.get("waiting") and "interrupted" not in item:
                 yield f"{context.context_id} has turns that wait: {[turn['id'] for turn in item['waiting']]}"
 
+    def waiting(self) -> int:
+        """Return the number of contexts whose turns wait for a worker, and none of whose turns runs."""
+        waits = keys.TimerOf.WAIT
+        return sum(1 for item in self._contexts.values() if str(item.get(TIMERS.partition, "")).startswith(waits))
+
     def fence(self, context: ContextKey) -> int:
         """Return the fence of the context's newest lease."""
         return int(self._contexts.get(context, {}).get("fence", 0))

@@ -78,6 +78,10 @@ class SimWorld:
         self.thawed = 0.0
         """Time at which the last frozen process continues."""
         self.purged = False
+        self.lost_messages = 0
+        """Number of messages that the scenario itself has lost."""
+        self.backlog_until = 0.0
+        """Time at which workers begin to work off a backlog of messages."""
         self.over = False
         """True after the schedule; afterwards its asyncio tasks are only cancelled."""
         self.aim: Aim | None = None
@@ -401,7 +405,7 @@ class SimWorld:
             history.claimed.append(first.context)
             harmless = all(fault in HARMLESS for _, fault, _, _ in history.faults)
             if harmless and not history.deaths and not history.unheard:
-                history.surprises.append(f"I16: {process.name} had to wake a context, and no process had died.")
+                self._was_needless(process)
         elif made.method == "claim_expired" and result:
             history.claimed_pushes.append(first.task)
             if not history.faults and not history.deaths and self.receiver is fine:
@@ -410,6 +414,13 @@ class SimWorld:
             history.surprises.append(f"I8: {process.name} gave up what it had not tried: {result.delivery}.")
         elif made.method == "fail" and made.options["failure"] == assembly.SKIPPED:
             history.spared[first.delivery.task, first.delivery.config_id] += 1
+
+    def _was_needless(self, process: Process) -> None:
+        """Note a violation if a sweep claims a context although nothing is lost, or each context has a message."""
+        if not self.lost_messages:
+            self.history.surprises.append(f"I16: {process.name} had to wake a context, and no process had died.")
+        elif not self.history.faults and self.queue.waiting() >= self.watch.waiting():
+            self.history.surprises.append(f"I16: {process.name} multiplied the messages of a backlog.")
 
     def lease_taken(self, process: Process) -> None:
         """Continue the processes that are frozen until another process acquires a lease."""

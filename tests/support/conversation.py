@@ -16,7 +16,7 @@ from aion_core.engine.timers import ExpiredTimer
 from aion_core.errors import PendingInput
 from aion_core.protocol.types import Message, Part, Role, Task, TaskState, TaskStatusUpdateEvent
 from aion_core.table import item, keys
-from aion_core.table.keys import ContextKey, TaskKey
+from aion_core.table.keys import ContextKey, TaskKey, TimerOf
 from aion_core.table.reads import Reads
 from tests.support.clock import ManualClock
 from tests.support.stores import LEASE_SECONDS, new_owner
@@ -169,13 +169,17 @@ class StoreConversation:
         )
 
     async def _is_indexed(self) -> bool:
-        """Return True if the context's shard of the timer index has an expired timer of the context.
+        """Return True if the context's shards of the timer index have an expired timer of the context.
 
-        The method reads one shard, while a sweep reads all 32.
+        The method reads two shards, while a sweep reads them all.
         """
         store: Any = self.store
-        found = await Reads(store._table, self.clock).expired_timers(keys.timer_shard(self.context), MANY)
+        reads = Reads(store._table, self.clock)
+        found = [each for kind in TimerOf for each in await reads.expired_timers(self._shard(kind), MANY)]
         return keys.context_key(self.context) in map(item.key_of, found)
+
+    def _shard(self, kind: TimerOf) -> str:
+        return keys.timer_shard(self.context, kind)
 
     # ── Invariants ────────────────────────────────────────────────────────────────────────────────────────────────────
 

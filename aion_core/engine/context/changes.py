@@ -32,11 +32,12 @@ from aion_core.engine.records import Lease, Turn
 from aion_core.engine.task.transition import Transition
 from aion_core.table import keys
 from aion_core.table.conditions import Absent, Both, Condition, Equals, Exists
-from aion_core.table.keys import ContextKey
+from aion_core.table.keys import ContextKey, TimerOf
 from aion_core.table.times import Times
 from aion_core.table.writes import Change, Update
 
 LEASE_ATTRIBUTES = ("holder", "until", "running")
+TIMER_ATTRIBUTES = ("due_at", "due_shard")
 
 
 def acquired(lease: Lease, record: ContextRecord, times: Times) -> Change:
@@ -86,8 +87,14 @@ def _leased(lease: Lease, times: Times, **more: Any) -> dict[str, Any]:
         "until": times.lease_until,
         "running": turn_value(lease.turn),
         "due_at": times.lease_until,
+        "due_shard": TimerOf.LEASE,
         **more,
     }
+
+
+def _awaited(times: Times) -> dict[str, Any]:
+    """Return the timer of a turn that waits for a wake-up message. `context_update` completes the partition."""
+    return {"due_at": times.lease_until, "due_shard": TimerOf.WAIT}
 
 
 def renewed(lease: Lease, times: Times) -> Change:
@@ -108,7 +115,7 @@ def queued(turn: Turn, only_if: Condition, times: Times, *, timer: bool = True) 
     """
     return Change(
         times.ttl,
-        defaults={"fence": 0, **({"due_at": times.lease_until} if timer else {})},
+        defaults={"fence": 0, **(_awaited(times) if timer else {})},
         add={"queue_version": 1},
         append={"waiting": [turn_value(turn)]},
         only_if=only_if,
@@ -121,7 +128,7 @@ def queued_anew(turn: Turn, record: ContextRecord, times: Times) -> Change:
         {
             "waiting": [turn_value(turn)],
             "queue_version": record.queue_version + 1,
-            "due_at": times.lease_until,
+            **_awaited(times),
             **times.ttl,
         },
         remove=("interrupted", *LEASE_ATTRIBUTES),
@@ -140,7 +147,7 @@ def queued_first(turn: Turn, record: ContextRecord, fence: int, times: Times, *,
             "waiting": [turn_value(each) for each in (turn, *record.waiting)],
             "queue_version": record.queue_version + 1,
             "fence": fence,
-            "due_at": times.lease_until,
+            **_awaited(times),
             "expires": times.expires,
         },
         remove=("interrupted", *LEASE_ATTRIBUTES),
@@ -150,20 +157,22 @@ def queued_first(turn: Turn, record: ContextRecord, fence: int, times: Times, *,
 
 def released(lease: Lease) -> Change:
     """Return the change to release the lease after a turn. The context is then free. Requires an empty queue."""
-    return Change(remove=(*LEASE_ATTRIBUTES, "due_at"), only_if=Both((fence_is(lease.fence), NOTHING_WAITS)))
+    return Change(remove=(*LEASE_ATTRIBUTES, *TIMER_ATTRIBUTES), only_if=Both((fence_is(lease.fence), NOTHING_WAITS)))
 
 
 def released_for_input(lease: Lease) -> Change:
     """Return the change to release the lease and record that the task requires input. Queued turns wait for it."""
     return Change(
-        {"interrupted": lease.turn.task_id}, remove=(*LEASE_ATTRIBUTES, "due_at"), only_if=fence_is(lease.fence)
+        {"interrupted": lease.turn.task_id},
+        remove=(*LEASE_ATTRIBUTES, *TIMER_ATTRIBUTES),
+        only_if=fence_is(lease.fence),
     )
 
 
 def released_for_next(record: ContextRecord, times: Times) -> Change:
     """Return the change to release the lease after a turn, so that any process can run the next queued turn."""
     return Change(
-        {"due_at": times.lease_until},
+        _awaited(times),
         remove=LEASE_ATTRIBUTES,
         only_if=Both((fence_is(record.fence), queue_as_read(record))),
     )
@@ -182,7 +191,7 @@ def suspended(lease: Lease, turn: Turn, times: Times) -> Change:
     """Return the change to suspend a turn, so that another holder can lease it."""
     return Change(
         # Remove the holder and set the lease's end to 0, so that a process with a slow clock sees no lease in force.
-        {"until": 0, "running": turn_value(turn), "expires": times.expires, "due_at": times.lease_until},
+        {"until": 0, "running": turn_value(turn), "expires": times.expires, **_awaited(times)},
         remove=("holder",),
         only_if=is_mine(lease),
     )
@@ -201,9 +210,9 @@ def removed(task_id: str, record: ContextRecord, fence: int, times: Times) -> Ch
         "fence": fence,
     }
     if waiting and not another_runs and not another_requires_input:
-        values["due_at"] = times.lease_until
+        values |= _awaited(times)
     elif not another_runs:
-        remove = (*remove, "due_at")
+        remove = (*remove, *TIMER_ATTRIBUTES)
     return Change(values, remove=remove, only_if=Both((fence_is(record.fence), queue_as_read(record))))
 
 
@@ -213,12 +222,9 @@ def dropped(record: ContextRecord, task_id: str, times: Times) -> Transition[Non
 
 
 def context_update(context: ContextKey, change: Change) -> Update:
-    """Return the write for a context's change. If the timer is set or removed, its index partition changes too."""
-    shard = {"due_shard": keys.timer_shard(context)}
-    if "due_at" in change.values:
-        change = replace(change, values={**change.values, **shard})
-    if "due_at" in change.defaults:
-        change = replace(change, defaults={**change.defaults, **shard})
-    if "due_at" in change.remove:
-        change = replace(change, remove=(*change.remove, "due_shard"))
+    """Return the write for a context's change, with the index partition of its timer's kind."""
+    if kind := change.values.get("due_shard"):
+        change = replace(change, values={**change.values, "due_shard": keys.timer_shard(context, kind)})
+    if kind := change.defaults.get("due_shard"):
+        change = replace(change, defaults={**change.defaults, "due_shard": keys.timer_shard(context, kind)})
     return Update(keys.context_key(context), change)

@@ -14,7 +14,7 @@ from aion_core.engine.stored_tasks import BUSY, StoredTasks
 from aion_core.engine.task import projection
 from aion_core.engine.task.head import is_over
 from aion_core.engine.task.transition import Transition
-from aion_core.engine.timers import ExpiredTimer
+from aion_core.engine.timers import Expired, ExpiredTimer
 from aion_core.engine.turn import end, progress, start
 from aion_core.engine.turn.end import TurnEnding
 from aion_core.engine.turn.progress import task_changed
@@ -23,14 +23,15 @@ from aion_core.table import keys
 from aion_core.table.keys import ContextKey, TaskKey
 from aion_core.table.refusals import WriteRefused
 from aion_core.table.retries import TransactionPlan, commit
-from aion_core.table.times import Times
+from aion_core.table.times import Times, moment
 from aion_core.table.writes import Update
 
 
 class TurnStore(StoredTasks):
     """Store of turns: at most one runs per context, under a lease (right to run it).
 
-    A lease and a queued turn have a timer (time of a wake-up), and `expired_timers` finds the timer after this time.
+    A lease and a queued turn have a timer (time of a wake-up) of their own kind. After this time, `dead_leases` or
+    `overdue_waits` finds the timer.
     """
 
     async def begin(self, context: ContextKey, *, holder: str) -> TurnStarted | LeaseHeld | None:
@@ -228,17 +229,38 @@ class TurnStore(StoredTasks):
 
         await commit(self._table, plan, busy=BUSY)
 
-    async def expired_timers(self, *, limit: int, complete: bool = False) -> Sequence[ExpiredTimer]:
-        """Return up to `limit` contexts with expired timers, longest overdue first. The index may be outdated.
+    async def dead_leases(self, *, limit: int, complete: bool = False) -> Sequence[ExpiredTimer]:
+        """Return up to `limit` contexts whose running turn's lease has expired, longest overdue first.
 
-        If parts of the index cannot be read, they are logged and left out; with `complete`, raises StoreError.
+        The index may be outdated. If parts of it cannot be read, they are logged and left out; with `complete`, raises
+        StoreError.
         """
-        found = await self._timers.expired(limit, complete=complete)
-        return [ExpiredTimer(keys.context_of(key), at) for at, key in found[:limit]]
+        return self._found(await self._leases.expired(limit, complete=complete), limit)
+
+    async def overdue_waits(self, *, limit: int, complete: bool = False) -> Sequence[ExpiredTimer]:
+        """Return up to `limit` contexts whose turns have waited for more than a lease's term, the longest first.
+
+        The message of such a context may still be in the queue. See `dead_leases` for the rest.
+        """
+        return self._found(await self._waits.expired(limit, complete=complete), limit)
+
+    async def count_waits(self) -> int:
+        """Return the number of contexts whose turns only wait, overdue or not. The index may be outdated."""
+        return await self._waits.count()
+
+    async def expired_timers(self, *, limit: int, complete: bool = False) -> Sequence[ExpiredTimer]:
+        """Return up to `limit` contexts of `dead_leases` and `overdue_waits`, longest overdue first."""
+        leases = await self.dead_leases(limit=limit, complete=complete)
+        waits = await self.overdue_waits(limit=limit, complete=complete)
+        return sorted((*leases, *waits), key=lambda timer: timer.at)[:limit]
+
+    def _found(self, expired: Sequence[Expired], limit: int) -> list[ExpiredTimer]:
+        now = moment(self._times().now)
+        return [ExpiredTimer(keys.context_of(key), at, (now - at).total_seconds()) for at, key in expired[:limit]]
 
     async def claim(self, timer: ExpiredTimer) -> bool:
         """Claim the timer to wake its context. Return False if it is no longer expired or another process claimed it.
 
         The claim sets the timer again, in case the wake-up message is lost.
         """
-        return await self._timers.claim(keys.context_key(timer.context))
+        return await self._leases.claim(keys.context_key(timer.context))

@@ -32,6 +32,8 @@ class _Queue(Generic[B]):
         self._early: deque[tuple[B, float]] = deque()
         """Messages sent by threads before the event loop's start, with their delays."""
         self._handling: dict[asyncio.Task[None], B] = {}
+        self._visible = 0
+        """Number of failed messages that wait for their next receive."""
         self._closed = False
         self.dead: list[B] = []
         """Dead letters: messages not handled within `max_receives` receives."""
@@ -47,8 +49,8 @@ class _Queue(Generic[B]):
         while self._early:
             self._start(*self._early.popleft())
 
-    async def enqueue(self, wake_up: B, *, delay: float = 0.0) -> None:
-        """See `WorkQueue.enqueue`. The handler runs on the event loop of this call."""
+    async def enqueue(self, wake_up: B, *, delay: float = 0.0, urgent: bool = False) -> None:
+        """See `WorkQueue.enqueue`. The handler runs on the event loop of this call. No message waits for another."""
         self.open()
         if self._closed:
             raise StoreUnavailable("The queue is closed.")
@@ -65,6 +67,10 @@ class _Queue(Generic[B]):
             self._loop.call_soon_threadsafe(self._start, wake_up, delay)
         except RuntimeError as error:
             raise StoreUnavailable("The queue's event loop is closed.") from error
+
+    async def backlog(self) -> int:
+        """See `WorkQueue.backlog`. Each message has a handler at once, so only failed messages wait."""
+        return len(self._early) + self._visible
 
     async def quiet(self) -> None:
         """Wait until all messages have been handled, except those that become due at the end of a lease."""
@@ -94,13 +100,20 @@ class _Queue(Generic[B]):
         await self._clock.sleep(limited(delay))
         for receives in range(self._max_receives):
             if receives:
-                await self._clock.sleep(FIRST_BACKOFF * 2 ** (receives - 1))
+                await self._backoff(FIRST_BACKOFF * 2 ** (receives - 1))
             try:
                 await self._handler(wake_up)
                 return
             except Exception:  # the handler of a message may raise any exception
                 logger.exception("A wake-up message was not handled.", extra=_labels(wake_up))
         self.dead.append(wake_up)
+
+    async def _backoff(self, seconds: float) -> None:
+        self._visible += 1
+        try:
+            await self._clock.sleep(seconds)
+        finally:
+            self._visible -= 1
 
 
 class _LateCoroutine(Coroutine[Any, Any, None]):

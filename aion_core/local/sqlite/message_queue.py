@@ -79,9 +79,12 @@ class SQLiteQueue:
         self.sent: Callable[[], None] = lambda: None
         """Callback after each message sent by this process, called in the sender's thread."""
 
-    async def send(self, body: str, *, delay: float = 0.0) -> None:
-        """Send a message with this text. It becomes visible after `delay` seconds, at most 900."""
-        await self._database.write(self._insert(body, delay))
+    async def send(self, body: str, *, delay: float = 0.0, urgent: bool = False) -> None:
+        """Send a message with this text. It becomes visible after `delay` seconds, at most 900.
+
+        An urgent message is received before those that are visible, and has no delay.
+        """
+        await self._database.write(self._insert(body, delay, urgent=urgent))
         self.sent()
 
     def send_blocking(self, body: str, *, delay: float = 0.0) -> None:
@@ -89,9 +92,9 @@ class SQLiteQueue:
         self._database.write_blocking(self._insert(body, delay))
         self.sent()
 
-    def _insert(self, body: str, delay: float) -> Callable[[sqlite3.Connection], object]:
+    def _insert(self, body: str, delay: float, *, urgent: bool = False) -> Callable[[sqlite3.Connection], object]:
         now = self._now()
-        visible_at = now + round(limited(delay) * 1000)
+        visible_at = 0 if urgent else now + round(limited(delay) * 1000)
         columns = "INSERT INTO messages (queue, body, sent_at, visible_at, receives, receiver, dead)"
         values = (self.name, body, now, visible_at)
         return lambda connection: connection.execute(f"{columns} VALUES (?, ?, ?, ?, 0, '', 0)", values)
@@ -132,6 +135,13 @@ class SQLiteQueue:
                     message.receives,
                 )
         return received
+
+    async def visible(self) -> int:
+        """Return the number of messages that can be received now."""
+        statement = "SELECT count(*) FROM messages WHERE queue = ? AND dead = 0 AND visible_at <= ?"
+        values = self.name, self._now()
+        [(count,)] = await self._database.read(lambda connection: connection.execute(statement, values).fetchall())
+        return int(count)
 
     async def seconds_to_next(self) -> float | None:
         """Return the seconds until the next message is visible, or None if the queue is empty."""

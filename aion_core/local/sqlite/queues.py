@@ -22,9 +22,13 @@ class _WakeUpQueue(Generic[B]):
         self._encode: Callable[[B], str] = encode
         self._decode: Callable[[str], B] = decode
 
-    async def enqueue(self, wake_up: B, *, delay: float = 0.0) -> None:
-        """See `WorkQueue.enqueue`."""
-        await self._queue.send(self._encode(wake_up), delay=delay)
+    async def enqueue(self, wake_up: B, *, delay: float = 0.0, urgent: bool = False) -> None:
+        """See `WorkQueue.enqueue`. An urgent message is received before all others."""
+        await self._queue.send(self._encode(wake_up), delay=delay, urgent=urgent)
+
+    async def backlog(self) -> int:
+        """See `WorkQueue.backlog`."""
+        return await self._queue.visible()
 
     def enqueue_from_thread(self, wake_up: B, *, delay: float = 0.0) -> None:
         """See `WorkQueue.enqueue_from_thread`."""

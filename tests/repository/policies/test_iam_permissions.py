@@ -214,6 +214,7 @@ async def exercise(stack: LocalStack, running: ExitStack, secrets: dict[str, str
         # Start no worker yet, because only the sweep may find these turns and events.
         forgotten, expired = await orphan(stack, "hello", agent="graph"), await orphan(stack, "hello", agent="graph")
         expire(stack, context_key(expired.context))
+        await orphan(stack, "hello", agent="graph", waits=True)
         untold = await client.send("graph", "hello", taskPushNotificationConfig={"url": receiver.url("/untold")})
         lost = await client.send("graph", "large", taskPushNotificationConfig={"url": receiver.url("/lost")})
         forget_payloads(stack, lost["id"])

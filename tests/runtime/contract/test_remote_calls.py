@@ -236,8 +236,11 @@ class Enqueued:
     def __init__(self) -> None:
         self.sent: list[WakeUp] = []
 
-    async def enqueue(self, wake_up: WakeUp, *, delay: float = 0.0) -> None:
+    async def enqueue(self, wake_up: WakeUp, *, delay: float = 0.0, urgent: bool = False) -> None:
         self.sent.append(wake_up)
+
+    async def backlog(self) -> int:
+        return len(self.sent)
 
     def enqueue_from_thread(self, wake_up: WakeUp, *, delay: float = 0.0) -> None:
         self.sent.append(wake_up)

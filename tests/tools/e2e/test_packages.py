@@ -1,6 +1,7 @@
 """Packages of the Lambda functions: content, size budgets, and reproducible builds."""
 
 import ast
+import asyncio
 import os
 import struct
 import subprocess
@@ -9,17 +10,23 @@ from pathlib import Path
 
 import pytest
 
+from aion_core.engine.queues import WakeUp, body_of
 from aion_tools.package.build import Build
 from aion_tools.package.cache import cache
 from aion_tools.package.trim import SERVICES
 from aion_tools.programs import BuildError, find_uv, interpreter, machine_architecture, run
 from aion_tools.shipped import shipped
-from scripts.package_check import ADK, CASES, Case, modules, size
+from aion_tools.stack.stack import LocalStack
+from scripts.package_check import ADK, CASES, MEGABYTE, Case, first_call, memory, modules, size
 from scripts.package_load import load
 from scripts.package_sizes import is_smaller
 from scripts.packages import built
+from tests.support.clock import ManualClock
+from tests.support.conversation import StoreConversation, of
 from tests.support.e2e import forked
 from tests.support.e2e.runtime_emulator import LAMBDA_PYTHON, lambda_python
+from tests.support.memory_cgroup import is_limiting, memory_cgroup
+from tests.support.stores import dynamodb_store
 from tests.tools.e2e.packages import checkout, file_states, package_here
 
 ROOT = shipped()
@@ -61,6 +68,58 @@ def test_lambda_package_stays_within_budgets(case: Case) -> None:
     assert kept.holds, kept
     for result in modules(case, built):
         assert result.holds, result
+
+
+@runs_here
+@has_lambdas_python
+@pytest.mark.parametrize(
+    "case",
+    [pytest.param(case, id=case.name, marks=[pytest.mark.deep] * (case.name != SMALLEST)) for case in CASES],
+)
+def test_first_call_stays_within_memory_budget(case: Case, moto: LocalStack) -> None:
+    result = memory(case, case.package(machine_architecture(), lambda_python()[1]), moto)
+    assert result.holds, result
+
+
+@pytest.mark.deep
+@runs_here
+@has_lambdas_python
+async def test_sweep_of_backlog_runs_in_half_its_memory() -> None:
+    """600 turns wait behind a queue, and the worker of one has died: the sweep has 128 MB instead of 256."""
+    (case,) = (case for case in CASES if case.name == "sweep")
+    package = case.package(machine_architecture(), lambda_python()[1])
+    with LocalStack.start(ROOT / "template.yaml") as stack, memory_cgroup(128) as within:
+        await backlog_of(stack, 600)
+        assert is_limiting(within, sys.executable, 160), "the limit works"
+        calls = f"assert [{SWEEP} for _ in range(4)] == [(1, 1), (0, 0), (0, 0), (0, 0)]"
+        used = first_call(case, package, stack, calls, within=within)
+        messages = await asyncio.to_thread(visible, stack)
+    assert used.peak < 128 * MEGABYTE
+    assert messages == 601
+
+
+SWEEP = "tuple(handlers.sweep.handler({}, Context()).values())"
+
+
+async def backlog_of(stack: LocalStack, count: int) -> None:
+    """Let the turns of so many contexts wait for more than a lease's term, with their messages, and let a holder die."""
+    clock = ManualClock()
+    clock.move(-120)
+    chat = StoreConversation(dynamodb_store(stack, clock), clock)
+    queue = stack.client("sqs"), stack.physical_id("TaskQueue")
+    await of(chat, context_id="dead").starts("m-dead")
+    for number in range(count):
+        waiting = of(chat, context_id=f"c-{number}")
+        await waiting.waits(f"m-{number}")
+        body = body_of(WakeUp(waiting.context))
+        await asyncio.to_thread(queue[0].send_message, QueueUrl=queue[1], MessageBody=body)
+
+
+def visible(stack: LocalStack) -> int:
+    """Return the number of messages that wait in the task queue."""
+    name = "ApproximateNumberOfMessages"
+    answer = stack.client("sqs").get_queue_attributes(QueueUrl=stack.physical_id("TaskQueue"), AttributeNames=[name])
+    return int(answer["Attributes"][name])
 
 
 def test_lambda_package_over_budget_is_reported() -> None:

@@ -16,7 +16,7 @@ from aion_core.errors import StoreCorrupt
 from aion_core.table import keys, times
 from aion_core.table.conditions import Equals
 from aion_core.table.item import Item
-from aion_core.table.keys import TaskKey
+from aion_core.table.keys import TaskKey, TimerOf
 from aion_core.table.schema import VERSION
 from aion_core.table.times import Times
 from aion_core.table.writes import Change, Update
@@ -43,7 +43,10 @@ UNTIL = 1_900_000_010_000
 T1, T2, T3 = (
     {"id": f"u-{n}", "task_id": f"t-{n}", "message_generation": 1, "tries": 0, "handoffs": 0} for n in (1, 2, 3)
 )
-MINE = {"holder": "me", "until": UNTIL, "running": T1, "due_at": UNTIL}
+WAIT, LEASE = ({"due_shard": kind} for kind in (TimerOf.WAIT, TimerOf.LEASE))
+WAITED = {"due_at": LEASE_UNTIL, **WAIT}
+"""Timer of a turn that begins to wait."""
+MINE = {"holder": "me", "until": UNTIL, "running": T1, "due_at": UNTIL, **LEASE}
 FULL = [{**T3, "id": f"w-{n}"} for n in range(20)]
 
 
@@ -172,7 +175,7 @@ def test_no_part_of_context_update_condition_is_redundant(name: str) -> None:
 def leased(number: int = 1, fence: int = 3) -> Item:
     """Return the attributes of a context whose lease is acquired now."""
     running = turn_value(turn(number))
-    return {"fence": fence, "holder": "me", "until": LEASE_UNTIL, "due_at": LEASE_UNTIL, "running": running}
+    return {"fence": fence, "holder": "me", "until": LEASE_UNTIL, "due_at": LEASE_UNTIL, "running": running, **LEASE}
 
 
 KEPT = {"v": VERSION, "expires": LIVING}
@@ -192,26 +195,26 @@ LEFT: dict[str, tuple[str, Item]] = {
     ),
     "renew": ("runs", context(**MINE | {"until": LEASE_UNTIL, "due_at": LEASE_UNTIL}, expires=EXPIRES)),
     "advance": ("runs", context(**MINE, advanced=3)),
-    "queue": ("absent", {**TTL, "fence": 0, "queue_version": 1, "due_at": LEASE_UNTIL, "waiting": [T2]}),
+    "queue": ("absent", {**TTL, "fence": 0, "queue_version": 1, **WAITED, "waiting": [T2]}),
     "queue behind others": ("runs, one waits", context(**MINE, **TTL, queue_version=3, waiting=[T2, T2])),
-    "queue alone": ("free", context(**TTL, queue_version=3, waiting=[T2], due_at=LEASE_UNTIL)),
+    "queue alone": ("free", context(**TTL, queue_version=3, waiting=[T2], **WAITED)),
     "queue for input": ("asks", context(**TTL, queue_version=3, waiting=[T2], interrupted="t-1")),
-    "queue anew": ("expired", {**TTL, "fence": 3, "queue_version": 3, "waiting": [T2], "due_at": LEASE_UNTIL}),
+    "queue anew": ("expired", {**TTL, "fence": 3, "queue_version": 3, "waiting": [T2], **WAITED}),
     "queue first, answer": (
         "asks",
-        context(fence=4, queue_version=3, waiting=[T1], due_at=LEASE_UNTIL, expires=EXPIRES),
+        context(fence=4, queue_version=3, waiting=[T1], **WAITED, expires=EXPIRES),
     ),
     "queue first, interrupting": (
         "runs, one waits",
-        context(fence=4, queue_version=3, waiting=[T1, T2], due_at=LEASE_UNTIL, expires=EXPIRES),
+        context(fence=4, queue_version=3, waiting=[T1, T2], **WAITED, expires=EXPIRES),
     ),
     "release": ("runs", context()),
     "release for input": ("runs, one waits", context(waiting=[T2], interrupted="t-1")),
-    "leave": ("runs, one waits", context(waiting=[T2], due_at=LEASE_UNTIL)),
+    "leave": ("runs, one waits", context(waiting=[T2], **WAITED)),
     "transfer": ("runs, one waits", {**leased(2, fence=4), **KEPT, "queue_version": 3, "waiting": []}),
     "suspend": (
         "runs",
-        context(until=0, running={**T1, "handoffs": 1}, due_at=LEASE_UNTIL, expires=EXPIRES),
+        context(until=0, running={**T1, "handoffs": 1}, **WAITED, expires=EXPIRES),
     ),
     "remove": ("runs", context(fence=4, queue_version=3, waiting=[])),
 }
@@ -227,18 +230,18 @@ def test_context_update_produces_expected_item(name: str) -> None:
 # ── Removal of a task's turns ─────────────────────────────────────────────────────────────────────────────────────────
 
 RUNS_1: Item = {"running": T1, "holder": "me", "until": UNTIL}
-TIMER = {"due_at": UNTIL}
+TIMER = {"due_at": UNTIL, **LEASE}
 
 
 @pytest.mark.parametrize(
     ("before", "after"),
     [
-        (context(**RUNS_1, **TIMER, waiting=[T2]), context(waiting=[T2], due_at=LEASE_UNTIL)),
-        (context(**RUNS_1, **TIMER, waiting=[{**T1, "id": "u-9"}, T2]), context(waiting=[T2], due_at=LEASE_UNTIL)),
+        (context(**RUNS_1, **TIMER, waiting=[T2]), context(waiting=[T2], **WAITED)),
+        (context(**RUNS_1, **TIMER, waiting=[{**T1, "id": "u-9"}, T2]), context(waiting=[T2], **WAITED)),
         (context(**RUNS_1, **TIMER, waiting=[{**T1, "id": "u-9"}]), context(waiting=[])),
         (context(**TIMER, waiting=[T1]), context(waiting=[])),
-        (context(**TIMER, waiting=[T2, T1, T3]), context(waiting=[T2, T3], due_at=LEASE_UNTIL)),
-        (context(interrupted="t-1", waiting=[T2]), context(waiting=[T2], due_at=LEASE_UNTIL)),
+        (context(**TIMER, waiting=[T2, T1, T3]), context(waiting=[T2, T3], **WAITED)),
+        (context(interrupted="t-1", waiting=[T2]), context(waiting=[T2], **WAITED)),
         (context(interrupted="t-1"), context(waiting=[])),
         (context(interrupted="t-9", waiting=[T1, T2]), context(interrupted="t-9", waiting=[T2])),
         (context(interrupted="t-9", waiting=[T1]), context(interrupted="t-9", waiting=[])),
@@ -394,18 +397,18 @@ def test_unexpired_context_timer_is_not_claimed(item: Item | None, is_alive: boo
     assert timers.claimed_timer(item, TIMES, is_alive=is_alive) is None
 
 
-SHARD = {"due_shard": keys.timer_shard(CONTEXT)}
+WAITS, LEASES = ({"due_shard": keys.timer_shard(CONTEXT, kind)} for kind in (TimerOf.WAIT, TimerOf.LEASE))
 
 
 @pytest.mark.parametrize(
     ("change", "stored"),
     [
-        (Change({"due_at": 1}), Change({"due_at": 1, **SHARD})),
-        (Change(defaults={"due_at": 1, "fence": 0}), Change(defaults={"due_at": 1, "fence": 0, **SHARD})),
-        (Change(remove=("holder", "due_at")), Change(remove=("holder", "due_at", "due_shard"))),
+        (Change({"due_at": 1, **LEASE}), Change({"due_at": 1, **LEASES})),
+        (Change({"due_at": 1, **WAIT}), Change({"due_at": 1, **WAITS})),
+        (Change(defaults={"due_at": 1, **WAIT}), Change(defaults={"due_at": 1, **WAITS})),
         (Change({"fence": 1}, remove=("holder",)), Change({"fence": 1}, remove=("holder",))),
     ],
-    ids=["sets", "sets if absent", "removes", "leaves"],
+    ids=["lease", "wait", "wait if absent", "leaves"],
 )
 def test_context_update_moves_timer_with_its_index_partition(change: Change, stored: Change) -> None:
     assert changes.context_update(CONTEXT, change) == Update(keys.context_key(CONTEXT), stored)

@@ -43,7 +43,7 @@ class Deaf(MemoryWorkQueue):
         super().__init__(clock)
         self.enqueued: list[tuple[WakeUp, float]] = []
 
-    async def enqueue(self, wake_up: WakeUp, *, delay: float = 0.0) -> None:
+    async def enqueue(self, wake_up: WakeUp, *, delay: float = 0.0, urgent: bool = False) -> None:
         self.enqueued.append((wake_up, delay))
 
     def enqueue_from_thread(self, wake_up: WakeUp, *, delay: float = 0.0) -> None:

@@ -105,7 +105,7 @@ def _unreadable(operation: Callable[..., Any], task_id: str) -> Callable[..., An
 def _keeps(messages: list[Any]) -> Any:
     """Return a queue operation that appends the messages to a list."""
 
-    async def enqueue(wake_up: Any, *, delay: float = 0.0) -> None:
+    async def enqueue(wake_up: Any, *, delay: float = 0.0, urgent: bool = False) -> None:
         messages.append(wake_up)
 
     return enqueue
@@ -350,7 +350,10 @@ async def test_sweep_continues_with_other_timers_after_store_error(clock: Manual
     woken: list[Any] = []
     work_queue, push_queue = MemoryWorkQueue(clock), MemoryPushQueue(clock)
     work_queue.enqueue, push_queue.enqueue = _keeps(woken), _keeps(woken)  # type: ignore[method-assign]
-    (store if failing == "contexts" else configs).refuse(DENIED, expired_timers=1)
+    if failing == "contexts":
+        store.refuse(DENIED, dead_leases=1)
+    else:
+        configs.refuse(DENIED, expired_timers=1)
     metrics = MemoryMetrics()
     with pytest.raises(StoreError, match="AccessDenied"):
         await Sweep(store, work_queue, configs, push_queue, metrics=metrics).once()
