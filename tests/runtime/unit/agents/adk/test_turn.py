@@ -260,7 +260,7 @@ async def test_tool_of_adk_agent_tool_receives_aion_context(dialect: str) -> Non
 
 
 async def test_internal_adk_events_are_logged_but_not_streamed(caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(logging.INFO, "aion_core.internal")
+    caplog.set_level(logging.DEBUG, "aion_core.internal")
     root = llm_agent([call("look", "call-1")], ["Fine."], tools=[look])
     async with http(parts(served(root)).app()) as client:
         frames = await stream(client)
