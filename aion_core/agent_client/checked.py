@@ -42,7 +42,10 @@ def usable() -> Iterator[None]:
 
 
 class CheckedClient:
-    """Client of another agent whose methods raise A2AError for any answer, and NotImplementedError for what its card lacks."""
+    """Client of another agent. Its methods raise A2AError for any answer, and NotImplementedError for what its card lacks.
+
+    Responses without content are left out: otherwise an agent could keep a call going with nothing.
+    """
 
     def __init__(self, client: Client | None = None) -> None:
         self._client = client
@@ -54,7 +57,8 @@ class CheckedClient:
         with usable():
             async with _closing((await self._connected()).send_message(request, context=context)) as responses:
                 async for response in responses:
-                    yield response
+                    if response.WhichOneof("payload") is not None:
+                        yield response
 
     async def subscribe(
         self, request: SubscribeToTaskRequest, *, context: ClientCallContext | None = None
@@ -63,7 +67,8 @@ class CheckedClient:
         with usable():
             async with _closing((await self._connected()).subscribe(request, context=context)) as responses:
                 async for response in responses:
-                    yield response
+                    if response.WhichOneof("payload") is not None:
+                        yield response
 
     async def get_task(self, request: GetTaskRequest, *, context: ClientCallContext | None = None) -> Task:
         """Return a task."""

@@ -19,7 +19,9 @@ from tests.support.server import ROOT
 AGENTS = ROOT / "tests" / "support" / "e2e" / "agents"
 TIMEOUT = 300
 """Longest wait for an answer in seconds; it expires only on a failure."""
-MOST_MEGABYTES = {"calling": 200, "calling_by_adk": 200}
+MOST_MEGABYTES = 200
+MOST_FOR_LARGEST_ANSWER = 400
+"""For an answer of 15 MB that is permitted: the server stores it, and passes it on to its own client."""
 CASES = {
     "endless-card": "1 MB",
     "dripping-card": "longer than 2 s",
@@ -97,7 +99,7 @@ def test_served_agent_survives_hostile_agent(server: HostileServer, agent: str, 
     assert health.status_code == 200
     assert task["status"]["state"] == ("TASK_STATE_COMPLETED" if agent.startswith("full-") else "TASK_STATE_FAILED")
     assert CASES[agent] in text
-    assert peak <= MOST_MEGABYTES[caller]
+    assert peak <= (MOST_FOR_LARGEST_ANSWER if agent.startswith("full-") else MOST_MEGABYTES)
 
 
 def _url(process: "subprocess.Popen[bytes]", log: Path) -> str:
