@@ -222,7 +222,7 @@ BUGS = [
         "I33",
         Edit(
             TaskService,
-            "subscribe",
+            "_subscribe",
             "self._tail(call, log.head.key, after, ends)",
             "self._tail(call, log.head.key, after)",
         ),
@@ -274,7 +274,7 @@ BUGS = [
     bug(
         "forgets the cursor when a turn is taken over",
         "I6",
-        Edit(TaskService, "stream", "after = admitted.broadcast.cursor()", "after = Cursor()"),
+        Edit(TaskService, "_stream", "after = admitted.broadcast.cursor()", "after = Cursor()"),
         scenarios=("stream", "past fifteen minutes"),
     ),
     bug(
