@@ -132,7 +132,7 @@ def test_doctor_sends_signed_messages_to_deployed_agent(checked: Checked) -> Non
     ("fault", "check", "told"),
     [
         ("buffers", "streamed message", "events arrived together after"),
-        ("leads elsewhere", "card at /.well-known/agent-card.json", "names http://127.0.0.1:9/elsewhere instead of"),
+        ("leads elsewhere", "card at /.well-known/agent-card.json", "names http://127.0.0.1:9/elsewhere/agents/slow"),
     ],
 )
 def test_doctor_detects_injected_fault(

@@ -149,18 +149,19 @@ async def test_subscribe_to_ended_task_is_refused(server: ServerProcess) -> None
 @pytest.mark.parametrize("path", ["/.well-known/agent-card.json", "/.well-known/agent.json"])
 @pytest.mark.parametrize("prefix", ["", "/agents/echo"])
 async def test_card_is_served_in_both_versions(server: ServerProcess, prefix: str, path: str) -> None:
-    """Serve one card with the fields of v1 and of v0.3, at both well-known paths."""
+    """Serve one card with the fields of v1 and of v0.3, at both well-known paths. It names the URL of the request."""
     async with httpx.AsyncClient(timeout=TIMEOUT) as http:
         answer = await http.get(f"{server.url}{prefix}{path}")
         card = answer.json()
         assert (
             await http.get(f"{server.url}{prefix}{path}", headers={"If-None-Match": answer.headers["etag"]})
         ).status_code == 304
-    assert card["url"] == f"{server.url}/"
+    url = f"{server.url}{prefix}"
+    assert card["url"] == f"{url}/"
     assert card["protocolVersion"] == "0.3.0"
     assert card["preferredTransport"] == "JSONRPC"
     assert [interface["protocolVersion"] for interface in card["supportedInterfaces"]] == ["1.0", "1.0", "0.3", "0.3"]
-    assert [interface["url"] for interface in card["supportedInterfaces"]] == [f"{server.url}/", server.url] * 2
+    assert [interface["url"] for interface in card["supportedInterfaces"]] == [f"{url}/", url] * 2
     assert card["capabilities"]["streaming"] is True
     assert card["skills"][0]["id"] == "echo"
     assert "max-age" in answer.headers["cache-control"]
