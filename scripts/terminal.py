@@ -159,7 +159,7 @@ def _kill_worker(url: str) -> None:
     """Kill the worker with the same request as the button in the web console."""
     # Ignore the lost connection, because the killed worker does not respond.
     with suppress(httpx.TransportError):
-        httpx.post(f"{url}/agents/my-agent/console/kill", timeout=10).raise_for_status()
+        httpx.post(f"{url}/agents/my-agent/console/kill", json={}, timeout=10).raise_for_status()
 
 
 def record(folder: Path) -> list[Frame]:

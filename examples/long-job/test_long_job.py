@@ -62,7 +62,7 @@ async def test_long_job_continues_after_server_is_killed() -> None:
             async for task.id, done in steps_of(client.send_message(SendMessageRequest(message=message))):
                 if done == 2:
                     with pytest.raises(httpx.TransportError):
-                        await http.post(f"{server.url}/agents/long-job/console/kill")
+                        await http.post(f"{server.url}/agents/long-job/console/kill", json={})
             later: list[int] = []
             while task.status.state != TaskState.TASK_STATE_COMPLETED:
                 later += [done async for _, done in steps_of(client.subscribe(SubscribeToTaskRequest(id=task.id)))]

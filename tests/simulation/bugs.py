@@ -480,7 +480,7 @@ BUGS = [
     bug(
         "sweeps no notifications",
         "I8 I14 I16",
-        Edit(Sweep, "once", "(self._pushes, pushes_at_once), ", ""),
+        Edit(Sweep, "once", "(self._pushes, pushes_at_once),", ""),
         scenarios=TOLD,
         aims=LOST_WAKE_UPS,
     ),
@@ -512,7 +512,7 @@ BUGS = [
     bug(
         "sweeps no remote calls",
         "I14 I32",
-        Edit(Sweep, "once", ", (self._cancellations, CALLS_AT_ONCE)", ""),
+        Edit(Sweep, "once", "(self._cancellations, CALLS_AT_ONCE),", ""),
         scenarios=("cancels a call",),
         aims=LOST_WAKE_UPS,
     ),

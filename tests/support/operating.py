@@ -12,6 +12,7 @@ from typing import Any
 
 from click.testing import CliRunner, Result
 
+from aion_core.aws import client
 from aion_core.errors import AionError
 from aion_tools.cli.error_text import error_text
 from aion_tools.cli.main import aion
@@ -77,10 +78,15 @@ def environ_of(stack: LocalStack) -> dict[str, str]:
 
 
 def runs(environ: dict[str, str]) -> RunCommand:
-    """Return a function that runs `aion` in this process, with the given environment."""
+    """Return a function that runs `aion` in this process, with the given environment.
+
+    Each command makes its boto3 clients anew, as a process of its own does: a test may have changed boto3.
+    """
     others: dict[str, str | None] = {name: None for name in os.environ if name.startswith(ELSEWHERE)}
 
     def run(*arguments: object, **options: Any) -> Result:
+        client._client.cache_clear()
+        client._session.cache_clear()
         return CliRunner(env={**others, **environ}).invoke(aion, [*map(str, arguments)], **options)
 
     return run

@@ -17,5 +17,5 @@ def test_existing_kms_key_and_alarm_topic_lower_idle_price() -> None:
     def costs(**parameters: str) -> float:
         return float(price.idle(parameters).split()[1])
 
-    assert costs() - costs(CredentialsKey="arn:…") == 1
-    assert costs() - costs(CredentialsKey="arn:…", AlarmTopic="arn:…") == 2
+    assert round(costs() - costs(CredentialsKey="arn:…"), 2) == 1
+    assert round(costs() - costs(CredentialsKey="arn:…", AlarmTopic="arn:…"), 2) == 2
