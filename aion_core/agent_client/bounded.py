@@ -42,8 +42,8 @@ def is_connection_error(error: BaseException | None) -> bool:
 def bounded(client: httpx.AsyncClient) -> httpx.AsyncClient:
     """Add the limits to the client, and return it. A client that has them stays as it is.
 
-    Its requests raise UnusableAnswer, and A2AClientTimeoutError, also while an answer is read. Answers must not be compressed, because a small
-    text can be gigabytes when it is unpacked.
+    Its requests raise UnusableAnswer, and A2AClientTimeoutError, also while an answer is read. Answers must not be
+    compressed, because a small text can be gigabytes when it is unpacked.
     """
     hooks = client.event_hooks
     if _limit not in hooks["response"]:

@@ -33,7 +33,8 @@ def public_card(
 ) -> AgentCard:
     """Return the public card of an agent, including its auth policy.
 
-    `url` is the agent's; a server replaces it by the URL below which a client requests the card. `delivers` is True if the deployment sends push notifications. `profile` fills what aion.yaml leaves open.
+    `url` is the agent's; a server replaces it by the URL below which a client requests the card. `delivers` is True if
+    the deployment sends push notifications. `profile` fills what aion.yaml leaves open.
     """
     capabilities, said = config.capabilities, profile.card
     return build_card(

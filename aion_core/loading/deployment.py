@@ -11,7 +11,8 @@ from aion_core.loading.answer_form import answer_form
 def read_deployment_config(path: Path) -> DeploymentConfig:
     """Read an aion.yaml, or discover the agents of a folder, a langgraph.json or a Python file.
 
-    Each agent has the form of its answer, also where aion.yaml leaves it open. Raises ConfigurationError with the file, the invalid key and the remedy.
+    Each agent has the form of its answer, also where aion.yaml leaves it open. Raises ConfigurationError with the file,
+    the invalid key and the remedy.
     """
     declared = _read(path)
     agents = {

@@ -43,7 +43,7 @@ def is_answer(artifact: Artifact) -> bool:
 
 
 def as_message(artifact: Artifact, task_id: str, context_id: str) -> Message:
-    """Return the answer in the artifact as a message of the agent in this task."""
+    """Return the artifact as a message of the agent in this task, without the server's metadata."""
     message = Message(
         message_id=artifact.artifact_id,
         role=Role.ROLE_AGENT,

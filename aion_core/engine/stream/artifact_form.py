@@ -127,19 +127,14 @@ class ArtifactForm:
         self._whole[artifact_id] = parts
         if known is None or parts[: len(known)] != known or (is_open and self._ends_whole):
             yield self._update(artifact, append=False, id_=id_)
-        elif is_open or len(parts) > len(known):
+        elif is_open or len(parts) > len(known) or (is_answer(artifact) and not self._ends_whole):
+            # Send an answer that the reader has whole once more without its text: until now it was marked as a message
+            # of the turn, which the task would not have.
             rest = Artifact()
             rest.CopyFrom(artifact)
             del rest.parts[:]
             rest.parts.extend(parts[len(known) :] or [Part(text="")])
             yield self._update(rest, append=True, id_=id_)
-        elif is_answer(artifact) and not self._ends_whole:
-            # Tell the reader that the task has this artifact, which until now was marked as a message of the turn.
-            marked = Artifact()
-            marked.CopyFrom(artifact)
-            del marked.parts[:]
-            marked.parts.append(Part(text=""))
-            yield self._update(marked, append=True, id_=id_)
 
     def _end_text(self) -> Iterator[StreamItem]:
         """Yield the last update of the open artifact, whose message has not been recorded."""

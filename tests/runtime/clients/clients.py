@@ -34,7 +34,7 @@ class Client:
     lacks: Collection[str] = ()
     """Calls of the cells that the client does not have."""
     deep: bool = True
-    """Whether only `make test-deep` runs it."""
+    """True if only `make test-deep` runs it."""
 
 
 def _python(driver: str, *arguments: str, requirements: Path) -> Callable[[], list[str]]:

@@ -1,4 +1,4 @@
-"""What the clients' users see in each cell, as `expected.toml` has it: the ideal text, or another one with the reason."""
+"""Texts that the clients' users see in each cell, by `expected.toml`: the ideal one, or another one with the reason."""
 
 import json
 import tomllib
@@ -15,7 +15,7 @@ UNEXPLAINED = "?"
 """Reason of a cell that nobody has judged yet."""
 
 Texts = Mapping[str, str | None]
-"""What the users of one client see, by the name of the cell; None where the client has no such call."""
+"""Texts that the users of one client see, by the name of the cell; None where the client has no such call."""
 
 _HEAD = """\
 # Cells in which a client's user sees something else than the ideal text of cells.py. Every other cell is ideal.

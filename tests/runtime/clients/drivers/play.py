@@ -54,7 +54,7 @@ async def _shown(conversation: Any, cell: dict[str, Any]) -> str | None:
 
 
 class Screen:
-    """What a program for the terminal shows: texts as they come, each artifact and message once."""
+    """Output of a program for the terminal: texts as they come, each artifact and message once."""
 
     def __init__(self) -> None:
         self._texts: list[tuple[str, str]] = []
