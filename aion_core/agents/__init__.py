@@ -16,6 +16,7 @@ expected_answers.py   the schema and the choices of the answers to its questions
 json_schema.py        check of an answer by a JSON Schema
 call_text.py          text of a function call
 streams.py            order of concurrent message streams
+waiting.py            what waits at the same time: emissions that share a transaction
 speakers.py           names of a turn's speakers, in metadata
 internal_events.py    log of model calls, tools and steps, for operators
 helper_calls.py       calls of the author's helpers, as events of a turn

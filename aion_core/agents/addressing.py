@@ -2,15 +2,18 @@
 
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
+from typing import TypeVar
 
 from msgspec.structs import replace
 
 from aion_core.agents.reply_sink import TARGET
 from aion_core.agents.turn_context import inbound_of
-from aion_core.engine.agent import AgentMessage, Emission, InputRequired, Reply, TurnRequest
+from aion_core.engine.agent import AgentMessage, Batch, Emission, InputRequired, Reply, TurnRequest
 from aion_core.protocol.aion.actions import answer_to, send, target_of
 from aion_core.protocol.aion.payloads import MessageAction
 from aion_core.protocol.types import Message, Part
+
+E = TypeVar("E", bound=Emission)
 
 
 def addressed(request: TurnRequest, emissions: AsyncGenerator[Emission, None]) -> AsyncGenerator[Emission, None]:
@@ -34,10 +37,17 @@ async def _addressed(
 ) -> AsyncGenerator[Emission, None]:
     async with aclosing(emissions):
         async for emission in emissions:
-            if isinstance(emission, AgentMessage | InputRequired | Reply) and emission.message is not None:
-                message = Message()
-                message.CopyFrom(emission.message)
-                if send(message, action):
-                    message.metadata.update({TARGET: action.context_id})
-                emission = replace(emission, message=message)
-            yield emission
+            if isinstance(emission, Batch):
+                yield Batch([_with_target(each, action) for each in emission.emissions])
+            else:
+                yield _with_target(emission, action)
+
+
+def _with_target(emission: E, action: MessageAction) -> E:
+    if not isinstance(emission, AgentMessage | InputRequired | Reply) or emission.message is None:
+        return emission
+    message = Message()
+    message.CopyFrom(emission.message)
+    if send(message, action):
+        message.metadata.update({TARGET: action.context_id})
+    return replace(emission, message=message)

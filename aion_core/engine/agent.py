@@ -85,6 +85,12 @@ class AgentArtifact(Struct, frozen=True):
     """Metadata of the artifact update event, besides the artifact's own metadata."""
 
 
+class Batch(Struct, frozen=True):
+    """Emissions that waited for the log at the same time. They are recorded in order, in as few writes as possible."""
+
+    emissions: Sequence[AgentMessage | AgentMetadata | AgentArtifact]
+
+
 class AgentTyping(Struct, frozen=True):
     """Typing indicator. It is streamed but not stored."""
 
@@ -120,7 +126,10 @@ class TaskUsed(Struct, frozen=True):
 
 
 Ending = Reply | InputRequired | Paused
-Emission = StepCompleted | TaskUsed | Chunk | AgentMessage | AgentMetadata | AgentArtifact | AgentTyping | Ending
+Durable = AgentMessage | AgentMetadata | AgentArtifact
+"""Emission that is recorded as an event of the task."""
+
+Emission = StepCompleted | TaskUsed | Chunk | Durable | Batch | AgentTyping | Ending
 
 
 class Agent(Protocol):

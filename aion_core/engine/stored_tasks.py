@@ -5,7 +5,7 @@ reads and decides again. The requests of a turn (HEAD is a task's current state,
 
     create   put MESSAGE, TASK/HEAD, TASK/EVENT#1, TASK/EVENT#2; CONTEXT: acquire the lease    all or nothing
     deltas   put DELTA for each batch of chunks                                                single writes
-    append   put TASK/EVENT#3; update TASK/HEAD                                                all or nothing
+    append   put TASK/EVENT#3 and further events that wait; update TASK/HEAD                   all or nothing
     finish   put TASK/EVENT#4; update TASK/HEAD; CONTEXT: release the lease                    all or nothing
 """
 

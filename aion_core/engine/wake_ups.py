@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+from collections.abc import Sequence
 
 from msgspec.structs import replace
 
@@ -67,9 +68,9 @@ class CommitNotifier:
         if begun.lease.turn.message_generation == begun.head.generation:
             await self.committed(begun.head)
 
-    def appended(self, head: Head, event: Event) -> None:
-        """Enqueue a message in the background if a push subscriber receives the appended event."""
-        if has_subscriber_for(head, event):
+    def appended(self, head: Head, events: Sequence[Event]) -> None:
+        """Enqueue a message in the background if a push subscriber receives one of the appended events."""
+        if head.push_events is not None and any(has_subscriber_for(head, event) for event in events):
             self._enqueue_beside(head)
 
     async def settle(self, task: TaskKey) -> None:

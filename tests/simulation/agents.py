@@ -10,7 +10,9 @@ from aion_core.engine.agent import (
     AgentArtifact,
     AgentMessage,
     AgentMetadata,
+    Batch,
     Chunk,
+    Durable,
     Emission,
     InputRequired,
     Paused,
@@ -59,7 +61,12 @@ PROGRAMS: dict[str, Program] = {
         (()),
     ),
     "steps": Program(
-        ((("chunks", 3), ("effect",), ("say",)), (("sleep", 2.0), ("effect",), ("emit",)), (("note",), ("effect",)))
+        (
+            (("chunks", 3), ("effect",), ("say",)),
+            (("sleep", 2.0), ("effect",), ("emit",)),
+            (("note",), ("effect",)),
+            (("batch", 4), ("effect",), ("batch", 30)),
+        )
     ),
     "slow": Program(tuple((("chunks", 1), ("sleep", 9.0), ("effect",), ("say",)) for _ in range(5))),
     # Run for forty minutes, longer than a Lambda invocation: `long` has a step boundary each minute, at which its turn
@@ -205,6 +212,19 @@ class ScriptedAgent:
                 text = f"word {key}".ljust(sum(characters), ".")
                 yield AgentMessage(Message(message_id=key, parts=[Part(text=text)]), key=key)
                 self._did(asked, f"recorded {key}", state.position)
+            case ("batch", count):
+                # Say the words, which wait together, and add a file.
+                said: list[Durable] = [
+                    AgentMessage(
+                        Message(message_id=f"{key}.{each}", parts=[Part(text=f"word {key}.{each}")]),
+                        key=f"{key}.{each}",
+                    )
+                    for each in range(count)
+                ]
+                artifact = Artifact(artifact_id=f"{key}.file", name="thing", parts=[Part(text="thing")])
+                yield Batch([*said, AgentArtifact(artifact, key=f"{key}.file")])
+                for each in (*range(count), "file"):
+                    self._did(asked, f"recorded {key}.{each}", state.position)
             case ("note",):
                 yield AgentMetadata({"noted": key}, key=key)
                 self._did(asked, f"recorded {key}", state.position)

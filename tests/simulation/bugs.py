@@ -61,7 +61,7 @@ BUGS = [
             TurnExecution,
             "_record",
             "self._head = await self._store.append(",
-            "self._broadcast.record(Numbered(self._head.generation + 1, event)); self._head = await self._store.append(",
+            "self._broadcast.record(Numbered(self._head.generation + 1, events[0])); self._head = await self._store.append(",
         ),
         scenarios=("stream",),
     ),
@@ -244,10 +244,10 @@ BUGS = [
             "_record",
             """
             await self._deltas.flush()
-            self._head = await self._store.append(self.lease, self._head, event, key=key)
+            self._head = await self._store.append(self.lease, self._head, *events, keys=keys)
             """,
             """
-            self._head = await self._store.append(self.lease, self._head, event, key=key)
+            self._head = await self._store.append(self.lease, self._head, *events, keys=keys)
             await self._deltas.flush()
             """,
         ),
@@ -349,7 +349,12 @@ BUGS = [
     bug(
         "says again what a step has said before it died",
         "I5",
-        Edit(TurnExecution, "emit", "if emission.key and emission.key in self._keys:", "if False:"),
+        Edit(
+            TurnExecution,
+            "emit",
+            "if not emission.key or (emission.key not in self._keys and emission.key not in keys):",
+            "if True:",
+        ),
     ),
     bug(
         "tells what its own agent said of its failure",

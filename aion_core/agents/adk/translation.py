@@ -30,6 +30,7 @@ from aion_core.agents.reactions import reaction_artifact
 from aion_core.agents.restarts import NO_ANSWER_AFTER_RESTART
 from aion_core.agents.speakers import INVOKED, speaker_of
 from aion_core.agents.streams import StreamSequencer
+from aion_core.agents.waiting import together
 from aion_core.authoring.remote import is_file
 from aion_core.authoring.types import A2AOutbox
 from aion_core.engine.agent import AgentArtifact, AgentMetadata, AgentTyping, Chunk, Emission, Reply, TurnRequest
@@ -98,7 +99,8 @@ class AdkTranslator:
         """Yield the emissions of an ADK event, or of a helper call in the author's code."""
         if isinstance(event, Event):
             key = self._event_keys.of(event)
-            for emission in self._event(event, key):
+            emissions = self._event(event, key)
+            for emission in emissions if event.partial else together(emissions):
                 yield emission
             for name, version in event.actions.artifact_delta.items() if not event.partial else ():
                 if (artifact := await self._artifact(name, version, f"{key}/{name}")) is not None:

@@ -23,6 +23,7 @@ from aion_core.agents.executor.resumption import check_restart
 from aion_core.agents.executor.translation import ExecutorTranslator
 from aion_core.agents.reply_sink import TurnReplySink
 from aion_core.agents.turn_context import context_of
+from aion_core.agents.waiting import together
 from aion_core.authoring.context import aion_context_set
 from aion_core.authoring.remote import remote_caller_set
 from aion_core.delegation.author_calls import AuthorCalls
@@ -97,15 +98,16 @@ class ExecutorAgent:
             # `cancel()` before cancelling that asyncio task.
             work = asyncio.create_task(_execution(self._executor.execute(context, queue)))
         try:
-            async with aclosing(queue.until(work)) as entries:
-                async for entry in entries:
-                    for emission in translator.translate(entry.event):
+            async with aclosing(queue.until(work)) as batches:
+                async for entries in batches:
+                    for emission in together(each for entry in entries for each in translator.translate(entry.event)):
                         yield emission
-                    # Let `execute()` continue only under the lease. Its event is recorded: the runner records an emission
-                    # before it requests the next.
+                    # Let `execute()` continue only under the lease. Its events are recorded: the runner records an
+                    # emission before it requests the next.
                     if translator.ending is None:
                         request.check_lease()
-                    entry.set_recorded()
+                    for entry in entries:
+                        entry.set_recorded()
             question = None if work.cancelled() else question_in(work.exception())
             if question is None:
                 _check_result(work, ended=translator.ending is not None)

@@ -79,12 +79,14 @@ class RecordingQueue(EventQueue):
         self._changed.set()
         return entry
 
-    async def until(self, work: "asyncio.Future[None]") -> AsyncGenerator[QueueEntry, None]:
-        """Yield the queue's entries in order, until the asyncio task `work` is done and the queue is empty."""
+    async def until(self, work: "asyncio.Future[None]") -> AsyncGenerator[list[QueueEntry], None]:
+        """Yield the waiting entries in order, until the asyncio task `work` is done and the queue is empty."""
         work.add_done_callback(lambda _: self._changed.set())
         while True:
             if self._entries:
-                yield self._entries.popleft()
+                waiting = [*self._entries]
+                self._entries.clear()
+                yield waiting
             elif work.done():
                 return
             else:

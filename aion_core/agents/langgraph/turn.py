@@ -30,6 +30,7 @@ from aion_core.agents.langgraph.translation import LangGraphTranslator
 from aion_core.agents.langgraph.turn_input import clears_outbox, turn_input
 from aion_core.agents.langgraph.unreturned_output import UnreturnedOutput
 from aion_core.agents.turn_context import context_of
+from aion_core.agents.waiting import EagerStream, together
 from aion_core.authoring.context import aion_context_set
 from aion_core.authoring.emit import emission_listener
 from aion_core.authoring.remote import remote_caller_set
@@ -154,10 +155,10 @@ class GraphTurn:
         graph, pending = self._graph, self._pending
         context = context_of(self._request, GraphReplySink(self._request), name=self._setup.name)
         remote_calls = AuthorCalls(self._request, self._setup.remotes, GraphCalls(self._request.turn.id))
-        token = emission_listener.set(pending.add)
+        token, stream = emission_listener.set(pending.add), None
         try:
             with aion_context_set(context), remote_caller_set(remote_calls.call):
-                stream = graph.astream(
+                steps = graph.astream(
                     graph_input,
                     self._config,
                     # Pass the author's context to a graph with its own context schema. Such a graph gets the
@@ -171,11 +172,22 @@ class GraphTurn:
                     control=_Drain(self._request) if self.durable else None,
                 )
                 event: Any
+                stream = EagerStream(steps)
                 pending.reading = True
                 async for event in stream:
                     if event[1] == "tasks" and "result" not in event[2]:
                         continue  # skip the event for the start of a node's run
                     pending.event_received()
+                    if event[1] == "custom" and _is_emission(event):
+                        # With an own checkpointer, LangGraph does not wait for the recorded emissions: do not run ahead.
+                        events = [event, *(stream.waiting(_is_emission) if self.own_saver is None else ())]
+                        for emission in together(each for one in events for each in translator.translate(*one)):
+                            yield emission
+                        # Mark the emissions as recorded: the runner records an emission before it requests the next.
+                        for one in events:
+                            pending.mark_recorded(one[2])
+                        pending.reading = True
+                        continue
                     for emission in translator.translate(*event):
                         yield emission
                     if event[1] == "checkpoints":
@@ -185,9 +197,6 @@ class GraphTurn:
                             self._join_step(event[2])
                         if event[2]["metadata"]["source"] == "loop":
                             yield StepCompleted()
-                    # Mark the emissions as recorded: the runner records an emission before it requests the next.
-                    if isinstance(event[2], NODE_EMISSIONS):
-                        pending.mark_recorded(event[2])
                     pending.reading = True
         except BaseException:
             pending.abort()
@@ -195,6 +204,8 @@ class GraphTurn:
         finally:
             remote_calls.close()
             pending.close()
+            if stream is not None:
+                await stream.stop()
             try:  # noqa: SIM105  # `suppress` makes three calls
                 emission_listener.reset(token)
             except ValueError:
@@ -214,6 +225,11 @@ async def _record_emissions(pending: PendingEmissions, streamed: UnreturnedOutpu
     """Wait until the pending emissions are recorded, then store the streamed text."""
     await pending.wait_recorded()
     await streamed.store()
+
+
+def _is_emission(event: Any) -> bool:
+    """Return True for an event of astream that records something in the task."""
+    return isinstance(event[2], NODE_EMISSIONS)
 
 
 class _Drain(RunControl):

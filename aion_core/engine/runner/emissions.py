@@ -6,6 +6,7 @@ from collections.abc import AsyncGenerator, Callable
 
 from aion_core.engine.agent import (
     AgentTyping,
+    Batch,
     Chunk,
     Emission,
     Ending,
@@ -48,6 +49,8 @@ async def record(
                 turn.use_task()
             case Reply() | InputRequired() | Paused():
                 return emission
+            case Batch():
+                await turn.emit(*emission.emissions)
             case _:
                 await turn.emit(emission)
     return Reply(None)

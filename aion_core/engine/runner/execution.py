@@ -1,14 +1,22 @@
 """Execution of one turn: what the agent emits is numbered, recorded, and then published."""
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
 from uuid_utils import uuid7
 
 from aion_core.clock import Clock
-from aion_core.engine.agent import AgentArtifact, AgentMessage, AgentMetadata, InputRequired, Reply, TurnRequest
+from aion_core.engine.agent import (
+    AgentArtifact,
+    AgentMessage,
+    AgentMetadata,
+    Durable,
+    InputRequired,
+    Reply,
+    TurnRequest,
+)
 from aion_core.engine.agent_options import AnswerAs, ReplyAs
 from aion_core.engine.answer import REPLY, AnswerForm, form_of, inbound_message, is_message
 from aion_core.engine.listing.conversations import Conversations
@@ -20,6 +28,7 @@ from aion_core.engine.runner.turn_text import TurnText
 from aion_core.engine.stream.broadcast import EventBroadcast
 from aion_core.engine.stream.delta_writer import DeltaWriter
 from aion_core.engine.task import projection, timestamps
+from aion_core.engine.task.transition import MOST_TOGETHER
 from aion_core.engine.turn.store import TurnStore
 from aion_core.errors import PendingInput
 from aion_core.protocol.message_json import prepare_event
@@ -122,10 +131,25 @@ class TurnExecution:
         if self._reply_as is ReplyAs.AGENT:
             self._broadcast.reply_with_task()
 
-    async def emit(self, emission: AgentMessage | AgentMetadata | AgentArtifact) -> None:
-        """Record an agent's emission as an event of the task. Skip it if its key was recorded by an earlier try."""
-        if emission.key and emission.key in self._keys:
-            return
+    async def emit(self, *emissions: Durable) -> None:
+        """Record an agent's emissions as events of the task. Skip those whose key was recorded by an earlier try.
+
+        Emissions that come together share transactions. They are published after they are recorded.
+        """
+        events: list[Event] = []
+        keys: list[str] = []
+        try:
+            for emission in emissions:
+                if not emission.key or (emission.key not in self._keys and emission.key not in keys):
+                    events.append(self._event_of(emission))
+                    keys.append(emission.key)
+        finally:
+            # Record the emissions before one that cannot be stored, and then fail.
+            for start in range(0, len(events), MOST_TOGETHER):
+                await self._record(events[start : start + MOST_TOGETHER], keys[start : start + MOST_TOGETHER])
+
+    def _event_of(self, emission: Durable) -> Event:
+        """Return the event of an emission. Raises an error for a value without a JSON form, which no client could read."""
         match emission:
             case AgentMessage():
                 self.text.close_with(emission.message.message_id)
@@ -146,7 +170,8 @@ class TurnExecution:
                     last_chunk=emission.last_chunk,
                 )
                 event.metadata.update(emission.metadata)
-        await self._record(event, key=emission.key)
+        prepare_event(event)
+        return event
 
     async def end(self, ending: Reply | InputRequired, *, run_next: bool) -> None:
         """Record the answer or the interrupt as the turn's last event, and release the lease.
@@ -209,14 +234,16 @@ class TurnExecution:
         """Stop the writer of the turn's chunks."""
         await self._deltas.stop()
 
-    async def _record(self, event: Event, *, key: str = "") -> None:
-        # Refuse a value without a JSON form, because no client could read the log.
-        prepare_event(event)
+    async def _record(self, events: Sequence[Event], keys: Sequence[str]) -> None:
         await self._deltas.flush()
-        self._head = await self._store.append(self.lease, self._head, event, key=key)
+        self._head = await self._store.append(self.lease, self._head, *events, keys=keys)
         self.made_progress = True
-        self._publish(event, key)
-        # Let the readers send the event before the agent continues, which halves the time to the first event.
+        self._deltas.follow(self._head.generation)
+        self._keys.update(filter(None, keys))
+        first = self._head.generation - len(events) + 1
+        for generation, (event, key) in enumerate(zip(events, keys, strict=True), first):
+            self._broadcast.record(Numbered(generation, event, key=key))
+        # Let the readers send the events before the agent continues, which halves the time to the first event.
         await asyncio.sleep(0)
 
     async def _finish(self, event: Event, *, run_next: bool) -> None:
@@ -231,13 +258,8 @@ class TurnExecution:
             self.releasing = False
             raise
         self._head = self.ended.head
-        self._publish(event)
-
-    def _publish(self, event: Event, key: str = "") -> None:
         self._deltas.follow(self._head.generation)
-        if key:
-            self._keys.add(key)
-        self._broadcast.record(Numbered(self._head.generation, event, key=key))
+        self._broadcast.record(Numbered(self._head.generation, event))
 
     def _snapshot(self, event: Event) -> Task | None:
         """Return a snapshot of the task after the turn's last event if its log is long, else None."""

@@ -8,7 +8,7 @@ from aion_core.engine.records import Cursor, DeltaBatch, Head, Log, Numbered
 from aion_core.engine.task.delta_rows import delta_batch_of
 from aion_core.engine.task.head import head_of
 from aion_core.engine.task.rows import LogRows
-from aion_core.engine.task.transition import QueuedMessage
+from aion_core.engine.task.transition import MOST_TOGETHER, QueuedMessage
 from aion_core.errors import StoreCorrupt
 from aion_core.table import keys
 from aion_core.table.blobs import Blobs
@@ -101,12 +101,12 @@ class TaskLog:
     async def _row(self, key: TaskKey, generation: int, head: Head) -> Item | None:
         """Return the item of an event, or None if it is missing.
 
-        A query may return the task's new head without the new events (at most two) of the same transaction. So the read
-        of these events is retried for a moment.
+        A query may return the task's new head without the new events of the same transaction. So the read of these
+        events is retried for a moment.
         """
         for attempt in range(MAX_ATTEMPTS):
             item = await self._reads.get(keys.event_key(key, generation))
-            if item is not None or generation <= head.generation - 2:
+            if item is not None or generation <= head.generation - MOST_TOGETHER:
                 return item
             await jitter(attempt)
         return None

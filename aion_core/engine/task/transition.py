@@ -14,6 +14,10 @@ from aion_core.table.writes import Change
 T = TypeVar("T", covariant=True)
 
 
+MOST_TOGETHER = 25
+"""Maximum number of events in one transaction. With payloads of LARGE_BYTES each, it stays far below DynamoDB's 4 MB."""
+
+
 class NewEvent(Struct, frozen=True):
     """A new event to write to a task's log."""
 

@@ -1,6 +1,7 @@
 """Transitions of a running turn: it records an event, or is suspended. Pure."""
 
 import hashlib
+from collections.abc import Sequence
 
 from msgspec.structs import replace
 
@@ -14,12 +15,14 @@ from aion_core.table.times import Times
 from aion_core.table.writes import Change
 
 
-def appended(lease: Lease, head: Head, event: Event, *, key: str) -> Transition[Head]:
-    """Return the transition to append an event of a running turn to its task's log."""
-    after = advance(head, event)
-    token = token_of(lease, after.generation, event)
-    row = new_event(head, after.generation, event, key=key, token=token)
-    return Transition(after, None, (HeadMove(moved(head, after), after),), (row,))
+def appended(lease: Lease, head: Head, events: Sequence[Event], keys: Sequence[str]) -> Transition[Head]:
+    """Return the transition to append events of a running turn to its task's log, each with its key."""
+    after, rows = head, []
+    for event, key in zip(events, keys, strict=True):
+        after = advance(after, event)
+        token = token_of(lease, after.generation, event)
+        rows.append(new_event(head, after.generation, event, key=key, token=token))
+    return Transition(after, None, (HeadMove(moved(head, after), after),), tuple(rows))
 
 
 def token_of(lease: Lease, generation: int, event: Event) -> str:

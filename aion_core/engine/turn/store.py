@@ -88,30 +88,31 @@ class TurnStore(StoredTasks):
         item = self._table.get_blocking(keys.head_key(task_of(lease.context, lease.turn)))
         return item is not None and item.get("fence") == lease.fence
 
-    async def append(self, lease: Lease, head: Head, event: Event, *, key: str = "") -> Head:
-        """Record a turn's event as number `head.generation + 1` of its task and return the task's new head.
+    async def append(self, lease: Lease, head: Head, *events: Event, keys: Sequence[str] = ()) -> Head:
+        """Record a turn's events from number `head.generation + 1` of its task on, and return the task's new head.
 
-        The cost does not depend on the log's length. `key` is stored with the event. A repeat after a lost response
-        finds the recorded event. If the fence has changed or another process has ended the task, nothing is recorded
-        and LeaseLost is raised.
+        All of them, at most MOST_TOGETHER, are recorded in one transaction, or none. The cost does not depend on the
+        log's length. `keys` are stored with the events. A repeat after a lost response finds the recorded events. If the
+        fence has changed or another process has ended the task, nothing is recorded and LeaseLost is raised.
         """
+        keys = keys or ("",) * len(events)
         known = replace(head, fence=lease.fence)
 
         async def plan(attempt: int) -> TransactionPlan[Head]:
             nonlocal known
-            appended = progress.appended(lease, known, event, key=key)
+            appended = progress.appended(lease, known, events, keys)
             row = appended.events[0]
             if attempt:
-                # Read the head first and then the event: an earlier attempt may still be written between the two reads.
+                # Read the head first and then an event: an earlier attempt may still be written between the two reads.
                 now = await self._log.head(known.key)
                 if await self._log.holds(row.task, row.generation, row.token):
                     return TransactionPlan(appended.outcome)
                 known = progress.still_mine(known, now)
-                appended = progress.appended(lease, known, event, key=key)
+                appended = progress.appended(lease, known, events, keys)
             return TransactionPlan(appended.outcome, await self._writes(lease.context, appended, self._times()))
 
         after = await commit(self._table, plan, busy=BUSY)
-        self._notifier.appended(after, event)
+        self._notifier.appended(after, events)
         return after
 
     async def finish(

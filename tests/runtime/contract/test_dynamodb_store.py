@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from aion_core.engine.agent_options import WhenBusy
 from aion_core.engine.outcomes import Duplicate, Interrupted, TurnFinished, TurnQueued, TurnStarted
 from aion_core.engine.records import Head
+from aion_core.engine.task.transition import MOST_TOGETHER
 from aion_core.engine.task_store import TaskStore
 from aion_core.engine.timers import ExpiredTimer
 from aion_core.errors import LeaseLost, StoreCorrupt, StoreError, StoreUnavailable
@@ -84,9 +85,9 @@ async def _follow_up(chat: StoreConversation, given: tuple[Any, str | None, When
     return await chat.store.follow_up(more, holder=holder, when_busy=when_busy)
 
 
-async def _append(chat: StoreConversation, given: tuple[TurnStarted, Any]) -> Head:
-    turn, event = given
-    return await chat.store.append(turn.lease, turn.head, event, key="k")
+async def _append(chat: StoreConversation, given: tuple[Any, ...]) -> Head:
+    turn, *events = given
+    return await chat.store.append(turn.lease, turn.head, *events, keys=[f"k{n}" for n in range(len(events))])
 
 
 async def _finish(chat: StoreConversation, given: tuple[TurnStarted, Any, bool]) -> TurnFinished:
@@ -198,6 +199,19 @@ async def appends(chat: StoreConversation) -> Any:
     await chat.ends(replace(turn, head=outcome))
 
 
+@deed(_append)
+async def appends_several(chat: StoreConversation) -> Any:
+    turn = await chat.starts("m-1")
+    events = [chat.says(turn.head, WORKING, f"word {n}") for n in range(MOST_TOGETHER)]
+    outcome = yield turn, *events
+    assert outcome == await chat.head("t-m-1")
+    log = await chat.store.log(outcome.key, after=turn.head.generation)
+    assert log is not None
+    assert [entry.event for entry in log.events] == events
+    assert [entry.key for entry in log.events] == [f"k{n}" for n in range(MOST_TOGETHER)]
+    await chat.ends(replace(turn, head=outcome))
+
+
 @deed(_finish)
 async def finishes(chat: StoreConversation) -> Any:
     turn = await chat.starts("m-1")
@@ -306,7 +320,7 @@ async def test_store_write_takes_effect_once_if_response_is_lost(
     await chat.comes_to_rest()
 
 
-@pytest.mark.parametrize("name", ["appends", "goes_on_with_another", "pauses"])
+@pytest.mark.parametrize("name", ["appends", "appends_several", "goes_on_with_another", "pauses"])
 async def test_repeated_call_recognises_write_whose_response_was_lost(
     chat: StoreConversation, faults: Faults, name: str
 ) -> None:

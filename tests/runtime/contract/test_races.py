@@ -272,11 +272,11 @@ async def test_turn_continues_after_late_event_of_former_lease_holder(
     turn = await here.starts("m-1")
     here.clock.move(LEASE_SECONDS + 1)
     late = here.says(turn.head, WORKING, "late")
-    faults.meanwhile(lambda: there.store.append(turn.lease, turn.head, late, key="late"))
+    faults.meanwhile(lambda: there.store.append(turn.lease, turn.head, late, keys=["late"]))
     begun = await here.begins()
     assert begun.head.generation == turn.head.generation + 1
     following = here.says(begun.head, WORKING, "next")
-    await here.store.append(begun.lease, begun.head, following, key="next")
+    await here.store.append(begun.lease, begun.head, following, keys=["next"])
     log = await here.store.log(begun.head.key, after=turn.head.generation)
     assert log is not None
     assert [entry.event for entry in log.events] == [late, following]

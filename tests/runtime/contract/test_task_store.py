@@ -381,7 +381,7 @@ async def test_stored_events_are_numbered_and_unchanged(chat: StoreConversation)
 
 async def test_stored_event_keeps_key_with_which_agent_emitted_event(chat: StoreConversation) -> None:
     turn = await chat.starts("m-1")
-    await chat.store.append(turn.lease, turn.head, chat.says(turn.head), key="node:1/0")
+    await chat.store.append(turn.lease, turn.head, chat.says(turn.head), keys=["node:1/0"])
     log = await chat.store.log(turn.head.key)
     assert log is not None
     assert [entry.key for entry in log.events] == ["", "", "node:1/0"]

@@ -240,11 +240,11 @@ class CrashingTaskStore(MemoryTaskStore):
 
     die_at = 0
 
-    async def append(self, lease: Any, head: Head, event: Any, *, key: str = "") -> Head:
+    async def append(self, lease: Any, head: Head, *events: Any, keys: Any = ()) -> Head:
         self.appended = getattr(self, "appended", 0) + 1
         if self.appended == self.die_at:
             raise StoreUnavailable("the process is gone")
-        return await super().append(lease, head, event, key=key)
+        return await super().append(lease, head, *events, keys=keys)
 
 
 @one_after_another

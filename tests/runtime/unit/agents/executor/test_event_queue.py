@@ -1,6 +1,7 @@
 """`RecordingQueue`, the event queue of an executor: order of events, wait until an event is recorded, cancellation."""
 
 import asyncio
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -30,9 +31,9 @@ class SlowTaskStore(MemoryTaskStore):
         super().__init__(SystemClock())
         self.done = 0
 
-    async def append(self, lease: Lease, head: Head, event: Event, *, key: str = "") -> Head:
+    async def append(self, lease: Lease, head: Head, *events: Event, keys: Sequence[str] = ()) -> Head:
         await asyncio.sleep(0.02)
-        head = await super().append(lease, head, event, key=key)
+        head = await super().append(lease, head, *events, keys=keys)
         self.done += 1
         return head
 
@@ -69,10 +70,27 @@ async def test_enqueue_event_returns_after_event_is_recorded() -> None:
     assert seen == [1, 2, 3]
 
 
+async def test_events_that_wait_share_transactions() -> None:
+    sizes: list[int] = []
+
+    class Store(SlowTaskStore):
+        async def append(self, lease: Lease, head: Head, *events: Event, keys: Sequence[str] = ()) -> Head:
+            sizes.append(len(events))
+            return await super().append(lease, head, *events, keys=keys)
+
+    async def execute(context: RequestContext, queue: EventQueue, updater: TaskUpdater) -> None:
+        await asyncio.gather(*(updater.add_artifact(text(f"{n}"), f"a{n}") for n in range(60)))
+        await updater.complete()
+
+    task = await answer_of(ScriptedExecutor(execute), Store())
+    assert [artifact.artifact_id for artifact in task.artifacts] == [f"a{n}" for n in range(60)]
+    assert sizes == [25, 25, 10]
+
+
 class FullTaskStore(MemoryTaskStore):
     """Task store that refuses every event."""
 
-    async def append(self, lease: Lease, head: Head, event: Event, *, key: str = "") -> Head:
+    async def append(self, lease: Lease, head: Head, *events: Event, keys: Sequence[str] = ()) -> Head:
         raise StoreUnavailable("full")
 
 

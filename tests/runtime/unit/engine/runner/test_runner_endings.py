@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from datetime import timedelta
 from typing import Any
 
@@ -170,9 +170,9 @@ class Ordered(MemoryTaskStore):
         await super().append_deltas(key, batch)
         self.order.append("".join(chunk.text for chunk in batch.chunks))
 
-    async def append(self, lease: Lease, head: Head, event: Event, *, key: str = "") -> Head:
+    async def append(self, lease: Lease, head: Head, *events: Event, keys: Sequence[str] = ()) -> Head:
         self.order.append("event")
-        return await super().append(lease, head, event, key=key)
+        return await super().append(lease, head, *events, keys=keys)
 
 
 async def test_chunks_are_stored_before_the_next_event() -> None:

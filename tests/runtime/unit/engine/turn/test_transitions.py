@@ -117,13 +117,13 @@ def test_queued_message_is_recorded_when_its_turn_begins(queued: QueuedMessage |
 def test_appended_event_has_token_and_notifies_subscribers() -> None:
     event = status()
     after = advance(SUBSCRIBED, event)
-    assert progress.appended(lease(), SUBSCRIBED, event, key="k") == Transition(
+    assert progress.appended(lease(), SUBSCRIBED, [event], ["k"]) == Transition(
         after,
         None,
         (moves(SUBSCRIBED, after),),
         (NewEvent(TASK, 3, event, key="k", token=token(event), notifies=True),),
     )
-    assert not progress.appended(lease(), head(), event, key="k").events[0].notifies
+    assert not progress.appended(lease(), head(), [event], ["k"]).events[0].notifies
 
 
 def test_append_token_depends_on_holder_fence_and_event() -> None:
