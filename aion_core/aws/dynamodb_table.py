@@ -3,6 +3,8 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from msgspec.structs import replace
+
 from aion_core.aws.client import AwsClient
 from aion_core.aws.dynamodb_expressions import Placeholders, write_parameters
 from aion_core.aws.dynamodb_json import Attribute, decoded_item, encoded_key
@@ -70,7 +72,8 @@ class DynamoDBTable:
             options["FilterExpression"] = placeholders.condition(only_if)
         if count_only:
             options["Select"] = "COUNT"
-        return await self._query(index, partition, first, last, placeholders, **options)
+        page = await self._query(index, partition, first, last, placeholders, **options)
+        return replace(page, last_read=decoded_item(page.next)[index.sort]) if page.next is not None else page
 
     async def _query(
         self, index: Index, partition: str, first: Any, last: Any, placeholders: Placeholders, **options: Any

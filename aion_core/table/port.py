@@ -18,6 +18,8 @@ class Page(Struct, frozen=True):
     """Number of found items, also in a query that only counts them."""
     next: Any = None
     """Position to pass as `after` for the next page; None on the last page. Callers may only compare it."""
+    last_read: str | int | None = None
+    """Sort key of the last entry of an index's page, also if the filter has removed it; None on the last page."""
 
 
 class Table(Protocol):

@@ -203,7 +203,7 @@ async def _listed(operator: "PushOperator", owner: str, agent: str, context_id: 
         click.echo(SCANS, err=True)
         return [delivery async for delivery in operator.inspection.deliveries()]
     tasks, after, found = TaskFilter(owner, agent, context_id or None), None, list[Delivery]()
-    while entries := await operator.task_list.page(tasks, after=after, limit=100):
+    while entries := (await operator.task_list.page(tasks, after=after, limit=100)).found:
         # The operator's executor limits the number of requests at once.
         read = await asyncio.gather(*(operator.configs.deliveries(TaskKey(owner, each.task_id)) for each in entries))
         found += chain.from_iterable(read)

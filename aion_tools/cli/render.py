@@ -252,7 +252,11 @@ async def list_heads(
                     heapq.heappop(newest)
         return [head for *_, head in sorted(newest, reverse=True)], number
     tasks = TaskFilter(owner, agent, context_id or None, wanted)
-    entries = await operator.task_list.page(tasks, after=None, limit=limit)
+    listed = await operator.task_list.page(tasks, after=None, limit=limit)
+    entries = [*listed.found]
+    while listed.stopped_at is not None:
+        listed = await operator.task_list.page(tasks, after=listed.stopped_at, limit=limit - len(entries))
+        entries += listed.found
     number = len(entries) if len(entries) < limit else await operator.task_list.count(tasks)
     # The operator's executor limits the number of requests at once.
     heads = await asyncio.gather(*(operator.tasks.head(TaskKey(owner, entry.task_id)) for entry in entries))

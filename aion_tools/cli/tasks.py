@@ -115,7 +115,11 @@ def list_tasks(
     if not heads:
         click.echo("No tasks.", err=True)
     elif number > limit:
-        click.echo(f"{limit} of {number} tasks printed; --limit prints more.", err=True)
+        # Import late, because --help needs no engine.
+        from aion_core.engine.listing.task_list import MAX_TOTAL
+
+        more = " or more" if number == MAX_TOTAL else ""
+        click.echo(f"{limit} of {number}{more} tasks printed; --limit prints more.", err=True)
 
 
 @tasks.command(

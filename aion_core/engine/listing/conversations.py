@@ -86,7 +86,7 @@ class Conversations:
         after: ListCursor | None = None
         found: dict[str, None] = {}
         for _ in range(MOST_TASKS_LISTED // LISTED_AT_ONCE):
-            page = await self._list.page(tasks, after=after, limit=LISTED_AT_ONCE)
+            page = (await self._list.page(tasks, after=after, limit=LISTED_AT_ONCE)).found
             for some in (page[start : start + LOADS] for start in range(0, len(page), LOADS)):
                 heads = await asyncio.gather(*(self._head(TaskKey(call.owner, entry.task_id)) for entry in some))
                 found |= dict.fromkeys(head.context.context_id for head in heads if head and matches(head, tasks))
@@ -101,7 +101,7 @@ class Conversations:
         after: ListCursor | None = None
         seen: set[str] = set()
         for _ in range(MOST_TASKS // LOADS + 1):
-            page = await self._list.page(tasks, after=after, limit=min(LOADS, MOST_TASKS - len(seen)))
+            page = (await self._list.page(tasks, after=after, limit=min(LOADS, MOST_TASKS - len(seen)))).found
             # Leave out tasks found before, because the index is eventually consistent and may list a task twice.
             found = [task_id for task_id in dict.fromkeys(entry.task_id for entry in page) if task_id not in seen]
             seen.update(found)

@@ -50,7 +50,7 @@ class TaskLister:
         """Return the requested page of the caller's tasks (A2A 3.1.4).
 
         The tasks come from the log, because the index may be outdated. A page may be short or empty although more pages
-        follow; the last page has an empty nextPageToken. If a task changes between two pages, the list may miss it, but
+        follow; the last page has an empty nextPageToken. The total is exact up to MAX_TOTAL; see `TaskList.count`. If a task changes between two pages, the list may miss it, but
         does not repeat it (unless its status timestamp went back). A new list from the first page includes the task.
         Raises InvalidMessage.
         """
@@ -75,8 +75,8 @@ class TaskLister:
         for _ in range(READS):
             is_first, room = after is None, size - len(page)
             # Read one more entry than the page can hold, to find out if another page follows.
-            entries = await self._list.page(tasks, after=after, limit=room + 1)
-            more = len(entries) > room
+            listed = await self._list.page(tasks, after=after, limit=room + 1)
+            entries, more = listed.found, len(listed.found) > room
             for some in (entries[start : min(start + LOADS, room)] for start in range(0, room, LOADS)):
                 loaded_tasks = await asyncio.gather(*(self._load(tasks, entry, is_first=is_first) for entry in some))
                 for entry, loaded in zip(some, loaded_tasks, strict=True):
@@ -87,6 +87,8 @@ class TaskLister:
                             return _newest_first(page), after
                         page.append((list_cursor_of(loaded[0]), task))
                     after = entry
+            if listed.stopped_at is not None and not more:
+                return _newest_first(page), listed.stopped_at
             if not more or len(page) == size:
                 break
         return _newest_first(page), after if more else None

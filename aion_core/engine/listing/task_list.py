@@ -42,8 +42,22 @@ class ListCursor(Struct, frozen=True, order=True):
     task_id: str
 
 
+class ListedTasks(Struct, frozen=True):
+    """Positions of tasks that match a filter, newest first."""
+
+    found: Sequence[ListCursor]
+    stopped_at: ListCursor | None = None
+    """Position where a read with a filter on the state has stopped after MAX_READS queries, before it found enough."""
+
+
 READ = 1000
 """Number of entries in a query with a filter on the state; together they have about 300 KB."""
+
+MAX_READS = 10
+"""Number of queries for one page or total: a rare state would else read all entries of an owner with a million tasks."""
+
+MAX_TOTAL = 10_000
+"""Number of tasks at which a total stops to count. Their index entries have 3 MB, about 400 read units."""
 
 SECRET_BYTES = 32
 
@@ -57,7 +71,7 @@ class TaskList:
         self._table, self._clock, self._reads = table, clock, Reads(table, clock)
         self._secret: bytes | None = None
 
-    async def page(self, tasks: TaskFilter, *, after: ListCursor | None, limit: int) -> Sequence[ListCursor]:
+    async def page(self, tasks: TaskFilter, *, after: ListCursor | None, limit: int) -> ListedTasks:
         """Return the positions of up to `limit` matching tasks after `after`; None means from the newest task on.
 
         No task is on two pages, unless its status time moves backwards. A task with a new status moves to the first
@@ -67,19 +81,31 @@ class TaskList:
         # Without a state, the filter removes only expired entries. Read one more entry, because `after` itself is read
         # again.
         first_read = limit + 1 if tasks.state is None else READ
+        reads = 0
         async for page in self._pages(tasks, after=after, first_read=first_read):
             for entry in page.items:
                 cursor = _cursor(entry)
                 # Skip a task's old entry, because the index may still have it beside the new one.
                 if cursor != after and cursor.task_id not in found:
                     found[cursor.task_id] = cursor
+            reads += 1
             if len(found) >= limit:
                 break
-        return list(found.values())[:limit]
+            if tasks.state is not None and reads == MAX_READS and isinstance(page.last_read, str):
+                return ListedTasks(list(found.values()), _position(page.last_read))
+        return ListedTasks(list(found.values())[:limit])
 
     async def count(self, tasks: TaskFilter) -> int:
-        """Return the number of tasks that match the filter."""
-        return sum([page.count async for page in self._pages(tasks, after=None, first_read=None, count_only=True)])
+        """Return the number of tasks that match the filter; MAX_TOTAL if there are more.
+
+        With a filter on the state, only the newest tasks are counted: those whose entries are in MAX_READS megabytes.
+        """
+        total = reads = 0
+        async for page in self._pages(tasks, after=None, first_read=None, count_only=True):
+            total, reads = total + page.count, reads + 1
+            if total >= MAX_TOTAL or (tasks.state is not None and reads == MAX_READS):
+                break
+        return min(total, MAX_TOTAL)
 
     async def secret(self) -> bytes:
         """Return the secret that signs this deployment's page tokens. It is generated once, at random."""
@@ -140,7 +166,11 @@ class TaskList:
 
 
 def _cursor(entry: Item) -> ListCursor:
-    listed = keys.listed(entry[BY_AGENT.sort])
+    return _position(entry[BY_AGENT.sort])
+
+
+def _position(listing_at: str) -> ListCursor:
+    listed = keys.listed(listing_at)
     return ListCursor(_EPOCH + timedelta(milliseconds=listed.milliseconds), listed.task_id)
 
 

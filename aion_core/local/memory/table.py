@@ -101,7 +101,8 @@ class MemoryTable:
             entries = self._entries(index, partition, first, last)
             found, following = self._page(sorted(entries), entries.__getitem__, after, limit, newest_first)
             items = [self._shown(entries[position]) for position in found if holds(only_if, entries[position])]
-            return Page(() if count_only else items, len(items), following)
+            last_read = entries[following][index.sort] if following is not None else None
+            return Page(() if count_only else items, len(items), following, last_read)
 
     async def scan(
         self,

@@ -124,7 +124,7 @@ class SQLiteTable:
             page, is_cut = first_page(map(unpacked, rows), limit)
             found = [entry for entry in page if holds(only_if, entry)]
             last_of = (page[-1][index.sort], page[-1][PARTITION], page[-1][SORT]) if is_cut else None
-            return Page([] if count_only else found, len(found), last_of)
+            return Page([] if count_only else found, len(found), last_of, last_of[0] if last_of else None)
 
         return await self._database.read(work)
 

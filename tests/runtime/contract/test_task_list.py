@@ -5,6 +5,7 @@ import random
 import re
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from itertools import chain
 from typing import Any
 
 import pytest
@@ -72,15 +73,15 @@ class ListedTasks:
     async def ids(
         self, tasks: TaskFilter | None = None, *, limit: int = 100, after: ListCursor | None = None
     ) -> list[str]:
-        places = await self.tasks.page(tasks or self.mine, after=after, limit=limit)
+        places = (await self.tasks.page(tasks or self.mine, after=after, limit=limit)).found
         assert len(places) <= limit
         assert list(places) == sorted(places, reverse=True)
         return [place.task_id for place in places]
 
     async def all_pages(self, tasks: TaskFilter, limit: int) -> list[str]:
         found: list[ListCursor] = []
-        while places := await self.tasks.page(tasks, after=found[-1] if found else None, limit=limit):
-            assert len(places) == limit or not await self.tasks.page(tasks, after=places[-1], limit=1)
+        while places := (await self.tasks.page(tasks, after=found[-1] if found else None, limit=limit)).found:
+            assert len(places) == limit or not (await self.tasks.page(tasks, after=places[-1], limit=1)).found
             found.extend(places)
             assert len(found) == len(set(found)), "a page leads back"
         return [place.task_id for place in found]
@@ -123,7 +124,7 @@ async def test_task_list_cursor_has_status_time_in_milliseconds(kept: ListedTask
     key = await kept.add("t-1", 1.0019)
     head = await kept.store.head(key)
     assert head is not None
-    assert list(await kept.tasks.page(kept.mine, after=None, limit=1)) == [ListCursor(head.timestamp, "t-1")]
+    assert (await kept.tasks.page(kept.mine, after=None, limit=1)).found == [ListCursor(head.timestamp, "t-1")]
     assert head.timestamp == at(1.001)
 
 
@@ -136,7 +137,7 @@ async def test_task_list_pages_contain_each_task_once(kept: ListedTasks, limit: 
 
 async def test_task_list_continues_after_last_listed_task_has_moved(kept: ListedTasks) -> None:
     tasks = [await kept.add(f"t-{number}", number) for number in range(4)]
-    place = (await kept.tasks.page(kept.mine, after=None, limit=2))[-1]
+    place = (await kept.tasks.page(kept.mine, after=None, limit=2)).found[-1]
     assert place.task_id == "t-2"
     await kept.move(tasks[2], 9)
     assert await kept.ids(after=place) == ["t-1", "t-0"]
@@ -153,7 +154,7 @@ async def test_task_changed_between_pages_is_not_listed_twice(kept: ListedTasks,
     before = await kept.ids()
     found: list[str] = []
     after: ListCursor | None = None
-    while places := await kept.tasks.page(kept.mine, after=after, limit=5):
+    while places := (await kept.tasks.page(kept.mine, after=after, limit=5)).found:
         found.extend(place.task_id for place in places)
         after = places[-1]
         for task in chance.sample(tasks, 3):
@@ -228,6 +229,37 @@ async def test_state_filter_finds_few_tasks_among_many(
     assert await kept.ids(replace(kept.mine, state=TaskState.TASK_STATE_FAILED)) == []
     await kept.move(tasks[20], 40, COMPLETED)
     assert (await kept.ids(completed))[0] == "t-20", "its new state is listed at once"
+
+
+async def test_read_for_rare_state_stops_and_continues(kept: ListedTasks, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A client that follows the pages finds each task, although one page reads only MAX_READS pages of the index."""
+    monkeypatch.setattr(task_list, "READ", 2)
+    monkeypatch.setattr(task_list, "MAX_READS", 3)
+    tasks = [await kept.add(f"t-{number:02d}", number) for number in range(20)]
+    for number in (3, 11):
+        await kept.move(tasks[number], number, COMPLETED)
+    lister, call = TaskLister(kept.store, kept.tasks), CallContext(kept.mine.owner, kept.mine.agent)
+    pages, asked = [], ListTasksRequest(page_size=1, status=COMPLETED)
+    while True:
+        page = await lister.list_tasks(call, asked)
+        pages.append([task.id for task in page.tasks])
+        if not page.next_page_token:
+            break
+        asked.page_token = page.next_page_token
+    assert list(chain(*pages)) == ["t-11", "t-03"]
+    assert len(pages) in (4, 5), "each page reads six entries: one for what it looks for, or none"
+    assert [] in pages
+
+
+@pytest.mark.parametrize(("tasks", "total"), [(4, 4), (5, 5), (6, 5)], ids=["below", "at", "above"])
+async def test_total_is_exact_up_to_its_limit(
+    kept: ListedTasks, monkeypatch: pytest.MonkeyPatch, tasks: int, total: int
+) -> None:
+    monkeypatch.setattr(task_list, "MAX_TOTAL", 5)
+    for number in range(tasks):
+        await kept.add(f"t-{number}", number)
+    assert await kept.tasks.count(kept.mine) == total
+    assert await kept.tasks.count(replace(kept.mine, state=WORKING)) == total
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,6 @@
 """GetContext and GetContexts over JSON-RPC, and an author's `thread.history`."""
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
@@ -13,7 +13,7 @@ from aion_core.engine.agent_options import AnswerAs, ReplyAs
 from aion_core.engine.call import CallContext
 from aion_core.engine.listing import conversations
 from aion_core.engine.listing.conversations import Conversations
-from aion_core.engine.listing.task_list import ListCursor, TaskFilter
+from aion_core.engine.listing.task_list import ListCursor, ListedTasks, TaskFilter
 from aion_core.engine.records import Log
 from aion_core.errors import ContextNotFound, StoreCorrupt
 from aion_core.table.keys import ContextKey, TaskKey
@@ -251,9 +251,9 @@ async def test_get_context_ignores_stale_index_entries(clock: ManualClock) -> No
     class Stale(MemoryTaskList):
         extra: tuple[ListCursor, ...] = ()
 
-        async def page(self, tasks: TaskFilter, *, after: ListCursor | None, limit: int) -> Sequence[ListCursor]:
-            places = [*self.extra, *await super().page(tasks, after=None, limit=1000)]
-            return places[places.index(after) + 1 if after else 0 :][:limit]
+        async def page(self, tasks: TaskFilter, *, after: ListCursor | None, limit: int) -> ListedTasks:
+            places = [*self.extra, *(await super().page(tasks, after=None, limit=1000)).found]
+            return ListedTasks(places[places.index(after) + 1 if after else 0 :][:limit])
 
     store = MemoryTaskStore(clock)
     stale = Stale(store)
