@@ -3,8 +3,6 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from msgspec.structs import replace
-
 from aion_core.aws.client import AwsClient
 from aion_core.aws.dynamodb_expressions import Placeholders, write_parameters
 from aion_core.aws.dynamodb_json import Attribute, decoded_item, encoded_key
@@ -73,7 +71,8 @@ class DynamoDBTable:
         if count_only:
             options["Select"] = "COUNT"
         page = await self._query(index, partition, first, last, placeholders, **options)
-        return replace(page, last_read=decoded_item(page.next)[index.sort]) if page.next is not None else page
+        last_read = decoded_item(page.next)[index.sort] if page.next is not None else None
+        return Page(page.items, page.count, page.next, last_read)
 
     async def _query(
         self, index: Index, partition: str, first: Any, last: Any, placeholders: Placeholders, **options: Any
