@@ -15,10 +15,10 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import quote
 
+from aion_core.redaction import REDACTED, messages_of, without_credentials
+
 CORRELATION_ID = "correlation_id"
 """Label in the log lines of one request. On Lambda its value is the id of the invocation."""
-
-REDACTED = "[redacted]"
 
 SHORTEST_SECRET = 6
 """Minimum length of a redacted text. Redaction of shorter texts would also hide ordinary words."""
@@ -235,10 +235,16 @@ def _cleaned(record: logging.LogRecord) -> logging.LogRecord:
     # Escape line breaks if the message has arguments, because an argument could forge a log line.
     clean = one_line(message) if record.args else message
     clean = without_secrets(clean)
-    if record.exc_info and record.exc_info[0] is not None and _secrets():
+    for argument in record.args if isinstance(record.args, tuple) else ():
+        if isinstance(argument, BaseException):
+            clean = without_credentials(clean)
+    if record.exc_info and record.exc_info[0] is not None:
         story = "".join(traceback.format_exception(*record.exc_info))
-        if (redacted := without_secrets(story)) != story:
-            clean, record.exc_info = f"{clean}\n{redacted}", None
+        redacted = without_secrets(story)
+        for told in messages_of(record.exc_info[1]) if record.exc_info[1] is not None else ():
+            redacted = redacted.replace(told, without_credentials(told)) if told else redacted
+        if redacted != story:
+            clean, record.exc_info, record.exception_name = f"{clean}\n{redacted}", None, record.exc_info[0].__name__
     if clean != message:
         record.msg, record.args = clean, None
     return record

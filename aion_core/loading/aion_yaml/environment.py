@@ -6,6 +6,8 @@ from typing import Annotated, Any, Literal
 from msgspec import Struct
 from pydantic import AfterValidator, PlainValidator
 
+from aion_core.redaction import KEY_PREFIXES
+
 Service = Literal["secretsmanager", "ssm"]
 SECRETS_MANAGER: Service = "secretsmanager"
 PARAMETER_STORE: Service = "ssm"
@@ -26,10 +28,6 @@ _PARAMETER_NAME = re.compile(
     r"(arn:aws[a-z-]*:ssm:[a-z0-9-]+:[0-9]{12}:parameter/[\w./-]+|/?[\w.-][\w./-]*)(:[\w.-]+)?", re.A
 )
 _PARAMETER_ARN = re.compile(r"arn:aws[a-z-]*:ssm:")
-_KEY_PREFIXES = re.compile(
-    r"-----BEGIN|(sk-|sk_|AIza|ya29\.|gh[pousr]_|github_pat_|glpat-|xox[a-z]-|AKIA|ASIA|tvly-|lsv2_|hf_|gsk_|pplx-).{16}"
-)
-"""Pattern of well-known services' API keys, which an author may write in place of a secret's name."""
 
 
 class SecretSource(Struct, frozen=True):
@@ -70,7 +68,7 @@ def secret_source(value: Any) -> SecretSource:
         return value
     if not isinstance(value, str):
         raise ValueError("YAML does not read this as text: put it in quotes")
-    if _KEY_PREFIXES.match(value):
+    if KEY_PREFIXES.match(value):
         raise ValueError(
             "this looks like the key itself. Put the key into Secrets Manager, and its name there into this line; "
             "on this machine, put the key into .env"

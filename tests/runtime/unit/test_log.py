@@ -131,6 +131,21 @@ def test_credentials_are_redacted_in_each_field(said: LogOutput) -> None:
     assert "KeyError" in json.dumps(said.lines[2])
 
 
+def test_messages_of_exceptions_are_logged_without_their_credentials(said: LogOutput) -> None:
+    """An author's exception may quote a password that this process does not know as a secret."""
+    error = RuntimeError("cannot log in with password=hunter2hunter")
+    said.logger.warning("Again: %s", error)
+    try:
+        raise ValueError("bad settings") from error
+    except ValueError:
+        said.logger.exception("The agent failed.")
+    assert "hunter2" not in said.written.getvalue()
+    assert said.lines[0]["message"] == "Again: cannot log in with password=[redacted]"
+    assert said.lines[1]["exception_name"] == "ValueError"
+    assert "RuntimeError: cannot log in with password=[redacted]" in json.dumps(said.lines[1])
+    assert "test_log.py" in json.dumps(said.lines[1]), "the traceback is whole"
+
+
 def test_unserializable_value_is_replaced(said: LogOutput) -> None:
     """Log a value that JSON cannot express: the line is written with its ids and a replacement."""
     knot: list[Any] = []

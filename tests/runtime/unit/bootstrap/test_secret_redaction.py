@@ -9,6 +9,7 @@ from uuid import uuid4
 
 from aion_core import log
 from aion_core.bootstrap.agent_environment import AgentEnvironment
+from aion_core.redaction import REDACTED
 from tests.runtime.unit.bootstrap.test_agent_environment import declared, forgotten, now, unique  # noqa: F401  # a fixture
 from tests.support.clock import ManualClock
 
@@ -50,7 +51,7 @@ def test_secret_is_redacted_in_every_form(tmp_path: Path, clock: ManualClock) ->
     )
     for hidden in (key, odd, quote(odd, safe=""), *pem.splitlines()):
         assert hidden not in written
-    assert log.REDACTED in written
+    assert REDACTED in written
     # The log keeps very short secrets, because redacting them would hide ordinary words.
     assert lines_of("1 of 100 abcde") == "It says 1 of 100 abcde\n"
 
