@@ -238,13 +238,14 @@ def _cleaned(record: logging.LogRecord) -> logging.LogRecord:
     for argument in record.args if isinstance(record.args, tuple) else ():
         if isinstance(argument, BaseException):
             clean = without_credentials(clean)
-    if record.exc_info and record.exc_info[0] is not None:
+    if record.exc_info and record.exc_info[1] is not None:
+        kind, error, _ = record.exc_info
         story = "".join(traceback.format_exception(*record.exc_info))
         redacted = without_secrets(story)
-        for told in messages_of(record.exc_info[1]) if record.exc_info[1] is not None else ():
-            redacted = redacted.replace(told, without_credentials(told)) if told else redacted
+        for told in filter(None, messages_of(error)):
+            redacted = redacted.replace(told, without_credentials(told))
         if redacted != story:
-            clean, record.exc_info, record.exception_name = f"{clean}\n{redacted}", None, record.exc_info[0].__name__
+            clean, record.exc_info, record.exception_name = f"{clean}\n{redacted}", None, kind.__name__
     if clean != message:
         record.msg, record.args = clean, None
     return record
