@@ -144,17 +144,24 @@ AFTER_RESTORE = "aion.after_restore"
 this constant, because it must not import this module."""
 
 
-def _start_on_lambda(settings: Settings, turns: TurnServices) -> Mapping[str, Any] | None:
-    """Load the agents in the init phase. With SnapStart, wait for all and return the hooks to call after a restore."""
+REPEATABLE = "aion.repeatable"
+"""Key in the lifespan state: a repeated request gets the first one's answer. `aion_core.lambda_runtime.rescue` has a copy."""
+
+
+def _start_on_lambda(settings: Settings, turns: TurnServices) -> Mapping[str, Any]:
+    """Load the agents in the init phase, and return the app's lifespan state.
+
+    With SnapStart, wait for all agents; the state has the hooks to call after a restore.
+    """
     if not settings.snap_start:
         load_in_init(turns.agents)
-        return None
+        return {REPEATABLE: True}
     # Import the conversion for A2A v0.3 before the snapshot. Otherwise the first v0.3 request after a restore would
     # wait for the import.
     import aion_core.web.v03.answers  # noqa: F401
 
     load_in_init(turns.agents, None)
-    return {AFTER_RESTORE: (reseed_rng, turns.renew_secrets)}
+    return {REPEATABLE: True, AFTER_RESTORE: (reseed_rng, turns.renew_secrets)}
 
 
 def _push_registry(settings: Settings, turns: TurnServices) -> PushRegistry | None:

@@ -14,6 +14,7 @@ invocation.py    invocation and context of the function
 http_event.py    Lambda event -> ASGI scope
 refusal.py       response to an event whose request cannot be decoded
 response.py      ASGI messages -> streamed response
+rescue.py        end of a response whose app blocks the event loop
 runtime_api.py   endpoints of the Runtime API, over h11
 buffered.py      handler for a runtime that cannot stream, such as that of `sam local`: whole responses, without the loop
 

@@ -6,7 +6,7 @@ import logging
 from types import TracebackType
 from typing import Any, Self, cast
 
-from mangum.types import ASGI, Message
+from mangum.types import ASGI, Message, Receive, Scope, Send
 
 logger = logging.getLogger(__name__)
 
@@ -91,3 +91,25 @@ class Lifespan:
         error = InitError("Runtime.LifespanFailed", f"The app's startup failed: {reason}")
         error.__cause__ = cause
         self._started.set_exception(error)
+
+
+async def call(app: ASGI, scope: Scope, receive: Receive, send: Send) -> None:
+    """Call the app. An asyncio task of this coroutine also gets the error of an app that raises it in the call itself."""
+    await app(scope, receive, send)
+
+
+def receiver(body: bytes, over: asyncio.Event) -> Receive:
+    """Return ASGI's `receive` function: it returns the body, and `http.disconnect` when the response is `over`.
+
+    Lambda does not report that a client has disconnected. If the response's connection is lost, the app does not get
+    `http.disconnect` either: frameworks would stop the app, but a turn should continue without its client.
+    """
+    unread: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
+
+    async def receive() -> Message:
+        if unread:
+            return unread.pop()
+        await over.wait()
+        return {"type": "http.disconnect"}
+
+    return receive

@@ -11,8 +11,8 @@ from typing import Any
 from mangum.exceptions import UnexpectedMessage
 from mangum.types import ASGI, Message
 
+from .application import call, receiver
 from .http_event import EventReader, MalformedRequest
-from .loop import call, receiver
 from .refusal import Refusal
 from .response import APP_FAILED, metadata
 

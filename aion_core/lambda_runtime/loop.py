@@ -3,14 +3,16 @@
 import asyncio
 import logging
 import os
+from functools import partial
 
-from mangum.types import ASGI, Message, Receive, Scope, Send
+from mangum.types import ASGI
 
-from .application import Lifespan
+from .application import Lifespan, call, receiver
 from .http_event import EventReader, MalformedRequest, NotAnHttpEvent
 from .invocation import Invocation, InvocationContext
 from .log import REQUEST_ID
 from .refusal import Refusal
+from .rescue import Rescue
 from .response import APP_FAILED, OUT_OF_TIME, Stage, StreamedResponse
 from .runtime_api import ErrorReport, RuntimeApi
 from .settings import RuntimeSettings
@@ -59,14 +61,16 @@ class InvocationLoop:
             app, scope, body = Refusal(error), {"type": "http"}, b""
         scope["state"] = self._lifespan.state.copy()
         scope["aion.streamed"] = True
-        response = StreamedResponse(lambda: self._api.begin_response(invocation))
+        response = StreamedResponse(begin := partial(self._api.begin_response, invocation))
         called = asyncio.create_task(call(app, scope, receiver(body, response.over), response.send))
         # Shorten the margin if little time is left, so that the app gets at least half of the time.
         margin = min(self._settings.deadline_margin, max(0.0, invocation.seconds_left() / 2))
+        rescue = Rescue(app, scope, body, response, begin, invocation, margin / 2)
         try:
             await asyncio.wait({called}, timeout=invocation.seconds_left() - margin)
         finally:
             # Conclude the call when the app has ended, when the deadline is near, or when SIGTERM cancels this loop.
+            await rescue.end()
             await self._conclude(called, response, invocation, grace=margin / 3)
 
     async def _conclude(
@@ -134,28 +138,6 @@ def _log_outcome(
 
 def _log_fields(invocation: Invocation) -> dict[str, str]:
     return {REQUEST_ID: invocation.request_id}
-
-
-async def call(app: ASGI, scope: Scope, receive: Receive, send: Send) -> None:
-    """Call the app. An asyncio task of this coroutine also gets the error of an app that raises it in the call itself."""
-    await app(scope, receive, send)
-
-
-def receiver(body: bytes, over: asyncio.Event) -> Receive:
-    """Return ASGI's `receive` function: it returns the body, and `http.disconnect` when the response is `over`.
-
-    Lambda does not report that a client has disconnected. If the response's connection is lost, the app does not get
-    `http.disconnect` either: frameworks would stop the app, but a turn should continue without its client.
-    """
-    unread: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
-
-    async def receive() -> Message:
-        if unread:
-            return unread.pop()
-        await over.wait()
-        return {"type": "http.disconnect"}
-
-    return receive
 
 
 def _trace(trace_id: str | None) -> None:

@@ -172,6 +172,11 @@ class StreamedResponse:
         self.stage = Stage.DISCONNECTED
         self.over.set()
 
+    def end_in_thread(self, trailers: Headers) -> None:
+        """End the body in another thread, while the event loop is blocked. Raises OSError for a lost connection."""
+        if self._call is not None:
+            self._call.end_in_thread(trailers)
+
     async def _yield_to_others(self) -> None:
         # Let other asyncio tasks run. If the client is fast or lost, `send` never waits, so that an app that sends in
         # a loop would block the event loop, and the runtime could not react to the deadline or SIGTERM.

@@ -7,6 +7,7 @@ h11 supports trailers after a chunked body, unlike httpx and http.client. Its im
 import asyncio
 import base64
 import json
+import select
 from collections.abc import Sequence
 from typing import Self
 from urllib.parse import quote, urlsplit
@@ -18,6 +19,7 @@ from .invocation import Invocation
 
 _VERSION = "/2018-06-01"
 _READ_SIZE = 64 * 1024
+_END_SECONDS = 1.0
 _ERROR_TYPE = "Lambda-Runtime-Function-Error-Type"
 _ERROR_BODY = "Lambda-Runtime-Function-Error-Body"
 
@@ -78,6 +80,20 @@ class RuntimeApiCall:
     def end(self, trailers: Headers = ()) -> None:
         """Write the end of the request body and its trailers."""
         self._send(h11.EndOfMessage(headers=list(trailers)))
+
+    def end_in_thread(self, trailers: Headers = ()) -> None:
+        """Write the end of the request body in another thread, while the event loop is blocked.
+
+        Do nothing if an earlier part of the body still waits for the event loop. Raises OSError.
+        """
+        transport = self._writer.transport
+        if transport.get_write_buffer_size():
+            return
+        unsent = self._http.send(h11.EndOfMessage(headers=list(trailers))) or b""
+        # Duplicate the socket, because asyncio doesn't let others write to its own.
+        with transport.get_extra_info("socket").dup() as own:
+            while unsent and select.select([], [own], [], _END_SECONDS)[1]:
+                unsent = unsent[own.send(unsent) :]
 
     async def drain(self) -> None:
         """Wait for space in the write buffer. Raises OSError for a lost connection."""

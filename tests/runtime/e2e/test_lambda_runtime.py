@@ -464,6 +464,32 @@ async def test_app_without_response_is_reported_before_deadline(api: FakeRuntime
     assert await still_serves(api)
 
 
+async def test_blocked_event_loop_does_not_cost_response(api: FakeRuntimeApi, runtime: RuntimeProcess) -> None:
+    """Lambda would stop the process at the deadline, and the client would get an error of API Gateway."""
+    invocation = api.invoke(function_url_event("/blocks", query="8"), deadline_in=4.0)
+    answer = await invocation.answered()
+    assert "no longer blocked" not in runtime.log
+    assert answer.status == 504
+    assert json.loads(answer.body) == LATE
+    assert await runtime.logged("blocks the event loop")
+    assert await still_serves(api)
+
+
+async def test_stream_of_blocked_event_loop_ends_with_error(api: FakeRuntimeApi, runtime: RuntimeProcess) -> None:
+    invocation = api.invoke(function_url_event("/blocks_a_stream", query="8"), deadline_in=4.0)
+    answer = await invocation.answered()
+    assert "no longer blocked" not in runtime.log
+    assert answer.body == b"data: one\n\n"
+    assert answer.error["errorType"] == "Runtime.OutOfTime"
+    assert await still_serves(api)
+
+
+async def test_response_is_the_apps_after_short_block(api: FakeRuntimeApi, runtime: RuntimeProcess) -> None:
+    answer = await api.invoke(function_url_event("/blocks", query="1"), deadline_in=6.0).answered()
+    assert (answer.status, answer.body) == (200, b"hello")
+    assert await still_serves(api)
+
+
 async def test_endless_response_is_stopped_before_deadline(api: FakeRuntimeApi, runtime: RuntimeProcess) -> None:
     answer = await api.invoke(function_url_event("/never_stops_sending"), deadline_in=8.0).answered()
     assert answer.error["errorType"] == "Runtime.OutOfTime"

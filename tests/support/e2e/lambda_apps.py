@@ -4,6 +4,7 @@ import asyncio
 import json
 import os
 import random
+import time
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any
 
@@ -220,10 +221,25 @@ async def cancels_itself(scope: Scope, receive: Receive, send: Send) -> None:
     raise asyncio.CancelledError
 
 
+async def blocks(scope: Scope, receive: Receive, send: Send) -> None:
+    """Block the event loop until after the deadline, before an answer."""
+    time.sleep(float(scope["query_string"]))
+    print("no longer blocked", flush=True)
+    await one_line(scope, receive, send)
+
+
+async def blocks_a_stream(scope: Scope, receive: Receive, send: Send) -> None:
+    await start(send, 200, SSE)
+    await body(send, b"data: one\n\n")
+    time.sleep(float(scope["query_string"]))
+    print("no longer blocked", flush=True)
+    await body(send, b"data: two\n\n", more=False)
+
+
 PATHS: dict[str, Callable[[Scope, Receive, Send], Awaitable[None]]] = {
     f"/{behaviour.__name__}": behaviour
     for behaviour in (
-        announced_error, blocks_a_thread, cancels_itself, cookies, early_error, echo, empty_writes, hears_the_end, huge,
+        announced_error, blocks, blocks_a_stream, blocks_a_thread, cancels_itself, cookies, early_error, echo, empty_writes, hears_the_end, huge,
         leaves_a_task_behind, midstream_error, never_answers, never_returns, never_stops_sending, no_content, nothing,
         one_line, refuses_to_stop, rests_late, runs_unheard, says_too_much, stream, too_many_headers, unfinished,
     )
