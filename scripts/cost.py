@@ -10,6 +10,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+from aion_core.telemetry import Metric
 from aion_tools.deploy import price as idle_price
 from aion_tools.template.file import parsed
 from scripts.cost_scenarios import SCENARIOS, Scenario, measured
@@ -19,40 +20,69 @@ PAGE = ROOT / "docs" / "cost.md"
 PRICES = ROOT / "scripts" / "prices.toml"
 IDLE = idle_price.PAGE
 BEGIN, END = "<!-- counted: `make cost` writes what follows -->", "<!-- counted -->"
-COUNTED = ("dynamodb", "write_units", "read_units", "sqs", "s3_writes", "s3_reads", "kms")
+COUNTED = ("dynamodb", "write_units", "read_units", "sqs", "s3_writes", "s3_reads", "kms", "log_bytes")
+PLATFORM_LOG_BYTES = 600
+"""Bytes that Lambda logs about each invocation: its start and its report, as JSON."""
 SWEEPS_A_MONTH = 60 * 24 * 30
 # For each of the two queues, Lambda runs five parallel long polls of 20 s, even while the queue is empty.
 POLLS_A_MONTH = 2 * 5 * 3 * SWEEPS_A_MONTH
 
 
-def price(scenario: Scenario, counted: Counter[str], prices: dict[str, Any]) -> float:
-    """Return the price of a million runs of a scenario, with its assumed Lambda usage."""
+def price(scenario: Scenario, counted: Counter[str], prices: dict[str, Any], *, half: bool = False) -> float:
+    """Return the price of a million runs of a scenario, with its assumed Lambda usage; with `half`, that at 512 MB."""
     million = prices["million"]
     named = sum(counted[name] * million[name] for name in COUNTED if name in million)
     return float(
         named
         + scenario.api_requests * million["api_requests"]
         + scenario.invocations * million["invocations"]
-        + scenario.gb_seconds * million["gb_seconds"]
+        + scenario.invocations * PLATFORM_LOG_BYTES * million["log_bytes"]
+        + (scenario.gb_seconds_at_512 if half else scenario.gb_seconds) * million["gb_seconds"]
     )
 
 
 def tables(counted: dict[str, Counter[str]], prices: dict[str, Any]) -> str:
     """Return the Markdown tables of docs/cost.md: prices of the scenarios and of an idle month."""
     lines = [
-        f"Prices of {prices['region']}, {prices['date']}, in {prices['currency']} ({prices['source']}).",
+        f"The tables use AWS's prices in {prices['region']} of {prices['date']}, in {prices['currency']} and without free tiers",
+        f"({prices['source']}).",
+        "The last two columns are the prices of a million, at 1024 MB and at 512 MB.",
         "",
-        "| scenario | DynamoDB requests | write units | read units | SQS | S3 | KMS | assumed GB-s | price of a million |",
-        "| --- | --- | --- | --- | --- | --- | --- | --- | --- |",
+        "| scenario | DynamoDB requests | write units | read units | SQS | S3 | KMS | KB of logs | GB-s | 1024 MB | 512 MB |",
+        "| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |",
     ]
     for scenario in SCENARIOS:
         one = counted[scenario.name]
         s3 = one["s3_writes"] + one["s3_reads"]
         mark = "" if scenario.exact else "about "
         cells = [scenario.name, *(f"{mark}{one[name]:g}" for name in ("dynamodb", "write_units", "read_units", "sqs"))]
-        cost = f"{price(scenario, one, prices):,.0f}"
-        lines.append(f"| {' | '.join([*cells, f'{s3:g}', str(one['kms']), f'{scenario.gb_seconds:g}', cost])} |")
-    return "\n".join([*lines, "", *idle(counted, prices)])
+        logs = f"{(one['log_bytes'] + scenario.invocations * PLATFORM_LOG_BYTES) / 1000:.1f}"
+        costs = [f"{price(scenario, one, prices, half=half):,.0f}" for half in (False, True)]
+        lines.append(
+            f"| {' | '.join([*cells, f'{s3:g}', str(one['kms']), logs, f'{scenario.gb_seconds:g}', *costs])} |"
+        )
+    return "\n".join([*lines, "", *idle(counted, prices), "", *break_even(counted, prices)])
+
+
+def break_even(counted: dict[str, Counter[str]], prices: dict[str, Any]) -> list[str]:
+    """Return the lines of the Markdown table with the numbers of turns a month at which two containers cost as much."""
+    containers = prices["containers"]
+    fixed = sum(idle_rows(counted, prices).values()) + (len(Metric) - 2) * prices["month"]["metric"]
+    lines = [
+        f"Two small containers cost about {sum(containers.values()):.0f} {prices['currency']} a month, whatever they do:",
+        ", ".join(f"{name} {cost:.0f}" for name, cost in containers.items()) + ".",
+        f"A deployment with requests costs {fixed:.2f} and its turns, so it costs as much as they do at:",
+        "",
+        "| turns a month | 1024 MB | 512 MB |",
+        "| --- | --- | --- |",
+    ]
+    for name, scenario in zip(("blocking", "of 100 chunks in 5 s, streamed"), SCENARIOS, strict=False):
+        turns = [
+            (sum(containers.values()) - fixed) * 1e6 / price(scenario, counted[scenario.name], prices, half=half)
+            for half in (False, True)
+        ]
+        lines.append(f"| {name} | {' | '.join(f'{round(each, -4):,.0f}' for each in turns)} |")
+    return lines
 
 
 def monthly_resources() -> Counter[str]:
@@ -82,7 +112,10 @@ def idle_rows(counted: dict[str, Counter[str]], prices: dict[str, Any]) -> dict[
         f"KMS keys, {made['keys']} (one less with CredentialsKey, one less with AlarmTopic)": made["keys"]
         * month["key"],
         f"alarm metrics, {made['alarmed']}": made["alarmed"] * month["alarm"],
-        f"custom metrics of the sweep, {made['metrics']}": made["metrics"] * month["metric"],
+        f"custom metrics of the sweep, {made['metrics']} ({len(Metric)} once there are requests and webhooks)": made[
+            "metrics"
+        ]
+        * month["metric"],
         f"dashboards, {made['dashboards']} (the first three of an account are free)": made["dashboards"]
         * month["dashboard"],
     }

@@ -2,9 +2,9 @@
 
 moto's ConsumedCapacity is always 1, so the meter calculates units from the items by the rules of
 https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/read-write-operations.html: a write costs a unit for
-each KB of the old or the new item, whichever is larger, and in a transaction two units. Each index with a changed
-entry costs a write of this entry, or two writes if its key has changed. A consistent read costs a unit for each 4 KB,
-any other read half a unit.
+each KB of the old or the new item, whichever is larger, and in a transaction two units, also for a write that only
+checks a condition. A refused write costs as much. Each index with a changed entry costs a write of this entry, or two
+writes if its key has changed. A consistent read costs a unit for each 4 KB, any other read half a unit.
 """
 
 import io
@@ -24,7 +24,8 @@ if TYPE_CHECKING:
 
 Item = Mapping[str, Any]
 
-WRITES = ("Put", "Update", "Delete")
+WRITES = ("Put", "Update", "Delete", "ConditionCheck")
+REFUSED = (b"ConditionalCheckFailedException", b"TransactionCanceledException")
 
 
 class Meter:
@@ -51,7 +52,7 @@ class Meter:
         answer = b"".join(chunks)
         if is_dynamodb:
             self._counted["dynamodb"] += 1
-            if status.startswith("200"):
+            if status.startswith("200") or any(error in answer for error in REFUSED):
                 self._count_units(operation, request, before, json.loads(answer))
         elif service.startswith("AmazonSQS"):
             # Count no polls that return no message: the price of an idle month includes the empty polls of Lambda.
