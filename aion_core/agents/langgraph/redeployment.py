@@ -1,8 +1,9 @@
-"""Nodes of a deployment, recorded in checkpoints to find those that a later deployment lacks."""
+"""Parts of a graph that a later deployment lacks: nodes, recorded in checkpoints, and channels."""
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
+from langgraph._internal._config import recast_checkpoint_ns
 from langgraph.pregel import Pregel
 
 from aion_core.agents.langgraph.graph import Graph
@@ -29,6 +30,16 @@ def missing_nodes(nodes: str, metadata: Mapping[str, Any] | None) -> list[str]:
     """
     written_by = (metadata or {}).get(NODES, "")
     return sorted(set(written_by.split("\n")) - {"", *nodes.split("\n")})
+
+
+def has_channel(graph: Graph, ns: str, channel: str) -> bool:
+    """Return True if the graph, or its subgraph in the checkpoint namespace `ns`, has this channel, or is unknown.
+
+    LangGraph ignores stored values of other channels. Its own channels, as that of interrupts, begin with "__".
+    """
+    path = recast_checkpoint_ns(ns)
+    owner = dict(graph.get_subgraphs(namespace=path, recurse=True)).get(path) if path else graph
+    return channel.startswith("__") or not isinstance(owner, Pregel) or channel in owner.channels
 
 
 def redeployed(missing: Sequence[str], waiting: Collection[str]) -> AgentFailed:
