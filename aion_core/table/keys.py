@@ -208,6 +208,12 @@ def listing_context(context: ContextKey) -> str:
     return f"{listing_agent(context.owner, context.agent)}#{context.context_id}"
 
 
+def context_of_listing(partition: str) -> ContextKey:
+    """Parse a partition made by `listing_context` into the context's owner, agent and id."""
+    owner, agent, context_id = partition.split("#", 2)
+    return ContextKey(unquote(owner), unquote(agent), context_id)
+
+
 def listing_at(milliseconds: int, task_id: str = "") -> str:
     """Return a task's sort key in the indexes `by_agent` and `by_context`: its status time and its id.
 

@@ -162,6 +162,20 @@ def _agent_rights(
     return found
 
 
+def _misses_state(target: DeployTarget, project: Path) -> bool:
+    """Print which classes in the state of waiting tasks the new code does not have. Return True if there are any."""
+    from aion_tools.cli.checks.waiting_tasks import check_waiting_tasks
+
+    if target.before is None:
+        return False
+    with step("waiting tasks") as running:
+        config = project / "aion.yaml"
+        running.result, warnings = check_waiting_tasks(target.before, config if config.is_file() else project)
+    for check in warnings:
+        click.echo("\n".join(f"{INDENT}{line}" for line in _lines(check)))
+    return bool(warnings)
+
+
 def _deployed(sam: "Sam", target: DeployTarget, account: str, *, is_interactive: bool) -> "CloudFormationStack":
     """Build the packages, print the planned changes of the stack, execute the changes, and return the stack."""
     from aion_tools.deploy import change_sets, cloudformation
@@ -169,6 +183,7 @@ def _deployed(sam: "Sam", target: DeployTarget, account: str, *, is_interactive:
     with step("build") as running:
         sam.build(running.print)
         running.result = "the packages are in .aws-sam"
+    misses_state = _misses_state(target, sam.project)
     with step("changes") as running:
         arn = sam.change_set(target.stack, target.region, target.parameters)
         change_set = change_sets.read(arn) if arn else None
@@ -181,7 +196,8 @@ def _deployed(sam: "Sam", target: DeployTarget, account: str, *, is_interactive:
         if change_set.unread:
             click.echo(f"{INDENT}changes inside of nested stacks are unknown: {change_set.unread}")
         if is_interactive and not click.confirm(
-            f"Deploy {target.stack} to account {account}, {target.region}?", default=not change_set.lost
+            f"Deploy {target.stack} to account {account}, {target.region}?",
+            default=not (change_set.lost or misses_state),
         ):
             change_sets.discard(arn, target.stack)
             raise click.exceptions.Exit(1)

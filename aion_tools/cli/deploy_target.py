@@ -11,6 +11,7 @@ from aion_core.errors import ConfigurationError
 from aion_tools.cli.steps import INDENT, step
 
 if TYPE_CHECKING:
+    from aion_tools.deploy.cloudformation import CloudFormationStack
     from aion_tools.deploy.parameters import TemplateParameters
     from aion_tools.deploy.samconfig import SamConfig
     from aion_tools.template.reader import Place
@@ -32,6 +33,8 @@ class DeployTarget:
     """Template parameters from samconfig.toml, answers and flags. Other parameters keep their values in the stack."""
     effective: Mapping[str, str]
     """Parameters that the stack with the functions will have, as far as template.yaml shows."""
+    before: "CloudFormationStack | None"
+    """The stack as it is now, or None for a new one."""
     previous: Sequence[str]
     """A line for each parameter that this deployment does not set and whose earlier value CloudFormation keeps."""
 
@@ -108,7 +111,7 @@ def complete_target(
         for name, value in sorted(earlier.items())
         if name not in overrides and parameters.defaults.get(name, value) != value
     ]
-    return DeployTarget(name, where.region, overrides, effective, previous)
+    return DeployTarget(name, where.region, overrides, effective, before, previous)
 
 
 def _remember(saved: "SamConfig", answers: Mapping[str, str], chosen: Mapping[str, str]) -> None:

@@ -22,7 +22,7 @@ from aion_core.table.blobs import Blobs
 from aion_core.table.keys import ContextKey
 from aion_core.table.port import Table
 from tests.support.clock import ManualClock
-from tests.support.databases import Stack
+from tests.support.databases import ReachableStack
 from tests.support.stores import LEASE_SECONDS, MemoryTaskStore, dynamodb_store, new_owner, stack_blobs
 
 
@@ -44,7 +44,7 @@ def memory_savers(clock: Clock) -> Savers:
 class DynamoDBSavers(Savers):
     """Savers with their own `client`, so that a test may observe the client or inject failures."""
 
-    def __init__(self, stack: Stack, clock: Clock) -> None:
+    def __init__(self, stack: ReachableStack, clock: Clock) -> None:
         self.table_name = stack.environment("ApiFunction")["AION_TABLE"]
         self.client = stack.client("dynamodb")
         table = DynamoDBTable(AwsClient("dynamodb", ThreadPoolExecutor(16), client=self.client), name=self.table_name)

@@ -24,7 +24,7 @@ from aion_core.agents.adk.interrupts import Answers, input_required, resume_cont
 from aion_core.agents.adk.parts import content_of
 from aion_core.agents.adk.pending_calls import pending_calls
 from aion_core.agents.adk.progress_markers import missing_markers
-from aion_core.agents.adk.redeployment import REDEPLOYED, agent_names, missing_agents
+from aion_core.agents.adk.redeployment import agent_names, missing_agents, redeployed
 from aion_core.agents.adk.remote_agents.durability import make_durable, pass_answers_on, remote_agent_named
 from aion_core.agents.adk.resumption import (
     TRANSFER_NOT_RESUMABLE,
@@ -240,7 +240,7 @@ class AdkAgent:
     def _check_agents(self, events: Sequence[Event]) -> None:
         """Raise AgentFailed if the deployment no longer has every agent recorded in the session's events."""
         if missing := missing_agents(self._root, events):
-            raise AgentFailed(REDEPLOYED, f"Missing agents: {', '.join(missing)}.")
+            raise redeployed(missing)
 
 
 def build_agent(loaded: LoadedObject, config: AgentConfig, dependencies: AgentDependencies) -> Agent:

@@ -17,7 +17,7 @@ profile.py             what the graph says about its agent
 parts.py               A2A parts from and to LangChain content
 media.py               files in LangChain messages as A2A parts
 resumption.py          rules for the resumption of an interrupted turn
-redeployment.py        nodes that a later deployment lacks
+redeployment.py        nodes and channels that a later deployment lacks
 loopback.py            calls of LangGraph's own server
 interrupts.py          the question of an interrupt, and the Command that resumes the graph
 approvals.py           approvals of tool calls

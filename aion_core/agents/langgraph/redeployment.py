@@ -1,16 +1,17 @@
-"""Nodes of a deployment, recorded in checkpoints to find those that a later deployment lacks."""
+"""Parts of a graph that a later deployment lacks: nodes, recorded in checkpoints, and channels."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
+from langgraph._internal._config import recast_checkpoint_ns
 from langgraph.pregel import Pregel
 
 from aion_core.agents.langgraph.graph import Graph
+from aion_core.errors import AgentFailed
 
 NODES = "aion:nodes"
 """Key in a checkpoint's metadata for the node names of the graph that wrote it."""
 
-REDEPLOYED = "The agent was deployed with other nodes during this turn. Send the first message again with a new id."
 REFUSES_EARLIER_ANSWER = (
     "The agent was deployed with another schema for an earlier question, and the answer to that question does not fit it. "
     "Send the first message again with a new id."
@@ -29,6 +30,26 @@ def missing_nodes(nodes: str, metadata: Mapping[str, Any] | None) -> list[str]:
     """
     written_by = (metadata or {}).get(NODES, "")
     return sorted(set(written_by.split("\n")) - {"", *nodes.split("\n")})
+
+
+def has_channel(graph: Graph, ns: str, channel: str) -> bool:
+    """Return True if the graph, or its subgraph in the checkpoint namespace `ns`, has this channel, or is unknown.
+
+    LangGraph ignores stored values of other channels. Its own channels, as that of interrupts, begin with "__".
+    """
+    path = recast_checkpoint_ns(ns)
+    owner = dict(graph.get_subgraphs(namespace=path, recurse=True)).get(path) if path else graph
+    return channel.startswith("__") or not isinstance(owner, Pregel) or channel in owner.channels
+
+
+def redeployed(missing: Sequence[str], waiting: Collection[str]) -> AgentFailed:
+    """Return the failure of a turn whose graph lacks the nodes `missing`. It names those for which work is `waiting`."""
+    names = ", ".join([node for node in missing if node in waiting] or missing)
+    return AgentFailed(
+        f"The agent was deployed with other nodes during this turn, and no longer has {names}. Send the first message again "
+        "with a new id.",
+        f"Missing nodes: {', '.join(missing)}. A renamed node needs its old name until no turn waits for it.",
+    )
 
 
 def _names(graph: Graph) -> Iterator[str]:

@@ -5,7 +5,7 @@ from langgraph.types import StateSnapshot
 
 from aion_core.agents.client_answers import QUESTION_EXPIRED
 from aion_core.agents.langgraph.graph import Graph
-from aion_core.agents.langgraph.redeployment import REDEPLOYED, missing_nodes
+from aion_core.agents.langgraph.redeployment import missing_nodes, redeployed
 from aion_core.agents.langgraph.turn import GraphTurn
 from aion_core.engine.agent import TurnRequest
 from aion_core.errors import AgentFailed
@@ -38,8 +38,8 @@ async def check_thread(
         raise AgentFailed(STATE_LOST)
     if missing := missing_nodes(turn.nodes, state.metadata if state is not None else None):
         resumes = turn.thread.is_of_turn(state) or question is not None
-        if resumes and await turn.thread.has_pending_work():
-            raise AgentFailed(REDEPLOYED, f"Missing nodes: {', '.join(missing)}.")
+        if resumes and (waiting := await turn.thread.pending_work()) is not None:
+            raise redeployed(missing, waiting)
 
 
 def _is_empty(state: StateSnapshot | None) -> bool:

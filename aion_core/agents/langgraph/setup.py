@@ -20,7 +20,8 @@ SaverFactory = Callable[..., BaseCheckpointSaver[Any]]
 """Factory of checkpointers with the keyword arguments of `TableSaver`. Each turn calls it.
 
 The checkpointer checks the turn's `fence` and awaits `log_first` before each write. Without a fence, it is for reads.
-`types` has the author's classes whose instances checkpoints may contain. With `skips_input`, the checkpointer does not
+`types` has the author's classes whose instances checkpoints may contain, and `has_channel` tells by a checkpoint
+namespace and a channel's name if the graph has this channel. With `skips_input`, the checkpointer does not
 store the turn's first checkpoint (the bare input), because the next one, before the graph's first node, contains the
 input too.
 """

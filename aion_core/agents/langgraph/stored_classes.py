@@ -1,19 +1,19 @@
-"""Author's classes whose instances checkpoints may contain: pydantic models, dataclasses, enums, named tuples."""
+"""Author's classes whose instances the checkpoints of a graph may contain, from its annotations and modules."""
 
-import dataclasses
-import enum
 import inspect
 import sys
-import typing
-from collections.abc import Iterator
-from functools import lru_cache
 from types import ModuleType
 from typing import Any
 
 from langgraph.pregel import Pregel
-from pydantic import BaseModel
 
 from aion_core.agents.langgraph.graph import Graph
+from aion_core.state.langgraph.author_classes import (
+    annotated_classes,
+    annotations_of,
+    collect_classes,
+    is_author_class,
+)
 
 
 def stored_classes(graph: Graph, module: ModuleType | None) -> frozenset[type]:
@@ -26,14 +26,14 @@ def state_types(graph: Graph) -> frozenset[type]:
     builder = getattr(graph, "builder", None)
     found: set[type] = set()
     for schema in getattr(builder, "schemas", {}):
-        found |= _annotated_classes(schema)
-        if _is_author_class(schema):
+        found |= annotated_classes(schema)
+        if is_author_class(schema):
             found.add(schema)
     for module in _modules(graph):
         # Include the classes of the author's modules, because a functional graph has no annotated state and its tasks
         # mostly return such classes.
         found.update(
-            kind for kind in vars(module).values() if _is_author_class(kind) and kind.__module__ == module.__name__
+            kind for kind in vars(module).values() if is_author_class(kind) and kind.__module__ == module.__name__
         )
     for _, nested in graph.get_subgraphs():
         if isinstance(nested, Pregel):  # skip a RemoteGraph, because it stores its own state
@@ -53,7 +53,7 @@ def task_types(graph: Graph, module: ModuleType | None) -> frozenset[type]:
         current = modules.pop()
         seen.add(current)
         for task in _tasks(current):
-            _collect(_annotations(task.func), found)
+            collect_classes(annotations_of(task.func), found)
             if (defined := sys.modules.get(getattr(task.func, "__module__", ""))) is not None:
                 found |= classes_of(defined)
                 modules += {defined} - seen
@@ -73,7 +73,7 @@ def _tasks(module: ModuleType) -> list[Any]:
 
 def classes_of(module: ModuleType) -> frozenset[type]:
     """Return the author's classes in a module, such as the class of a `response_format`."""
-    named = (kind for kind in vars(module).values() if _is_author_class(kind))
+    named = (kind for kind in vars(module).values() if is_author_class(kind))
     return frozenset(kind for kind in named if not kind.__module__.startswith(_FRAMEWORKS))
 
 
@@ -86,38 +86,3 @@ def _modules(graph: Graph) -> set[ModuleType]:
     functions = [getattr(node.bound, name, None) for node in graph.nodes.values() for name in ("func", "afunc")]
     names = {getattr(inspect.unwrap(function), "__module__", "") for function in functions if callable(function)}
     return {sys.modules[name] for name in names if name in sys.modules and not name.startswith("lang")}
-
-
-@lru_cache(maxsize=64)
-def _annotated_classes(schema: Any) -> frozenset[type]:
-    """Return the classes in a schema's annotations, and recursively in the annotations of these classes.
-
-    The result is cached, because an agent's factory makes a new graph with the same schemas for each turn.
-    """
-    found: set[type] = set()
-    _collect(_annotations(schema), found)
-    return frozenset(found)
-
-
-def _collect(annotations: Iterator[Any], found: set[type]) -> None:
-    for annotation in annotations:
-        _collect(iter(typing.get_args(annotation)), found)
-        if _is_author_class(annotation) and annotation not in found:
-            found.add(annotation)
-            _collect(_annotations(annotation), found)
-
-
-def _is_author_class(annotation: Any) -> bool:
-    return isinstance(annotation, type) and (
-        issubclass(annotation, BaseModel | enum.Enum)
-        or dataclasses.is_dataclass(annotation)
-        or (issubclass(annotation, tuple) and hasattr(annotation, "_fields"))
-    )
-
-
-def _annotations(schema: Any) -> Iterator[Any]:
-    try:
-        yield from typing.get_type_hints(schema).values()
-    except (NameError, TypeError):
-        # Skip the schema if a name in an annotation cannot be resolved. Its values are restored as plain data.
-        return

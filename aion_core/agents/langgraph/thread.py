@@ -14,7 +14,7 @@ from langgraph.graph import START
 from langgraph.pregel._read import PregelNode
 from langgraph.pregel._task_status import read_task_statuses
 from langgraph.pregel._write import ChannelWrite, ChannelWriteEntry
-from langgraph.types import Interrupt, StateSnapshot
+from langgraph.types import Interrupt, Send, StateSnapshot
 
 from aion_core.agents.langgraph.added_messages import SENT
 from aion_core.agents.langgraph.graph import MESSAGES, Graph
@@ -110,12 +110,23 @@ class GraphThread:
         statuses = read_task_statuses((found.pending_writes or ()) if found is not None else ())
         return [interrupt for status in statuses.values() for interrupt in status.pending_interrupts]
 
-    async def has_pending_work(self) -> bool:
-        """Return True if the thread's last checkpoint has pending work of this graph or an earlier version of it."""
+    async def pending_work(self) -> frozenset[str] | None:
+        """Return the nodes to run next by the thread's last checkpoint, of this graph or an earlier version of it.
+
+        The result may lack nodes that wait for several others. It is None if the checkpoint has no pending work.
+        """
         saver = self._graph.checkpointer
         found = await saver.aget_tuple(self._config) if isinstance(saver, BaseCheckpointSaver) else None
         values = found.checkpoint["channel_values"] if found is not None else {}
-        return any(value or channel.startswith(_TRIGGERS) for channel, value in values.items() if _is_pending(channel))
+        pending = {
+            channel: value
+            for channel, value in values.items()
+            if _is_pending(channel) and (value or channel.startswith(_TRIGGERS))
+        }
+        if not pending:
+            return None
+        sends = [send.node for send in pending.get(TASKS, ()) if isinstance(send, Send)]
+        return frozenset([*sends, *(channel.removeprefix(_TRIGGERS) for channel in pending)])
 
     async def history(self, state: StateSnapshot | None, answered: Collection[str]) -> StateHistory:
         """Return the state's values before the turn and after its steps. `answered` has ids of answered interrupts."""

@@ -20,7 +20,7 @@ from aion_core.agents.langgraph.graph import MESSAGES, Graph, tools_of
 from aion_core.agents.langgraph.input_contract import check_input, state_values
 from aion_core.agents.langgraph.interrupts import resume_command
 from aion_core.agents.langgraph.pending_emissions import PendingEmissions
-from aion_core.agents.langgraph.redeployment import NODES
+from aion_core.agents.langgraph.redeployment import NODES, has_channel
 from aion_core.agents.langgraph.remote_calls import GraphCalls
 from aion_core.agents.langgraph.reply_sink import GraphReplySink
 from aion_core.agents.langgraph.setup import GraphSetup
@@ -79,6 +79,8 @@ class GraphTurn:
         self.own_saver = graph.checkpointer if isinstance(graph.checkpointer, BaseCheckpointSaver) else None
         """Checkpointer with which the author compiled the graph, or None."""
         own_saver, fence = self.own_saver, Fence(request.context, request.fence)
+        # Ask the graph that all turns share: the checkpointer would form a reference cycle with this turn's copy.
+        has_stored_channel = partial(has_channel, graph)
         # Make a shallow copy for this turn's checkpointer and store. Pregel's own `copy` would validate the whole graph
         # in each turn.
         self._graph = graph = copy.copy(graph)
@@ -93,6 +95,7 @@ class GraphTurn:
                 fence=fence,
                 log_first=partial(_record_emissions, self._pending, self.streamed),
                 types=setup.types,
+                has_channel=has_stored_channel,
                 skips_input=setup.skips_input,
             )
         if graph.store is None and setup.memories is not None:

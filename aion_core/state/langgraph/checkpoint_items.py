@@ -3,7 +3,8 @@
 The serializer is an argument, because LangGraph may give another one to a copy of a checkpointer.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from operator import itemgetter
 from typing import Any
 
@@ -17,6 +18,7 @@ from langgraph.checkpoint.base import (
 )
 from langgraph.checkpoint.serde.base import SerializerProtocol
 
+from aion_core.state.langgraph.stored_objects import UnrestorableState, of_channels
 from aion_core.state.langgraph.thread_items import StoredCheckpoint
 from aion_core.table import keys
 from aion_core.table.blobs import Blobs
@@ -27,6 +29,9 @@ from aion_core.table.writes import Change, Update
 
 WRITES_A_PAGE = 100
 """Number of writes in one item, since an update expression may have 4 KB. More writes need more items."""
+
+HasChannel = Callable[[str, str], bool]
+"""Function that returns True if the graph has a channel, by the checkpoint namespace and the channel's name."""
 
 PackedWrites = Mapping[int, StoredPayload]
 """Serialized writes of a LangGraph task by LangGraph's index; special channels have negative ones."""
@@ -86,29 +91,43 @@ class CheckpointItems:
         return updates
 
     async def checkpoint_tuple(
-        self, serde: SerializerProtocol, thread_id: str, stored: StoredCheckpoint
+        self, serde: SerializerProtocol, has_channel: HasChannel, thread_id: str, stored: StoredCheckpoint
     ) -> CheckpointTuple:
-        """Load a checkpoint with its pending writes."""
+        """Load a checkpoint with its pending writes.
+
+        Raises UnrestorableState if `serde` cannot restore a value of a channel for which `has_channel` is True.
+        """
         state = (await self._payloads.of(stored.item))["state"]
-        checkpoint, metadata = serde.loads_typed(state.serialized)
         ns, checkpoint_id, _ = stored.place
+        try:
+            checkpoint, metadata = serde.loads_typed(state.serialized)
+        except UnrestorableState:
+            checkpoint, metadata = serde.loads_typed(of_channels(state.serialized, partial(has_channel, ns)))
         parent = stored.item.get("parent")
         return CheckpointTuple(
             config=config_of(thread_id, ns, checkpoint_id),
             checkpoint=checkpoint,
             metadata=metadata,
             parent_config=config_of(thread_id, ns, parent) if parent else None,
-            pending_writes=await self._pending(serde, stored.writes),
+            pending_writes=await self._pending(serde, has_channel, stored),
         )
 
-    async def _pending(self, serde: SerializerProtocol, writes: Iterable[Item]) -> list[PendingWrite]:
+    async def _pending(
+        self, serde: SerializerProtocol, has_channel: HasChannel, stored: StoredCheckpoint
+    ) -> list[PendingWrite]:
         """Load the pending writes from their items, in the order in which LangGraph applies them."""
         found: list[tuple[tuple[str, str, int], PendingWrite]] = []
-        for item in writes:
+        for item in stored.writes:
             task_id = keys.checkpoint_of(item[SORT]).task_id
             for slot, payload in (await self._payloads.of(item)).items():
                 order = writes_sort_key(item["task_path"], task_id, _index(slot))
-                found.append((order, (task_id, payload.channel, serde.loads_typed(payload.serialized))))
+                try:
+                    value = serde.loads_typed(payload.serialized)
+                except UnrestorableState:
+                    if has_channel(stored.place.ns, payload.channel):
+                        raise
+                    value = None  # LangGraph ignores writes to other channels.
+                found.append((order, (task_id, payload.channel, value)))
         return [write for _, write in sorted(found, key=itemgetter(0))]
 
 

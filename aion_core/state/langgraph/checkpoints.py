@@ -32,6 +32,7 @@ from aion_core.clock import Clock
 from aion_core.engine.fenced_writes import Fence, FencedWrites
 from aion_core.state.langgraph.checkpoint_items import (
     CheckpointItems,
+    HasChannel,
     PackedWrites,
     config_of,
     pack,
@@ -60,6 +61,11 @@ _NODE_PATH = f"~{PULL},"
 """Start of the `task_path` of a LangGraph task that an edge of the graph has triggered, unlike a `Send`."""
 
 
+def _has_any(ns: str, channel: str) -> bool:
+    """Return True, because the channels of the graph are unknown."""
+    return True
+
+
 class TableSaver(BaseCheckpointSaver[int]):
     """LangGraph's checkpointer for one turn.
 
@@ -77,16 +83,19 @@ class TableSaver(BaseCheckpointSaver[int]):
         log_first: Callable[[], Awaitable[None]] | None = None,
         retention: timedelta = timedelta(days=30),
         types: Iterable[StoredType] = (),
+        has_channel: HasChannel = _has_any,
         skips_input: bool = False,
     ) -> None:
         """Check the fence with each write, if a fence is given. A checkpoint expires some time after its task.
 
-        `log_first` is awaited before each write. `types` lists the agent author's own classes in checkpoints. With
-        `skips_input`, the checkpoint of a graph's input is not stored, because the next checkpoint contains the input
-        and no node runs before.
+        `log_first` is awaited before each write. `types` lists the agent author's own classes in checkpoints. With a
+        fence, a read raises UnrestorableState if an object of a class that the writer has listed cannot be restored, and
+        `has_channel` is True for its channel. Without a fence, the object becomes plain data. With `skips_input`, the
+        checkpoint of a graph's input is not stored, because the next checkpoint contains the input and no node runs
+        before.
         """
         # Do not call LangGraph's initializer, because it only checks that the serializer has its methods.
-        self.serde = serializer(frozenset(types))
+        self.serde = serializer(frozenset(types), strict=fence is not None)
         self._skips_input = skips_input
         self._input_id, self._before_input = "", ""
         """Id of the skipped checkpoint of the graph's input, and of the checkpoint before it; empty without one."""
@@ -95,6 +104,7 @@ class TableSaver(BaseCheckpointSaver[int]):
         self._fenced = fence is not None
         self._newest: tuple[str, str, StoredCheckpoint | None] | None = None
         """Thread, namespace and newest checkpoint of the last read. Under the fence, only this turn can change it."""
+        self._has_channel = has_channel
         self._thread_items, self._items = ThreadItems(Reads(table, clock)), CheckpointItems(blobs)
         self._log_first = LogFirst(log_first)
         self._writes = FencedWrites(table, fence)
@@ -194,7 +204,9 @@ class TableSaver(BaseCheckpointSaver[int]):
             return None
         if self._fenced:
             self._ttls.note_read(found)
-        return await self._items.checkpoint_tuple(self.serde, config["configurable"]["thread_id"], found)
+        return await self._items.checkpoint_tuple(
+            self.serde, self._has_channel, config["configurable"]["thread_id"], found
+        )
 
     async def is_empty(self, config: RunnableConfig) -> bool:
         """Return True if `aget_tuple` finds no checkpoint for this config."""
@@ -250,7 +262,7 @@ class TableSaver(BaseCheckpointSaver[int]):
                 this = stored.place.checkpoint_id
                 if checkpoint_id not in (None, this) or (end is not None and this >= end):
                     continue
-                listed = await self._items.checkpoint_tuple(self.serde, thread_id, stored)
+                listed = await self._items.checkpoint_tuple(self.serde, self._has_channel, thread_id, stored)
                 metadata = cast("dict[str, Any]", listed.metadata)
                 if all(metadata.get(key) == value for key, value in (filter or {}).items()):
                     limit = None if limit is None else limit - 1
@@ -277,7 +289,7 @@ class TableSaver(BaseCheckpointSaver[int]):
         """
         thread_id, ns, target = place_of(config)
         last = keys.checkpoint_sort(ns, target) if target else None
-        load = partial(self._items.checkpoint_tuple, self.serde, thread_id)
+        load = partial(self._items.checkpoint_tuple, self.serde, lambda ns, channel: channel in channels, thread_id)
         async with aclosing(self._thread_items.newest_first(thread_id, keys.namespace_sort(ns), last)) as found:
             history = await read_history(found, target, channels, load)
         await self._ttls.keep_history(thread_id, ns, history)

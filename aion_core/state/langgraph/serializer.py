@@ -1,6 +1,6 @@
 """Serializer of LangGraph's checkpoints: allowed types, and none that hold secrets."""
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import fields, is_dataclass
 from functools import lru_cache
 from typing import Any
@@ -11,6 +11,8 @@ from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 from aion_core.authoring.types import A2AOutbox
 from aion_core.errors import AgentFailed
 from aion_core.protocol.types import Message, Task
+from aion_core.state.langgraph.class_record import recorded_classes
+from aion_core.state.langgraph.stored_objects import ListedClasses, ObjectReader
 
 StoredType = tuple[str, str] | type
 """Class of objects in a checkpoint: the class itself, or its module and name."""
@@ -25,13 +27,14 @@ SECRET_TYPES: tuple[StoredType, ...] = (("pydantic.types", "SecretStr"), ("pydan
 
 
 @lru_cache(maxsize=64)
-def serializer(types: frozenset[StoredType] = frozenset()) -> JsonPlusSerializer:
+def serializer(types: frozenset[StoredType] = frozenset(), *, strict: bool = True) -> JsonPlusSerializer:
     """Return LangGraph's serializer without pickle. It restores only objects of listed classes.
 
     The list has LangGraph's safe types (messages, dates, `Send`, `Interrupt` and the like), OUR_TYPES, SECRET_TYPES and
-    `types`. Objects of other classes are stored too, but restored as plain data.
+    `types`. Objects of other classes are stored too, but restored as plain data. If the writer of a value has listed a
+    class that the reader cannot restore, a strict reader raises UnrestorableState, and another one restores plain data.
     """
-    return _Serializer(pickle_fallback=False, allowed_msgpack_modules=(*OUR_TYPES, *SECRET_TYPES, *types))
+    return _Serializer(types, strict=strict)
 
 
 class UnserializableState(AgentFailed):
@@ -46,7 +49,16 @@ class UnserializableState(AgentFailed):
 
 
 class _Serializer(JsonPlusSerializer):
-    """LangGraph's serializer, extended for protobuf: an agent's state may contain a Message or Task of the A2A SDK."""
+    """LangGraph's serializer, extended for protobuf and for classes that change in a deployment.
+
+    An agent's state may contain a Message or Task of the A2A SDK. The type of a value with objects of listed classes is
+    "msgpack" and the record of these classes.
+    """
+
+    def __init__(self, types: Collection[StoredType], *, strict: bool) -> None:
+        super().__init__(pickle_fallback=False, allowed_msgpack_modules=(*OUR_TYPES, *SECRET_TYPES, *types))
+        self._classes = ListedClasses([kind for kind in types if isinstance(kind, type)])
+        self._strict = strict
 
     def dumps_typed(self, obj: Any) -> tuple[str, bytes]:
         """Serialize an object to a type and bytes. A protobuf Message or Task in it is later restored as an A2AOutbox.
@@ -54,11 +66,31 @@ class _Serializer(JsonPlusSerializer):
         Raises UnserializableState for a value that cannot be serialized.
         """
         try:
-            return super().dumps_typed(obj)
+            serialized = super().dumps_typed(obj)
         except ormsgpack.MsgpackEncodeError:
             # Search the object for protobuf messages only after LangGraph's serializer has failed, because few states
             # contain one.
-            pass
+            serialized = self._dumps_protobuf(obj)
+        if self._classes.searched and serialized[0] == "msgpack":
+            return f"msgpack{self._classes.record(serialized[1])}", serialized[1]
+        return serialized
+
+    def loads_typed(self, data: tuple[str, bytes]) -> Any:
+        """Restore an object. Raises UnrestorableState if its record names a class that the reader cannot restore."""
+        kind, content = data
+        if ";" not in kind:
+            return super().loads_typed(data)
+        allowed = self._allowed_msgpack_modules
+        reader = ObjectReader(
+            recorded_classes(kind),
+            self._classes,
+            self._unpack_ext_hook,
+            allowed if isinstance(allowed, set) else (),
+            strict=self._strict,
+        )
+        return reader.read(content)
+
+    def _dumps_protobuf(self, obj: Any) -> tuple[str, bytes]:
         try:
             return super().dumps_typed(_without_protobuf(obj))
         except ormsgpack.MsgpackEncodeError as error:

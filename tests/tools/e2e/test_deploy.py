@@ -4,19 +4,26 @@ test_deployed.py tests a stack with running functions. tests/support/ministack_p
 differences between the emulator and AWS.
 """
 
+import asyncio
 import subprocess
 import sys
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 import tomlkit
 
+from aion_core.clock import SystemClock
 from aion_tools.deploy import sam_install
 from aion_tools.programs import machine_architecture
 from aion_tools.shipped import shipped
 from tests.support import ministack
+from tests.support.savers import DynamoDBSavers
 from tests.support.server import ROOT
+from tests.support.shop import HEAD, MODELS, Shop, importing
+from tests.support.shop import waiting as a_task_waits
 from tests.tools.e2e.sam_project import SamProject
 
 pytestmark = [
@@ -233,6 +240,56 @@ def test_deploy_changes_processor_with_line_in_template(deployed: SamProject) ->
     template.write_text(template.read_text().replace(f"Architecture: {before}", f"Architecture: {other}"))
     deployed.deployed("standing")
     assert deployed.parameters(deployed.application("standing"))["Architecture"] == other
+
+
+# --- Waiting tasks ---
+
+
+@dataclass(eq=False)
+class DeployedTable:
+    """Table and bucket of a deployed stack, as a stack of the tests' stores."""
+
+    project: SamProject
+    stack: str
+
+    def client(self, service: str) -> Any:
+        return self.project.client(service)
+
+    def environment(self, function: str) -> dict[str, str]:
+        names = self.project.outputs(self.stack)
+        return {"AION_TABLE": names["TableName"], "AION_BUCKET": names["BucketName"]}
+
+
+def write_shop(project: SamProject, place: str) -> None:
+    """Write an agent whose state has a class, and the module of this class."""
+    (project.folder / "agent.py").write_text(HEAD + importing(place))
+    (project.folder / f"{place}.py").write_text(HEAD + MODELS)
+    (project.folder / "aion.yaml").write_text("aion:\n  agents: {test: {path: agent.py:graph}}\n")
+
+
+@pytest.mark.deep
+async def test_deploy_warns_of_class_that_waiting_tasks_have(project: SamProject) -> None:
+    write_shop(project, "shop_models")
+    first = await asyncio.to_thread(project.deployed, "waiting")
+    assert "waiting tasks" not in first.stdout, "nothing waits before the first deployment"
+    shop = Shop(DynamoDBSavers(DeployedTable(project, "waiting"), SystemClock()), SystemClock())
+    try:
+        await a_task_waits(shop)
+    finally:
+        shop.close()
+    write_shop(project, "shopping")
+    (project.folder / "shop_models.py").unlink()
+    compared = "waiting tasks: 1 read, and this version lacks 1 class of their state\n"
+    warned = (
+        "         warning waiting tasks: 1 task of test waits for an answer with shop_models.Order in the state, which this "
+        "version's state does not have. An answer fails the task.\n"
+        "           → Keep an alias in the module shop_models until no stored state has the class: `from shopping import Order`.\n"
+    )
+    code, shown = await asyncio.to_thread(project.typed, "deploy", "--no-reply", "--stack", "waiting", answers=[""])
+    assert (code, compared in shown, warned in shown) == (1, True, True), shown
+    assert "Deploy waiting to account 000000000000, us-east-1? [y/N]" in shown, "Enter means no"
+    anyway = await asyncio.to_thread(project.deployed, "waiting")
+    assert f"{compared}{warned}" in anyway.stdout
 
 
 # --- Destroy ---
