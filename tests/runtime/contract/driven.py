@@ -22,7 +22,9 @@ from aion_core.engine.agent import (
     AgentArtifact,
     AgentMessage,
     AgentMetadata,
+    Batch,
     Chunk,
+    Durable,
     Emission,
     InputRequired,
     Paused,
@@ -96,9 +98,10 @@ class DrivenConversation:
             assert ending is None, "an agent says nothing after its end"
             if isinstance(emission, Chunk):
                 self.chunks.append(emission)
-            elif isinstance(emission, AgentMessage | AgentMetadata | AgentArtifact):
-                if not emission.key or all(entry.key != emission.key for entry in self.log):
-                    await self.record(_event(emission), emission.key)
+            elif isinstance(emission, Durable):
+                await self.record_emissions(emission)
+            elif isinstance(emission, Batch):
+                await self.record_emissions(*emission.emissions)
             elif isinstance(emission, Reply | InputRequired | Paused):
                 ending = emission
             if heard is not None:
@@ -113,9 +116,17 @@ class DrivenConversation:
             await self.record(update)
         return ending
 
-    async def record(self, event: Event, key: str = "", asked: Message | None = None) -> None:
+    async def record_emissions(self, *emissions: Durable) -> None:
+        """Record the emissions at once, except those that an earlier try has recorded."""
+        keys = {entry.key for entry in self.log if entry.key}
+        if new := [emission for emission in emissions if emission.key not in keys]:
+            await self.before_recording()
+            first = len(self.log) + 1
+            self.log += [Numbered(n, _event(each), key=each.key) for n, each in enumerate(new, first)]
+
+    async def record(self, event: Event) -> None:
         await self.before_recording()
-        self.log.append(Numbered(len(self.log) + 1, event, key=key, message=asked))
+        self.log.append(Numbered(len(self.log) + 1, event))
 
     def taken_over(self, begun: TurnStarted) -> None:
         """Give the lease to another process."""
