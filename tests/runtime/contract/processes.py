@@ -3,7 +3,7 @@
 import random
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -85,10 +85,12 @@ class Subject:
     acts: Mapping[str, Act]
     seen: Act
     """What a third process reads afterwards, without ids and times that differ between two runs."""
+    others: Mapping[str, Act] = field(default_factory=dict)
+    """Operations in several steps, which only the second process does."""
 
     def act(self, name: str) -> Act:
         """Return the operation with this name; a second process with the same operation has AGAIN behind its name."""
-        return self.acts[name.removesuffix(AGAIN)]
+        return {**self.acts, **self.others}[name.removesuffix(AGAIN)]
 
 
 # ── API keys, limits, secrets ─────────────────────────────────────────────────────────────────────────────────────────
@@ -264,20 +266,47 @@ async def before_others(process: Process) -> None:
     await process.chat().waits("m-2")
 
 
+async def waiting(process: Process) -> None:
+    await sends("m-1", later=True)(process)
+
+
+async def ended(process: Process) -> None:
+    await running(process)
+    await process.chat().ends(process.given)
+
+
+async def expired(process: Process) -> None:
+    await running(process)
+    process.clock.move(31 * 24 * 3600)
+
+
+async def runs_turn(process: Process) -> Any:
+    chat = process.chat()
+    begun = await chat.store.create(chat.message("m-2"), holder=process.name)
+    return named(await chat.ends(begun)) if isinstance(begun, TurnStarted) else named(begun)
+
+
 async def before_more(process: Process) -> None:
     await running(process)
     await process.chat().queues("t-m-1", "f-0")
 
 
-TURNS = {
+OTHERS = {"runs a turn": runs_turn, "sends m-2 for later": sends("m-2", later=True)}
+CLIENTS = {
     "sends m-3": sends("m-3"),
     "sends m-3 for later": sends("m-3", later=True),
     "sends m-3 if free": sends("m-3", when_busy=WhenBusy.REJECT),
+    "begins": begins,
+    "claims the timer": claims_timer,
+}
+ON_TASK = {
     "follows up": follows("f-1"),
     "interrupts": follows("f-2", WhenBusy.INTERRUPT),
     "cancels": cancels,
-    "begins": begins,
-    "claims the timer": claims_timer,
+}
+TURNS = {
+    **CLIENTS,
+    **ON_TASK,
     "tells": of_turn(tells),
     "ends": of_turn(lambda chat, turn: chat.ends(turn, COMPLETED)),
     "ends, runs the next": of_turn(lambda chat, turn: chat.ends(turn, COMPLETED, run_next=True)),
@@ -618,12 +647,15 @@ SUBJECTS = {
     ),
     "requests": Subject(nothing, {"takes": takes_token}, counted),
     "secret": Subject(nothing, {"signs": secret}, secret),
-    "free context": Subject(nothing, {"sends m-1": sends("m-1"), "sends m-3": sends("m-3")}, conversation),
+    "new context": Subject(nothing, CLIENTS, conversation, OTHERS),
+    "free context": Subject(ended, CLIENTS, conversation, OTHERS),
+    "expired context": Subject(expired, CLIENTS, conversation, OTHERS),
+    "waiting turn": Subject(waiting, {**CLIENTS, **ON_TASK}, conversation),
     "running turn": Subject(running, TURNS, conversation),
     "running turn before another": Subject(before_others, TURNS, conversation),
     "running turn before a message": Subject(before_more, TURNS, conversation),
     "forsaken turn": Subject(forsaken, TURNS, conversation),
-    "question": Subject(asking, {name: TURNS[name] for name in (*list(TURNS)[:8],)}, conversation),
+    "question": Subject(asking, {**CLIENTS, **ON_TASK}, conversation),
     "remote calls": Subject(calling, CALLS, remote_calls),
     "canceled remote calls": Subject(canceled, CALLS, remote_calls),
     "deliveries": Subject(claimed, DELIVERIES, deliveries),
