@@ -191,8 +191,10 @@ def as_read(act: Callable[[StoreConversation, Head], Awaitable[Any]]) -> Act:
     async def as_read(process: Process) -> Any:
         chat = process.chat()
         for _ in range(3):
+            if (head := await chat.store.head(TASK)) is None:
+                return "no task"
             with suppress(LeaseLost):
-                return named(await act(chat, await chat.head("t-m-1")))
+                return named(await act(chat, head))
         return "the task changes too fast"
 
     return as_read
@@ -438,8 +440,8 @@ def of_claim(act: Callable[[PushConfigs, Any, Any], Awaitable[Any]]) -> Act:
 
 
 async def forgets_subscribers(process: Process) -> None:
-    head = await process.chat().head("t-m-1")
-    if not await configs(process).deliveries(TASK):
+    head = await process.chat().store.head(TASK)
+    if head is not None and not await configs(process).deliveries(TASK):
         await configs(process).clear_subscribers(head)
 
 

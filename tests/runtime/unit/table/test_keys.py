@@ -51,7 +51,14 @@ MADE = making()
 
 
 def test_functions_with_owner_are_found() -> None:
-    assert {"head_key", "message_key", "idempotency_key", "streams_key", "listing_agent", "session_thread"} < MADE.keys()
+    assert {
+        "head_key",
+        "message_key",
+        "idempotency_key",
+        "streams_key",
+        "listing_agent",
+        "session_thread",
+    } < MADE.keys()
 
 
 @pytest.mark.parametrize("name", sorted(MADE.keys() - SHARED))

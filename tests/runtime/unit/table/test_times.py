@@ -23,7 +23,9 @@ def test_each_millisecond_is_read_as_it_was_written() -> None:
 @pytest.mark.parametrize(("microseconds", "expected"), [(-1, -1), (0, 0), (1, 0), (999, 0), (1000, 1), (1001, 1)])
 def test_part_of_millisecond_is_rounded_down(microseconds: int, expected: int) -> None:
     assert milliseconds(moment(0) + timedelta(microseconds=microseconds)) == expected
-    assert milliseconds(moment(4_000_000_000_000) + timedelta(microseconds=microseconds)) == 4_000_000_000_000 + expected
+    assert (
+        milliseconds(moment(4_000_000_000_000) + timedelta(microseconds=microseconds)) == 4_000_000_000_000 + expected
+    )
 
 
 @pytest.mark.parametrize("late", [0, 1, 500, 999])
