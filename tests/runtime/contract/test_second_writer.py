@@ -13,9 +13,20 @@ from typing import Any
 
 import pytest
 
-from tests.runtime.contract.processes import AGAIN, ERRORS, JOBS, READERS, REFUSED, SUBJECTS, Act, Process, Subject
+from tests.runtime.contract.processes import (
+    AGAIN,
+    ERRORS,
+    JOBS,
+    READERS,
+    REFUSED,
+    SUBJECTS,
+    Act,
+    Process,
+    SmallPages,
+    Subject,
+)
 from tests.support.between_writes import BetweenWrites, Died
-from tests.support.faulty_table import FaultyTable, TableFaults
+from tests.support.faulty_table import FaultyTable
 
 
 @pytest.fixture(autouse=True)
@@ -106,7 +117,7 @@ class SlowAnswer:
         return read
 
 
-class Partway(TableFaults):
+class Partway(SmallPages):
     """After the given number of writes in transactions, a reader reads."""
 
     def __init__(self, after: int, read: Callable[[], Awaitable[None]]) -> None:
