@@ -22,11 +22,10 @@ from tests.runtime.contract.processes import (
     SUBJECTS,
     Act,
     Process,
-    SmallPages,
     Subject,
 )
 from tests.support.between_writes import BetweenWrites, Died
-from tests.support.faulty_table import FaultyTable
+from tests.support.faulty_table import FaultyTable, TableFaults
 
 
 @pytest.fixture(autouse=True)
@@ -117,7 +116,7 @@ class SlowAnswer:
         return read
 
 
-class Partway(SmallPages):
+class Partway(TableFaults):
     """After the given number of writes in transactions, a reader reads."""
 
     def __init__(self, after: int, read: Callable[[], Awaitable[None]]) -> None:
