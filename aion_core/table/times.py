@@ -8,6 +8,8 @@ from msgspec import Struct
 from aion_core.clock import Clock
 from aion_core.table.schema import VERSION
 
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
 
 class Times(Struct, frozen=True):
     """Current time, lease term (time to expiry) and retention for one write attempt. The clock is read only once."""
@@ -46,8 +48,8 @@ class Times(Struct, frozen=True):
 
 
 def milliseconds(at: datetime) -> int:
-    """Return the time as whole milliseconds since 1970."""
-    return int(at.timestamp() * 1000)
+    """Return the time as whole milliseconds since 1970, rounded down."""
+    return (at - _EPOCH) // timedelta(milliseconds=1)
 
 
 def moment(since_1970: int) -> datetime:

@@ -28,6 +28,9 @@ READING = "Reading the table"
 
 SCANS = "Reading the whole table, since no owner is given (--owner or --subject). This is slow for a large table."
 
+TASKS_AT_ONCE = 100
+"""Number of an owner's tasks in one page. Their configs are read at once."""
+
 
 @click.group(cls=HintingGroup, short_help="Show, redrive and delete push notifications.")
 def push() -> None:
@@ -203,7 +206,7 @@ async def _listed(operator: "PushOperator", owner: str, agent: str, context_id: 
         click.echo(SCANS, err=True)
         return [delivery async for delivery in operator.inspection.deliveries()]
     tasks, after, found = TaskFilter(owner, agent, context_id or None), None, list[Delivery]()
-    while entries := (await operator.task_list.page(tasks, after=after, limit=100)).found:
+    while entries := (await operator.task_list.page(tasks, after=after, limit=TASKS_AT_ONCE)).found:
         # The operator's executor limits the number of requests at once.
         read = await asyncio.gather(*(operator.configs.deliveries(TaskKey(owner, each.task_id)) for each in entries))
         found += chain.from_iterable(read)

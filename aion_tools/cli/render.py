@@ -19,6 +19,7 @@ from aion_core.log import one_line
 from aion_core.protocol.message_json import to_json
 from aion_core.protocol.types import Event, Message, Task, TaskState, TaskStatusUpdateEvent, stream_response
 from aion_core.table.keys import TaskKey
+from aion_core.table.times import milliseconds
 from aion_tools.cli.error_text import error_text
 
 if TYPE_CHECKING:
@@ -177,7 +178,7 @@ def describe_context(seen: "ContextStatus | None", now: datetime) -> tuple[str, 
     if seen is None or seen.record.expired:
         return "The context has expired or was deleted. There is nothing to do.", False
     record = seen.record
-    turn = turn_to_begin(record, int(now.timestamp() * 1000))
+    turn = turn_to_begin(record, milliseconds(now))
     if isinstance(turn, LeaseHeld):
         return f"Task {record.active_task} is running and its lease is valid. There is nothing to do.", False
     if turn is not None and record.running is not None:

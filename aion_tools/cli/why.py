@@ -13,6 +13,7 @@ from aion_core.bootstrap import push_wake_up_of, wake_up_of
 from aion_core.engine.task.timestamps import time_of
 from aion_core.errors import AionError, ConfigurationError, UnreadableWakeUp
 from aion_core.log import one_line
+from aion_core.table.times import milliseconds
 from aion_tools import terminal
 from aion_tools.cli import deployment_options, options
 from aion_tools.cli.dead_letters import LIMIT, VARIABLES, DeadLetterQueue, QueuedLetter, read_letters
@@ -228,7 +229,7 @@ class _StoryReader:
             return ()
         from aion_tools.deploy.logs import read_task
 
-        since = int((began - EARLIER).timestamp() * 1000)
+        since = milliseconds(began - EARLIER)
         lines = self._or_unread(
             "The log lines", lambda: read_task(self.deployment.stack, task_id, context_id, since=since)
         )

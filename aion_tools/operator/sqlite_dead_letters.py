@@ -5,6 +5,7 @@ from datetime import UTC, datetime
 
 from aion_core.clock import Clock
 from aion_core.local.sqlite.database import Database
+from aion_core.table.times import milliseconds
 from aion_tools.operator.dead_letters import DeadLetter
 
 DEAD_LETTER_SECONDS = 14 * 24 * 3600
@@ -49,4 +50,4 @@ class SQLiteDeadLetters:
         await self._database.write(lambda connection: connection.execute(statement, values))
 
     def _now(self) -> int:
-        return int(self._clock.now().timestamp() * 1000)
+        return milliseconds(self._clock.now())

@@ -58,7 +58,8 @@ class AuthApp:
 
 async def _respond_with_caller(scope: Scope, receive: Receive, send: Send) -> None:
     caller = scope[CALLER]
-    body = {"owner": caller.principal.owner, "subject": caller.principal.subject, "agent": caller.agent_id}
+    who = caller.principal
+    body = {"owner": who.owner, "subject": who.subject, "tenant": who.tenant, "agent": caller.agent_id}
     await send({"type": "http.response.start", "status": 200, "headers": []})
     await send({"type": "http.response.body", "body": json.dumps(body).encode()})
 

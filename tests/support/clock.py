@@ -24,11 +24,11 @@ async def settle() -> None:
 class ManualClock:
     """`Clock` that the test moves; `sleep` returns once the clock has moved far enough."""
 
-    def __init__(self, *, step: float = 0.0) -> None:
+    def __init__(self, *, step: float = 0.0, at: datetime | None = None) -> None:
         """Move the clock by `step` seconds at each `now()`, as real time passes between two readings."""
         self._step = timedelta(seconds=step)
-        # Begin at the machine's time, because the emulators expire items by that time.
-        self._now = datetime.now(UTC)
+        # Begin at the machine's time by default, because the emulators expire items by that time.
+        self._now = at or datetime.now(UTC)
         self._moved = asyncio.Event()
 
     def now(self) -> datetime:

@@ -1,12 +1,14 @@
 """Count of a caller's requests per minute: a bucket of tokens in one item. Pure."""
 
 import math
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 
 from aion_core.table.conditions import Absent, AtMost, Either
 from aion_core.table.item import Item
 from aion_core.table.schema import VERSION
 from aion_core.table.writes import Change
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 MINUTE = 60_000_000
 """A minute in microseconds. Milliseconds would be too coarse for the time between two tokens with a high limit."""
@@ -39,4 +41,4 @@ def _step(per_minute: int) -> int:
 
 
 def _microseconds(at: datetime) -> int:
-    return int(at.timestamp() * 1_000_000)
+    return (at - _EPOCH) // timedelta(microseconds=1)

@@ -87,7 +87,7 @@ def moved(head: Head, after: Head, *, expires: int | None = None, fence: bool = 
     values = {
         "generation": after.generation,
         "state": TaskState.Name(after.state),
-        "timestamp": int(after.timestamp.timestamp() * 1000),
+        "timestamp": milliseconds(after.timestamp),
         "fence": after.fence,
     }
     if after.push_epoch != head.push_epoch:

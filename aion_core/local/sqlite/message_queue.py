@@ -10,6 +10,7 @@ from typing import NamedTuple
 from aion_core.clock import Clock
 from aion_core.engine.queues import limited
 from aion_core.local.sqlite.database import Database
+from aion_core.table.times import milliseconds
 
 logger = logging.getLogger(__name__)
 
@@ -172,4 +173,4 @@ class SQLiteQueue:
         return self._now() + round(VISIBILITY_SECONDS * 1000)
 
     def _now(self) -> int:
-        return int(self.clock.now().timestamp() * 1000)
+        return milliseconds(self.clock.now())

@@ -4,7 +4,7 @@ import io
 import json
 import logging
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextvars import copy_context
 from typing import Any
 
@@ -12,6 +12,7 @@ import pytest
 
 from aion_core import log
 from aion_core.aws import log_formatter
+from aion_core.lambda_runtime import log as runtime_log
 
 HOSTILE = 'x\r\n{"level":"ERROR","task_id":"forged"}\u2028\x85\x1b[2J\x9b2J"'
 
@@ -190,3 +191,18 @@ def test_secret_of_random_characters_is_redacted(said: LogOutput, secret: str) -
 def test_log_level_of_model_libraries_is_warning(library: str) -> None:
     log.install()
     assert logging.getLogger(library).level == logging.WARNING
+
+
+def with_powertools(level: str) -> None:
+    log_formatter.install("my-stack", level)
+
+
+@pytest.mark.parametrize("spelled", [str.lower, str.upper, str.title])
+@pytest.mark.parametrize("level", ["debug", "info", "warning", "error"])
+@pytest.mark.parametrize("configure", [with_powertools, runtime_log.configure])
+def test_log_level_has_any_letter_case(
+    configure: Callable[[str], None], level: str, spelled: Callable[[str], str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(logging.getLogger(), "handlers", [])
+    configure(spelled(level))
+    assert logging.getLevelName(logging.getLogger().level) == level.upper()

@@ -1,7 +1,10 @@
 """Settings from environment variables."""
 
+from collections.abc import Callable
+
 import pytest
 
+from aion_core.environment import EnvironmentReader
 from aion_core.errors import ConfigurationError
 from aion_core.settings import DEVELOPMENT, Settings
 
@@ -39,6 +42,27 @@ def test_settings_error_names_variable_with_invalid_value(name: str, value: str)
         Settings.from_environ({**DEPLOYED, name: value})
 
 
+def words() -> dict[str, tuple[str, ...]]:
+    """Return the variables that are one of several words, with these words, as the settings read them."""
+    found: dict[str, tuple[str, ...]] = {}
+    read = EnvironmentReader.one_of
+
+    def noted(reader: EnvironmentReader, name: str, choices: tuple[str, ...]) -> str:
+        found[name] = choices
+        return read(reader, name, choices)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(EnvironmentReader, "one_of", noted)
+        Settings.from_environ(DEPLOYED)
+    return found
+
+
+@pytest.mark.parametrize("spelled", [str.upper, str.title])
+@pytest.mark.parametrize(("name", "word"), [(name, word) for name, choices in words().items() for word in choices])
+def test_words_of_settings_have_any_letter_case(name: str, word: str, spelled: Callable[[str], str]) -> None:
+    assert Settings.from_environ({**DEPLOYED, name: spelled(word)}) == Settings.from_environ({**DEPLOYED, name: word})
+
+
 def test_max_tries_setting_is_read_as_whole_number() -> None:
     assert Settings.from_environ({**DEPLOYED, "AION_MAX_TRIES": "7"}).max_tries == 7
 
@@ -55,12 +79,13 @@ DEVELOPERS = {
 }
 
 
+@pytest.mark.parametrize("spelled", [str.lower, str.upper, str.title])
 @pytest.mark.parametrize("name", [*DEVELOPMENT, "AION_AUTH"])
-def test_function_on_aws_refuses_development_variable(name: str) -> None:
-    chosen = {name: DEVELOPERS[name]}
+def test_function_on_aws_refuses_development_variable(name: str, spelled: Callable[[str], str]) -> None:
+    chosen = {name: spelled(DEVELOPERS[name])}
     with pytest.raises(ConfigurationError, match=f"{name} is .*, but a deployed function refuses .*: it .*[.]") as told:
         Settings.from_environ({**ON_LAMBDA, **chosen})
-    assert "hidden" not in str(told.value)
+    assert "hidden" not in str(told.value).lower()
     assert Settings.from_environ({**ON_LAMBDA, name: ""}) == Settings.from_environ(ON_LAMBDA)
     for here in ({"AWS_SAM_LOCAL": "true"}, {"AWS_LAMBDA_FUNCTION_NAME": ""}):
         Settings.from_environ({**ON_LAMBDA, **chosen, **here})

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from aion_core.auth.policy import Requirement
 from aion_core.auth.schemes.api_key import ApiKeyScheme, make_key
 from aion_core.auth.schemes.basic import BasicScheme
 from tests.runtime.unit.auth.passwords import USERS, basic_header
@@ -53,17 +54,22 @@ async def test_first_fulfilled_policy_requirement_identifies_caller(
         assert (await app.get(*headers)).json()["subject"] == subject
 
 
-async def test_credentials_of_two_different_tenants_are_refused_together(issuer: Issuer, clock: ManualClock) -> None:
-    app = AuthApp(
-        clock,
-        {"jwt": frozenset(), "key": frozenset()},
-        jwt=issuer_scheme(issuer, tenant_claim="tid"),
-        key=ApiKeyScheme(),
-    )
-    token = ("Authorization", f"Bearer {issuer.token(tid='red')}")
-    for tenant, status in (("", 200), ("red", 200), ("blue", 403)):
-        our_key = ("X-API-Key", await key(app, clock, tenant=tenant))
-        assert (await app.get(token, our_key)).status_code == status
+@pytest.mark.parametrize("first", ["jwt", "key"])
+@pytest.mark.parametrize("of_token", ["", "red", "RED"])
+async def test_credentials_of_one_tenant_name_it_together(
+    issuer: Issuer, clock: ManualClock, of_token: str, first: str
+) -> None:
+    """Send a token and a key, each with and without a tenant: the caller has the tenant of whichever names one."""
+    jwt = issuer_scheme(issuer, **{"tenant_claim": "tid"} if of_token else {})
+    both: Requirement = {name: frozenset() for name in sorted(("jwt", "key"), key=lambda name: name != first)}
+    app = AuthApp(clock, both, jwt=jwt, key=ApiKeyScheme())
+    token = ("Authorization", f"Bearer {issuer.token(tid=of_token)}")
+    for of_key in ("", "red", "blue"):
+        answer = await app.get(token, ("X-API-Key", await key(app, clock, tenant=of_key)))
+        if of_token and of_key and of_token != of_key:
+            assert answer.status_code == 403
+        else:
+            assert (answer.status_code, answer.json()["tenant"]) == (200, of_token or of_key)
 
 
 async def test_every_refused_key_or_password_gets_same_response_bytes(clock: ManualClock) -> None:

@@ -111,6 +111,8 @@ def test_invalid_media_type_is_refused() -> None:
         (["text/*"], TEXT, True),
         (["text/plain"], ["text/*"], True),
         (["text/plain"], ["text"], True),
+        (["text/plain"], ["TEXT/PLAIN"], True),
+        (["TEXT/PLAIN"], TEXT, True),
         (["image/png"], [], True),
         (["image/png"], TEXT, False),
         (["file"], TEXT, False),

@@ -60,13 +60,14 @@ class Pushing:
         """Return the body of the response."""
         return (await post(self.app, {"jsonrpc": "2.0", "id": 7, "method": method, "params": params}))[1]
 
-    async def send(self, config: dict[str, Any] | None = None, text: str = "hi", **more: Any) -> dict[str, Any]:
+    async def send(
+        self, config: dict[str, Any] | None = None, text: str = "hi", tenant: str = "", **more: Any
+    ) -> dict[str, Any]:
         """Send a message with this webhook and return its task."""
         message = {"messageId": f"m-{text}", "role": "ROLE_USER", "parts": [{"text": text}], **more}
         configuration = {"taskPushNotificationConfig": config} if config else {}
-        task: dict[str, Any] = (await self.rpc("SendMessage", {"message": message, "configuration": configuration}))[
-            "task"
-        ]
+        params = {"message": message, "configuration": configuration, "tenant": tenant}
+        task: dict[str, Any] = (await self.rpc("SendMessage", params))["task"]
         return task
 
     async def later(self, seconds: float, task: dict[str, Any]) -> None:

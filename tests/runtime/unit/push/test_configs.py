@@ -45,19 +45,22 @@ def old_send(text: str = "hi", config: dict[str, Any] | None = None, **message: 
     }
 
 
-async def test_owner_reads_push_config_as_registered() -> None:
+@pytest.mark.parametrize("tenant", [{}, {"tenant": "red"}], ids=["without tenant", "in tenant"])
+async def test_owner_reads_push_config_as_registered(tenant: dict[str, str]) -> None:
     pushing = Pushing()
-    task = (await pushing.send())["id"]
+    task = (await pushing.send(**tenant))["id"]
     given = {
         "id": "of/mine",
         "taskId": task,
         "url": f"{HOOK}?a=b",
         "token": "my token",
         "authentication": {"scheme": "Bearer", "credentials": "secret"},
-    }
+    } | tenant
     assert await pushing.rpc(CREATE, given) == given
-    assert await pushing.rpc(GET, {"taskId": task, "id": "of/mine"}) == given
-    assert (await pushing.rpc(LIST, {"taskId": task}))["configs"] == [given]
+    assert await pushing.rpc(GET, {"taskId": task, "id": "of/mine", **tenant}) == given
+    assert (await pushing.rpc(LIST, {"taskId": task, **tenant}))["configs"] == [given]
+    if tenant:
+        return  # Version 0.3 has no tenants.
     older = {name: value for name, value in given.items() if name != "taskId"}
     older["authentication"] = {"schemes": ["Bearer"], "credentials": "secret"}
     as_old = {"taskId": task, "pushNotificationConfig": older}

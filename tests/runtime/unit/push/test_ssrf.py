@@ -2,6 +2,7 @@
 
 import ipaddress
 import socket
+from collections.abc import Callable
 
 import httpx
 import pytest
@@ -12,6 +13,9 @@ from aion_core.errors import WebhookBlocked
 from aion_core.push.ssrf import WebhookPolicy, check_addresses, check_url, is_allowed_address
 
 ALLOWED = WebhookPolicy.for_service("https://agents.example.com/a2a")
+SPELLED = [str.lower, str.upper, str.title]
+"""Letter cases in which an operator may write names."""
+
 LOCAL = WebhookPolicy.for_service("http://127.0.0.1:8000", http=True, networks=["127.0.0.0/8", "::1/128"])
 
 GOOD = {
@@ -161,8 +165,15 @@ def test_development_allows_http_to_loopback_addresses_only() -> None:
             check_url(url, LOCAL)
 
 
-def test_webhook_at_service_itself_is_refused_in_any_spelling() -> None:
+@pytest.mark.parametrize("spelled", SPELLED)
+def test_webhook_at_service_itself_is_refused_in_any_spelling(spelled: Callable[[str], str]) -> None:
     """A webhook at the service's own URL would make it post to itself forever."""
+    with pytest.raises(WebhookBlocked, match="itself"):
+        check_url(
+            "https://agents.example.com/", WebhookPolicy.for_service(f"https://{spelled('agents.example.com')}/a")
+        )
+    allowed = WebhookPolicy.for_service("https://a.example.com", networks=[spelled("fd00:ab::/32")])
+    assert check_url("https://[fd00:ab::1]/", allowed).host == "fd00:ab::1"
     for host in ("127.0.0.1", "localhost", "LocalHost", "agents.localhost", "[::1]", "[0:0:0:0:0:0:0:1]"):
         with pytest.raises(WebhookBlocked, match="itself"):
             check_url(f"http://{host}:8000/agents/x/", LOCAL)
@@ -205,9 +216,10 @@ def test_metadata_service_stays_blocked_although_all_networks_are_allowed(addres
         check_url(f"https://{address}/", wide)
 
 
-def test_deployment_may_restrict_webhook_hosts() -> None:
+@pytest.mark.parametrize("spelled", SPELLED)
+def test_deployment_may_restrict_webhook_hosts(spelled: Callable[[str], str]) -> None:
     named = WebhookPolicy.for_service(
-        "https://a.example.com", hosts=["hooks.example.org", ".partner.example"], ports=[443, 9443]
+        "https://a.example.com", hosts=[*map(spelled, ("hooks.example.org", ".partner.example"))], ports=[443, 9443]
     )
     for url in ("https://hooks.example.org/", "https://HOOKS.example.org:9443/", "https://eu.partner.example/"):
         check_url(url, named)

@@ -126,16 +126,6 @@ def test_dlq_list_prints_messages_of_queue_beside_a_deleted_one(run: RunCommand,
     assert (run_elsewhere("dlq", "list", "--json").stdout, ran.exit_code) == ("", 1)
 
 
-@pytest.mark.parametrize("options", [[], ["--json"]])
-def test_dlq_list_warns_of_messages_beyond_limit(run: RunCommand, moto: LocalStack, options: list[str]) -> None:
-    for number in range(3):
-        dead(moto, f"not of ours {number}")
-    listed = run("list", "--limit", "2", *options)
-    assert listed.stdout.count("poison") == 2
-    assert listed.stderr == "The task queue has more than 2 dead letters; --limit prints more.\n"
-    assert run("list", "--limit", "3", *options).stderr == ""
-
-
 def test_dlq_show_prints_ids_and_leaves_message_in_queue(
     run: RunCommand, chat: StoreConversation, moto: LocalStack
 ) -> None:

@@ -117,22 +117,6 @@ def test_scanned_tasks_are_listed_newest_first(run: RunCommand, chat: StoreConve
     assert [each["since"] for each in json.loads(run("list", "--scan", "--json", "--limit", "3").stdout)] == times[:3]
 
 
-def test_task_list_beyond_limit_prints_total_number_of_tasks(run: RunCommand, chat: StoreConversation) -> None:
-    async def three() -> None:
-        for number in range(3):
-            await chat.ends(await chat.starts(f"m-{number}"))
-            chat.clock.move(1)
-
-    asyncio.run(three())
-    owner = ("--owner", chat.context.owner, "--agent", "echo")
-    assert run("list", *owner, "--limit", "2").stderr == "2 of 3 tasks printed; --limit prints more.\n"
-    assert run("list", *owner, "--limit", "3").stderr == ""
-    assert run("list", *owner, "--state", "failed").stderr == "No tasks.\n"
-    scanned = run("list", "--scan", "--limit", "1")
-    assert len(scanned.stdout.splitlines()) == 1
-    assert scanned.stderr.startswith("1 of ")
-
-
 def test_task_show_prints_events_lease_and_waiting_messages(run: RunCommand, chat: StoreConversation) -> None:
     async def busy() -> None:
         begun = await chat.starts("m-1", text="a private word")

@@ -1,5 +1,6 @@
 """Reading and writing an environment in samconfig.toml."""
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -83,3 +84,20 @@ def test_error_names_unusable_samconfig_file(tmp_path: Path, text: str, told: st
     with pytest.raises(ConfigurationError, match=told) as refused:
         assert config(tmp_path, text).parameters
     assert "samconfig.toml" in str(refused.value)
+
+
+@pytest.mark.parametrize("spelled", [str.lower, str.upper, str.title])
+@pytest.mark.parametrize(
+    ("option", "word", "disables"),
+    [
+        ("disable_rollback", "true", True),
+        ("disable_rollback", "false", False),
+        ("on_failure", "do_nothing", True),
+        ("on_failure", "rollback", False),
+    ],
+)
+def test_words_of_samconfig_have_any_letter_case(
+    tmp_path: Path, option: str, word: str, disables: bool, spelled: Callable[[str], str]
+) -> None:
+    read = config(tmp_path, f'[default.deploy.parameters]\n{option} = "{spelled(word)}"\n')
+    assert read.disables_rollback is disables

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import re
 from asyncio import TaskGroup
 from collections import Counter
 from collections.abc import Callable
@@ -62,16 +63,29 @@ def limited(folder: Path, issuer: Issuer | None, limits: str) -> FastAPI:
     return build_app(Settings.from_environ(environ))
 
 
-def asking(app: FastAPI, issuer: Issuer, who: str) -> Ask:
-    """Return a function that sends requests as this caller."""
+TENANTS = ("", "red")
+"""The tenant of a test's requests: none, and one. A limit counts a caller's requests in all tenants together."""
+
+
+def asking(app: FastAPI, issuer: Issuer, who: str, tenant: str = "") -> Ask:
+    """Return a function that sends requests as this caller, in this tenant. Version 0.3 has no tenants."""
     token = issuer.token(sub=who)
 
     async def send(method: str, target: str, body: Any = None) -> httpx.Response:
+        target, body = in_tenant(tenant, target, body) if tenant else (target, body)
         headers = {"authorization": f"Bearer {token}", "content-type": "application/json"}
         given = body if isinstance(body, bytes) else json.dumps(body).encode() if body is not None else b""
         return await ask(app, method, target, headers, given)
 
     return send
+
+
+def in_tenant(tenant: str, target: str, body: Any) -> tuple[str, Any]:
+    """Return the target and the body of a request in the tenant: in the params of JSON-RPC, else in the path."""
+    if isinstance(body, dict) and "jsonrpc" in body:
+        return target, {**body, "params": {**body["params"], "tenant": tenant}}
+    agent, path = re.fullmatch(r"(/agents/\w+)?(/.*)", target).groups()  # type: ignore[union-attr]
+    return (target if path.startswith("/v1/") else f"{agent or ''}/{tenant}{path}"), body
 
 
 def rpc(method: str, **params: Any) -> dict[str, Any]:
@@ -184,9 +198,10 @@ STREAMS: dict[str, tuple[str, str, Callable[[str], Any]]] = {
 }
 
 
+@pytest.mark.parametrize("tenant", TENANTS)
 @pytest.mark.parametrize("limit", ["streams_per_owner", "streams_per_task"])
 async def test_stream_limit_refuses_request_before_response_starts(
-    tmp_path: Path, issuer: Issuer, limit: str, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, issuer: Issuer, limit: str, tenant: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Open as many streams as a task's limit or a caller's limit allows, and one more; a new one may open after one ends."""
     opened = asyncio.Semaphore(0)
@@ -199,7 +214,7 @@ async def test_stream_limit_refuses_request_before_response_starts(
 
     monkeypatch.setattr(RateLimits, "open_stream", open_stream)
     app = limited(tmp_path, issuer, f"{{{limit}: 2}}")
-    alice, bob = asking(app, issuer, "alice"), asking(app, issuer, "bob")
+    alice, bob = asking(app, issuer, "alice", tenant), asking(app, issuer, "bob", tenant)
 
     async def at_work(caller: Ask, name: str = "m-1") -> str:
         request_body = rpc("SendMessage", **message("work", name), configuration={"returnImmediately": True})
@@ -210,6 +225,8 @@ async def test_stream_limit_refuses_request_before_response_starts(
     for _ in open_ones:
         await opened.acquire()
     for name, (method, path, body) in STREAMS.items():
+        if tenant and "0.3" in name:
+            continue
         refused = await alice(method, path.format(task), body(task))
         assert (refused.status_code, refused.headers["Retry-After"]) == (429, "10"), (name, refused.text)
         assert "TOO_MANY_REQUESTS" in refused.text
@@ -230,19 +247,30 @@ async def test_stream_limit_refuses_request_before_response_starts(
         assert answer.status_code == 200, "ended streams are not counted"
 
 
-@pytest.mark.parametrize("dialect", [pytest.param(each, id=each.name) for each in DIALECTS])
-async def test_blocking_send_counts_towards_stream_limit(tmp_path: Path, issuer: Issuer, dialect: Dialect) -> None:
+@pytest.mark.parametrize(
+    ("dialect", "tenant"),
+    [
+        pytest.param(each, tenant, id=f"{each.name} {tenant}")
+        for each in DIALECTS
+        for tenant in TENANTS
+        if not tenant or each.version == "1.0"
+    ],
+)
+async def test_blocking_send_counts_towards_stream_limit(
+    tmp_path: Path, issuer: Issuer, dialect: Dialect, tenant: str
+) -> None:
     app = limited(tmp_path, issuer, "{streams_per_owner: 1}")
     token = issuer.token(sub="alice")
 
     async def sending(text: str, name: str, *, at_once: bool = False) -> httpx.Response:
         configuration = {"configuration": {"returnImmediately": True}} if at_once else {}
-        sent = dialect.request("SendMessage", {**message(text, name), **configuration})
+        params = {**message(text, name), **configuration, **({"tenant": tenant} if tenant else {})}
+        sent = dialect.request("SendMessage", params)
         assert sent is not None
         headers = {"authorization": f"Bearer {token}", **sent.headers}
         return await ask(app, sent.method, sent.target, headers, sent.body)
 
-    alice, bob = asking(app, issuer, "alice"), asking(app, issuer, "bob")
+    alice, bob = asking(app, issuer, "alice", tenant), asking(app, issuer, "bob", tenant)
     async with TaskGroup() as group:
         waiting = group.create_task(sending("work", "m-1"))
         while not (await alice("GET", "/tasks")).json()["tasks"]:

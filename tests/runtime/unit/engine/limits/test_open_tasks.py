@@ -12,7 +12,7 @@ from fastapi import FastAPI
 from aion_core.bootstrap import build_app
 from aion_core.settings import Settings
 from tests.runtime.unit.auth.guarded import jwt_scheme
-from tests.runtime.unit.engine.limits.test_limits_over_http import Ask, asking, rpc
+from tests.runtime.unit.engine.limits.test_limits_over_http import TENANTS, Ask, asking, rpc
 from tests.support.asgi import ask
 from tests.support.issuer import Issuer
 
@@ -132,9 +132,10 @@ async def test_open_tasks_of_removed_agent_are_not_counted(app: FastAPI, issuer:
     assert task_of(await begin(after, "hello", "m-9"))["status"]["state"] == "TASK_STATE_COMPLETED"
 
 
-async def test_open_task_limit_allows_messages_to_existing_tasks(app: FastAPI, issuer: Issuer) -> None:
+@pytest.mark.parametrize("tenant", TENANTS)
+async def test_open_task_limit_allows_messages_to_existing_tasks(app: FastAPI, issuer: Issuer, tenant: str) -> None:
     """At the limit, send a repeat, an answer to an interrupt, and a message to a running task: all are accepted."""
-    alice = asking(app, issuer, "alice")
+    alice = asking(app, issuer, "alice", tenant)
     asks = [task_of(await begin(alice, "ask", f"m-{n}", f"c-{n}")) for n in range(2)]
     works = task_of(await begin(alice, "work", "m-2", "c-2"))
     assert {task["status"]["state"] for task in asks} == {"TASK_STATE_INPUT_REQUIRED"}
@@ -151,7 +152,10 @@ async def test_open_task_limit_allows_messages_to_existing_tasks(app: FastAPI, i
     await cancel_all(alice)
 
 
-async def test_open_task_limit_allows_repeated_request_with_same_idempotency_key(app: FastAPI, issuer: Issuer) -> None:
+@pytest.mark.parametrize("tenant", TENANTS)
+async def test_open_task_limit_allows_repeated_request_with_same_idempotency_key(
+    app: FastAPI, issuer: Issuer, tenant: str
+) -> None:
     token = issuer.token(sub="alice")
 
     async def send(text: str, key: str, name: str) -> httpx.Response:
@@ -160,16 +164,19 @@ async def test_open_task_limit_allows_repeated_request_with_same_idempotency_key
             "content-type": "application/json",
             "idempotency-key": key,
         }
-        return await ask(app, "POST", "/", headers, json.dumps(rpc("SendMessage", **sending(text, name))).encode())
+        return await ask(
+            app, "POST", "/", headers, json.dumps(rpc("SendMessage", **sending(text, name), tenant=tenant)).encode()
+        )
 
     made = [task_of(await send("work", f"k-{n}", f"m-{n}")) for n in range(MOST)]
     assert (await send("work", "k-9", "m-9")).status_code == 429
     assert task_of(await send("work", "k-1", "m-1"))["id"] == made[1]["id"]
-    await cancel_all(asking(app, issuer, "alice"))
+    await cancel_all(asking(app, issuer, "alice", tenant))
 
 
-async def test_refused_messages_do_not_count_as_open_tasks(app: FastAPI, issuer: Issuer) -> None:
-    alice = asking(app, issuer, "alice")
+@pytest.mark.parametrize("tenant", TENANTS)
+async def test_refused_messages_do_not_count_as_open_tasks(app: FastAPI, issuer: Issuer, tenant: str) -> None:
+    alice = asking(app, issuer, "alice", tenant)
     task_of(await begin(alice, "work", "m-1", "c-1", at="/agents/two/"))
     for n in range(2 * MOST):
         refused = await begin(alice, "hello", f"m-2-{n}", "c-1", at="/agents/two/")
@@ -182,9 +189,10 @@ async def test_refused_messages_do_not_count_as_open_tasks(app: FastAPI, issuer:
     await cancel_all(alice)
 
 
-async def test_concurrent_new_tasks_respect_open_task_limit(app: FastAPI, issuer: Issuer) -> None:
+@pytest.mark.parametrize("tenant", TENANTS)
+async def test_concurrent_new_tasks_respect_open_task_limit(app: FastAPI, issuer: Issuer, tenant: str) -> None:
     """Send many messages at once: the limit holds although the store has none of their tasks yet."""
-    alice = asking(app, issuer, "alice")
+    alice = asking(app, issuer, "alice", tenant)
     answers = await asyncio.gather(*(begin(alice, "work", f"m-{n}") for n in range(5 * MOST)))
     statuses = [answer.status_code for answer in answers]
     assert (statuses.count(200), statuses.count(429)) == (MOST, 4 * MOST)

@@ -6,7 +6,7 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -18,6 +18,7 @@ from aion_core.local.sqlite.database import Database
 from aion_core.local.sqlite.message_queue import (
     MAX_RECEIVES,
     VISIBILITY_SECONDS,
+    QueueMessage,
     SQLiteQueue,
     open_queues,
     release_messages,
@@ -158,11 +159,31 @@ async def test_message_of_silent_process_is_visible_after_timeout(
     assert await other.turn() == 0
     clock.move(2)
     assert await other.turn() == 1
-    # Enqueue another message, to show that the silent process does not delete it when its own work ends.
-    await other.work_queue.enqueue(WAKE_UP)
     one.go.set()
     await one.consumer.join()
-    assert await other.turn() == 1
+
+
+@pytest.mark.parametrize(
+    "act",
+    [SQLiteQueue.delete, SQLiteQueue.retry, lambda queue, message: queue.prolong([message])],
+    ids=["delete", "retry", "prolong"],
+)
+async def test_slow_receiver_does_not_change_message_that_another_has_received(
+    one: QueueProcess,
+    other: QueueProcess,
+    clock: ManualClock,
+    act: Callable[[SQLiteQueue, QueueMessage], Awaitable[None]],
+) -> None:
+    await one.work_queue.enqueue(WAKE_UP)
+    (mine,) = await one.queue.receive(1)
+    clock.move(VISIBILITY_SECONDS + 1)
+    (theirs,) = await other.queue.receive(1)
+    clock.move(VISIBILITY_SECONDS - 1)
+    await act(one.queue, mine)
+    assert await one.queue.receive(1) == []
+    clock.move(2)
+    (again,) = await one.queue.receive(1)
+    assert (again.id, again.receives) == (theirs.id, 3)
 
 
 async def test_messages_of_ended_process_are_released_at_once(
