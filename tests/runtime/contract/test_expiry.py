@@ -58,7 +58,10 @@ async def found_key(process: Process) -> Any:
 async def listed(process: Process) -> Any:
     store, tasks = TaskList(process.table, process.clock), TaskFilter(OWNER, "echo")
     working = TaskFilter(OWNER, "echo", "c-1", state=TaskState.TASK_STATE_WORKING)
-    return [(len(await store.page(each, after=None, limit=10)), await store.count(each)) for each in (tasks, working)]
+    return [
+        (len((await store.page(each, after=None, limit=10)).found), await store.count(each))
+        for each in (tasks, working)
+    ]
 
 
 async def checkpoints(process: Process) -> Any:
