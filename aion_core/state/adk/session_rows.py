@@ -72,10 +72,14 @@ class SessionRows:
                         state = item
                     elif item[SORT] == keys.HEAD:
                         head = item
+                    elif head is None:
+                        return None  # A deleted session has left this event.
                     # Ignore events with other numbers, because a deleted session with the same id may have left them.
-                    elif head is not None and len(events) != newest and item[SORT] == _next_older(head, events):
+                    elif len(events) != newest and item[SORT] == _next_older(head, events):
                         events.append(item)
-                if head is None or not self._reads.lives(head):
+                if head is None:
+                    continue
+                if not self._reads.lives(head):
                     return None
                 if len(events) == newest:
                     break

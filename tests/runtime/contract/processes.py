@@ -40,7 +40,7 @@ from tests.runtime.contract.sessions import said, texts
 from tests.support.between_writes import BetweenWrites
 from tests.support.clock import ManualClock
 from tests.support.conversation import COMPLETED, INPUT_REQUIRED, WORKING, StoreConversation
-from tests.support.faulty_table import FaultyTable
+from tests.support.faulty_table import FaultyTable, TableFaults
 from tests.support.pushes import a_config
 from tests.support.stores import CIPHER, LEASE_SECONDS
 
@@ -53,13 +53,22 @@ REFUSED = (False, [False], "ClaimLost", "LeaseLost", "StaleSessionError")
 """Outcomes of an operation that has lost against another one: it must have had no effect."""
 
 
+class SmallPages(TableFaults):
+    """Pages of one item, so that each read of several items reads several pages."""
+
+    page_items = 1
+
+
 class Process:
     """One of several processes with the same table, blobs and clock."""
 
     def __init__(self, name: str, shared: "Process | None" = None, writes: BetweenWrites | None = None) -> None:
         self.name = name
         self.clock: ManualClock = shared.clock if shared else ManualClock(at=BEGIN)
-        table, blobs = (shared.stored if shared else None) or (FaultyTable(self.clock), MemoryBlobs())
+        table, blobs = (shared.stored if shared else None) or (
+            FaultyTable(self.clock, faults=SmallPages()),
+            MemoryBlobs(),
+        )
         self.stored = table, blobs
         self.table: Any
         self.table, self.blobs = (writes.of(table), writes.of(blobs)) if writes else (table, blobs)

@@ -13,7 +13,17 @@ from typing import Any
 
 import pytest
 
-from tests.runtime.contract.processes import AGAIN, ERRORS, JOBS, READERS, REFUSED, SUBJECTS, Act, Process, Subject
+from tests.runtime.contract.processes import (
+    AGAIN,
+    ERRORS,
+    JOBS,
+    READERS,
+    REFUSED,
+    SUBJECTS,
+    Act,
+    Process,
+    Subject,
+)
 from tests.support.between_writes import BetweenWrites, Died
 from tests.support.faulty_table import FaultyTable, TableFaults
 
