@@ -218,7 +218,12 @@ def _fetched(url: str) -> str:
             return await document_of(http.get(url, follow_redirects=True))
 
     try:
-        return asyncio.run(fetched()).raise_for_status().text
+        response = asyncio.run(fetched())
+        # Refuse trusted keys that anybody on the network could have replaced.
+        without_tls = [each.url for each in (*response.history, response) if each.url.scheme != "https"]
+        if url.startswith("https://") and without_tls:
+            raise ConfigurationError(f"{url} cannot be used: it redirects to {without_tls[0]}, which is not https.")
+        return response.raise_for_status().text
     except httpx.HTTPStatusError as error:
         status = f"{error.response.status_code} {error.response.reason_phrase}".strip()
         raise ConfigurationError(f"{url} cannot be read: the server returned {status}.") from error

@@ -11,6 +11,7 @@ from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 from click.testing import CliRunner, Result
 
@@ -18,6 +19,7 @@ from aion_core.errors import AionError
 from aion_tools.cli.main import aion
 from tests.support.declared import AION_YAML
 from tests.support.deployment import BASE_URL, at, deployed
+from tests.support.downgraded import without_tls
 from tests.support.isolated import isolated_imports
 
 CARDS = (".well-known/agent-card.json", ".well-known/agent-card.json?v=2", "extendedAgentCard", "v1/card")
@@ -156,6 +158,21 @@ def test_card_verify_reads_card_and_keys_from_url(config: Path, private: Path, t
     assert "has no key for the signatures of cards" in refusal("verify", web, "--jwks", f"{web}/jwks.json")
     refused = refusal("verify", web, "--jwks", f"{web}/nothing.json")
     assert refused == f"{web}/nothing.json cannot be read: the server returned 404 File not found."
+
+
+def test_trusted_keys_are_not_read_without_tls(private: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The server of the keys redirects to an address of which anybody on the network could make up the keys."""
+    source, there = "https://keys.example/jwks.json", ""
+    keys = json.dumps({"keys": [json.loads((tmp_path / "public.jwk").read_text())]})
+
+    async def answer(_: httpx.AsyncHTTPTransport, request: httpx.Request) -> httpx.Response:
+        is_redirected = request.url.scheme == "https"
+        return httpx.Response(302, headers={"location": there}) if is_redirected else httpx.Response(200, text=keys)
+
+    monkeypatch.setattr(httpx.AsyncHTTPTransport, "handle_async_request", answer)
+    for address in without_tls(source).values():
+        there = address
+        assert f"{source} cannot be" in refusal("verify", tmp_path / "public.jwk", "--jwks", source)
 
 
 @pytest.mark.parametrize(
