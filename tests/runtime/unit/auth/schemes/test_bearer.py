@@ -12,15 +12,30 @@ import jwt
 import pytest
 from cryptography.hazmat.primitives.asymmetric import rsa
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
+from pydantic import ValidationError
 
+from aion_core.auth.schemes.bearer import BearerJwtScheme
 from tests.support.auth_app import AuthApp, issuer_scheme
 from tests.support.clock import ManualClock
+from tests.support.downgraded import downgraded
 from tests.support.issuer import AUDIENCE, Issuer, issuing
+
+URL = "https://login.example/keys"
 
 
 @pytest.fixture
 def app(issuer: Issuer, clock: ManualClock) -> AuthApp:
     return AuthApp(clock, jwt=issuer_scheme(issuer))
+
+
+@pytest.mark.parametrize("field", ["issuer", "jwks_url"])
+def test_addresses_of_issuer_have_tls_and_no_user(field: str) -> None:
+    given = {"issuer": URL, "audience": (AUDIENCE,), "jwks_url": URL}
+    assert BearerJwtScheme(**given)
+    refused = [each for each in downgraded(URL).values() if not each.startswith("https://") or {*"@?#"} & {*each}]
+    for url in (*refused, "https://", "https:///keys"):
+        with pytest.raises(ValidationError):
+            BearerJwtScheme(**given | {field: url})
 
 
 @pytest.mark.parametrize("algorithm", ["RS256", "ES256", "EdDSA"])

@@ -26,6 +26,7 @@ from aion_core.web.middleware.observability import ObservabilityMiddleware
 from tests.support.asgi import ask
 from tests.support.auth_app import AuthApp, issuer_scheme
 from tests.support.clock import LoopClock, ManualClock, settle
+from tests.support.downgraded import without_tls
 from tests.support.issuer import AUDIENCE, Issuer
 from tests.support.metrics import MemoryMetrics
 
@@ -144,6 +145,20 @@ async def test_oidc_discovery_document_locates_signing_keys(issuer: Issuer, cloc
     ):
         issuer.documents["/.well-known/openid-configuration"] = document
         assert (await AuthApp(clock, oidc=oidc).get_with_token(issuer.token())).status_code == 503
+
+
+@pytest.mark.parametrize("what", without_tls("https://login.example/keys"))
+async def test_discovery_document_cannot_downgrade_address_of_keys(what: str, clock: ManualClock) -> None:
+    issuer, discovery = "https://login.example", "https://login.example/.well-known/openid-configuration"
+    requested: list[str] = []
+
+    async def fetch(url: str) -> Any:
+        requested.append(url)
+        return {"issuer": issuer, "jwks_uri": without_tls(f"{issuer}/keys")[what]}
+
+    with pytest.raises(KeysUnavailable):
+        await IssuerKeys(issuer, fetch, clock, keys_url="", discovery_url=discovery).key("k")
+    assert requested == [discovery]
 
 
 async def test_unusable_signing_keys_are_skipped(issuer: Issuer, clock: ManualClock) -> None:
