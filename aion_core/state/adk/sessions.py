@@ -45,7 +45,7 @@ from aion_core.table.reads import Reads
 from aion_core.table.refusals import WriteRefused
 from aion_core.table.schema import BY_AGENT, RETENTIONS, SESSIONS, TTL_ATTRIBUTE
 from aion_core.table.ttl import Ttl
-from aion_core.table.writes import Change, Delete, Put, Update, Write
+from aion_core.table.writes import Change, ConditionCheck, Delete, Put, Update, Write
 
 VALUES_AT_ONCE = 80
 """Number of shared state values in one transaction. A transaction may have 100 items and 4 MB."""
@@ -141,8 +141,11 @@ class TableSessions(StoredSessions):
         await self._writes.commit(Delete(keys.session_head_key(thread)), Delete(keys.session_state_key(thread)))
         pages = self._rows.pages(thread, keys.event_sort(0), keys.HEAD, limit=LARGEST_PAGE, keys_only=True)
         found = [Delete(key_of(item)) async for page in pages for item in page]
-        for start in range(0, len(found), ROWS_AT_ONCE):
-            await self._writes.commit(*found[start : start + ROWS_AT_ONCE])
+        is_deleted = ConditionCheck(keys.session_head_key(thread), Absent())
+        # A refusal means that the session was created again: its events may have the keys of the old ones.
+        with suppress(WriteRefused):
+            for start in range(0, len(found), ROWS_AT_ONCE):
+                await self._writes.commit(is_deleted, *found[start : start + ROWS_AT_ONCE])
         self._states.pop(thread, None)
 
     async def _commit(self, key: SessionKey, shared: ScopedState, *changes: Write) -> None:

@@ -169,12 +169,18 @@ async def counted(process: Process) -> list[Any]:
     return [sorted(item.get("streams", item.get("tasks", ["a bucket"]))) if item else None for item in found]
 
 
-async def secret(process: Process) -> bool:
-    """Return True if the process signs page tokens with the stored secret."""
-    used = await TaskList(process.table, process.clock).secret()
-    item = await process.table.get(keys.secret_key("page-tokens"))
-    assert item is not None
-    return used == item["secret"]
+async def no_secrets(process: Process) -> None:
+    process.given = set[bytes]()
+
+
+async def signs(process: Process) -> None:
+    """Use the secret of the page tokens, as each process does from its first use on."""
+    process.given.add(await TaskList(process.table, process.clock).secret())
+
+
+async def secrets_in_use(process: Process) -> int:
+    await signs(process)
+    return len(process.given)
 
 
 # ── Turns ─────────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -524,6 +530,13 @@ async def deletes_session(process: Process) -> None:
     await sessions(process).delete_session(**SESSION)
 
 
+async def makes_session_anew(process: Process) -> None:
+    """Delete the session, and create one of the same name and with as many events."""
+    await deletes_session(process)
+    await creates("anew")(process)
+    await appends("one anew")(process)
+
+
 async def with_session(process: Process) -> None:
     await creates("zero")(process)
     await appends("one")(process)
@@ -657,7 +670,7 @@ SUBJECTS = {
         counts_task("a"), {"counts b": counts_task("b"), "forgets a": forgets_task("a")}, counted
     ),
     "requests": Subject(nothing, {"takes": takes_token}, counted),
-    "secret": Subject(nothing, {"signs": secret}, secret),
+    "secret": Subject(no_secrets, {"signs": signs}, secrets_in_use),
     "new context": Subject(nothing, CLIENTS, conversation, OTHERS),
     "free context": Subject(ended, CLIENTS, conversation, OTHERS),
     "expired context": Subject(expired, CLIENTS, conversation, OTHERS),
@@ -675,6 +688,7 @@ SUBJECTS = {
         with_session,
         {"appends": appends("two"), "appends another": appends("three"), "deletes": deletes_session},
         session,
+        {"makes it anew": makes_session_anew},
     ),
     "artifacts": Subject(nothing, {"saves a": saves("a"), "saves b": saves("b")}, artifacts),
     "memory": Subject(
