@@ -18,7 +18,7 @@ from aion_core.protocol.types import TaskState
 from aion_core.state.langgraph.checkpoints import TableSaver
 from aion_core.state.long_term_memory import LongTermMemory
 from aion_core.table.item import key_of
-from aion_core.table.schema import TTL_ATTRIBUTE
+from aion_core.table.schema import TTL_ATTRIBUTE, VERSION_ATTRIBUTE
 from aion_core.table.writes import Change, Update
 from tests.runtime.contract.processes import (
     JOBS,
@@ -39,6 +39,7 @@ from tests.runtime.contract.processes import (
     sessions,
 )
 from tests.runtime.contract.test_second_writer import outcome_of
+from tests.support.between_writes import BetweenWrites
 
 MILLISECOND = timedelta(milliseconds=1)
 
@@ -104,8 +105,29 @@ async def calls(process: Process) -> Any:
 HELD = re.compile("tells|ends|hands over|asks|pauses|advances|settles|fails|gives up|disables")
 """Acts of a turn or an attempt that began before: its lease has ended long before the items expire."""
 
-ANEW: dict[str, Act] = {"sends m-1": sends("m-1"), "creates": creates("one")}
-"""Acts that begin anew what has expired, and else repeat it."""
+
+async def renews_session(process: Process) -> None:
+    service = sessions(process)
+    if (found := await service.get_session(**SESSION)) is not None:
+        await service.renew(found)
+
+
+async def renews_thread(process: Process) -> None:
+    await TableSaver(process.table, process.blobs, process.clock).renew(PLACE)
+
+
+async def clears_event(process: Process) -> None:
+    await configs(process).clear(TASK, 1)
+
+
+OTHERS: dict[str, Act] = {
+    "sends m-1": sends("m-1"),
+    "creates": creates("one"),
+    "renews session": renews_session,
+    "renews thread": renews_thread,
+    "clears event": clears_event,
+}
+"""Acts that begin anew what has expired and else repeat it, and acts on one item."""
 
 READERS: dict[str, Act] = {
     **dict.fromkeys(("running turn", "waiting turn", "question", "free context"), tasks),
@@ -115,9 +137,9 @@ READERS: dict[str, Act] = {
     "memory": memories,
 }
 STORES = {
-    **{name: dataclasses.replace(SUBJECTS[name], seen=reader, others=ANEW) for name, reader in READERS.items()},
+    **{name: dataclasses.replace(SUBJECTS[name], seen=reader, others=OTHERS) for name, reader in READERS.items()},
     "API key": Subject(adds_for_an_hour, {}, found_key),
-    "checkpoints": Subject(many_checkpoints, JOBS["deletes a thread"].acts, checkpoints),
+    "checkpoints": Subject(many_checkpoints, JOBS["deletes a thread"].acts, checkpoints, OTHERS),
 }
 
 
@@ -136,6 +158,31 @@ async def at(moment: datetime, subject: Subject, act: str, change: str) -> list[
     outcomes = [await outcome_of(each, Process("after", first)) for each in acts]
     # A context that begins anew has another fence if its old item is still there.
     return [each[::2] if isinstance(each, tuple) and isinstance(each[0], str) else each for each in outcomes]
+
+
+@pytest.mark.parametrize("name", STORES)
+async def test_write_after_deletion_by_ttl_leaves_no_part_of_item(name: str) -> None:
+    """Freeze a process before each of its writes, until DynamoDB has deleted what it has read: no item has lost its rest."""
+    subject, wrong = STORES[name], dict[str, Any]()
+    acts = {**subject.acts, **subject.others}
+    for end, act, is_late in itertools.product(await ends_of(subject), acts, (False, True)):
+        for write in itertools.count(1):
+            first, deleted = Process("before"), list[Any]()
+            await subject.given(first)
+            table: Any = first.stored[0]
+            if is_late:
+                first.clock.move((end - MILLISECOND - first.clock.now()).total_seconds())
+
+            async def expires(first: Process = first, end: datetime = end, deleted: list[Any] = deleted) -> None:
+                first.clock.move((end - first.clock.now()).total_seconds())
+                deleted.append(first.stored[0].delete_expired(end + MILLISECOND))
+
+            await outcome_of(subject.act(act), Process("mine", first, BetweenWrites(write, expires)))
+            if not deleted:
+                break
+            if parts := [item for item in table.items() if VERSION_ATTRIBUTE not in item]:
+                wrong[f"{act}, before write {write} at {end}"] = parts
+    assert wrong == {}
 
 
 async def ends_of(subject: Subject) -> set[datetime]:
