@@ -12,17 +12,16 @@ from aion_core.local.sqlite.rows import read_item, store_item, unpacked
 from aion_core.table.conditions import Condition
 from aion_core.table.item import PARTITION, SORT, Index, Item, Key, key_of
 from aion_core.table.port import Page
-from aion_core.table.refusals import FINE, TokenReused, canceled
+from aion_core.table.refusals import FINE, canceled
 from aion_core.table.schema import INDEXES, TTL_ATTRIBUTE
 from aion_core.table.semantics.conditions import holds
 from aion_core.table.semantics.pages import check_filter, check_query, first_page
+from aion_core.table.semantics.tokens import RecentTokens
 from aion_core.table.semantics.writes import (
-    TOKEN_LIFE,
     check_key,
     check_transaction,
     check_transaction_size,
     check_write,
-    fingerprint,
     outcome,
 )
 from aion_core.table.writes import ConditionCheck, Delete, SingleWrite, Update, Write
@@ -37,14 +36,12 @@ CREATE INDEX items_by_expiry ON items (expires) WHERE expires IS NOT NULL;
 CREATE TABLE entries (
     name TEXT NOT NULL, partition TEXT NOT NULL, sort NOT NULL, pk TEXT NOT NULL, sk TEXT NOT NULL, entry TEXT NOT NULL,
     PRIMARY KEY (name, partition, sort, pk, sk)
-) WITHOUT ROWID;
-CREATE TABLE tokens (token TEXT PRIMARY KEY, fingerprint TEXT NOT NULL, made_at REAL NOT NULL) WITHOUT ROWID;
-CREATE INDEX tokens_by_age ON tokens (made_at)
+) WITHOUT ROWID
 """
 
 CLEANING = 100
-"""Number of written items between two deletions of expired items and tokens. A deletion removes up to twice as many
-items, so that expired items cannot accumulate."""
+"""Number of written items between two deletions of expired items. A deletion removes up to twice as many items, so that
+expired items cannot accumulate."""
 
 GRACE_SECONDS, MAX_TTL_AGE = 3600, 5 * 365 * 86_400
 """Limits in seconds. As in DynamoDB, an item stays readable for a time after its TTL, and a very old TTL is ignored.
@@ -60,6 +57,7 @@ class SQLiteTable:
         """Open the file, and create it if missing. Raises ConfigurationError if the file has another version."""
         self._clock = clock
         self._database = Database(path, _SCHEMA)
+        self._tokens = RecentTokens(clock)
         self._written = CLEANING
         """Number of items written since the last deletion of expired items. The first write of a process deletes too."""
 
@@ -163,18 +161,9 @@ class SQLiteTable:
     async def transact(self, writes: Sequence[Write], *, token: str = "") -> None:
         """See `Table.transact`."""
         check_transaction(writes, token)
-        await self._database.write(lambda connection: self._transact(connection, writes, token))
-
-    def _transact(self, connection: sqlite3.Connection, writes: Sequence[Write], token: str) -> None:
-        if token:
-            now, digest = self._clock.now().timestamp(), fingerprint(writes)
-            known = connection.execute("SELECT fingerprint, made_at FROM tokens WHERE token = ?", (token,)).fetchone()
-            if known is not None and known[1] > now - TOKEN_LIFE.total_seconds():
-                if known[0] != digest:
-                    raise TokenReused("SQLite: the token was used with other writes.")
-                return
-            connection.execute("INSERT OR REPLACE INTO tokens VALUES (?, ?, ?)", (token, digest, now))
-        self._make(connection, writes)
+        if not self._tokens.have(token, writes):
+            await self._database.write(lambda connection: self._make(connection, writes))
+            self._tokens.add(token, writes)
 
     def _make(self, connection: sqlite3.Connection, writes: Sequence[Write]) -> list[tuple[Item | None, Item | None]]:
         """Make the writes in the connection's transaction. Return each item before and after its write."""
@@ -196,7 +185,6 @@ class SQLiteTable:
 
     def _clean(self, connection: sqlite3.Connection) -> None:
         now = self._clock.now().timestamp()
-        connection.execute("DELETE FROM tokens WHERE made_at <= ?", (now - TOKEN_LIFE.total_seconds(),))
         expired = "SELECT item FROM items WHERE expires BETWEEN ? AND ? LIMIT ?"
         bounds = now - MAX_TTL_AGE, now - GRACE_SECONDS
         for item in map(unpacked, connection.execute(expired, (*bounds, 2 * CLEANING)).fetchall()):

@@ -4,7 +4,6 @@ import hashlib
 import json
 import marshal
 from collections.abc import Iterable, Sequence
-from datetime import timedelta
 from typing import Any, NamedTuple
 
 from msgspec.structs import asdict
@@ -23,9 +22,6 @@ MAX_TRANSACTION_BYTES = 4 * 1024 * 1024
 MAX_WRITES = 100
 MAX_PARTITION_BYTES, MAX_SORT_BYTES = 2048, 1024
 MAX_TOKEN_CHARACTERS = 36
-
-TOKEN_LIFE = timedelta(minutes=10)
-"""Time after a transaction during which its idempotency token is known."""
 
 
 class WriteOutcome(NamedTuple):

@@ -16,7 +16,7 @@ from aion_core.local.sqlite.blobs import SQLiteBlobs
 from aion_core.local.sqlite.database import Database
 from aion_core.local.sqlite.table import CLEANING, GRACE_SECONDS, SQLiteTable
 from aion_core.table.item import Key
-from aion_core.table.refusals import TokenReused, WriteRefused
+from aion_core.table.refusals import WriteRefused
 from aion_core.table.schema import ARTIFACTS, PERMANENT_FOLDER, TIMERS, TTL_ATTRIBUTE, VERSION
 from aion_core.table.writes import Change, Delete, Put, Update
 from tests.support.clock import ManualClock
@@ -65,19 +65,6 @@ async def test_sqlite_items_survive_restart(path: Path, clock: ManualClock) -> N
     after = SQLiteTable(path, clock)
     assert await after.get(KEY) == {"pk": "p", "sk": "s", "bytes": b"\xff", TIMERS.partition: "D", TIMERS.sort: 1}
     assert (await after.query_index(TIMERS, "D", 0, 9)).count == 1
-    after.close()
-
-
-async def test_sqlite_transaction_token_survives_restart(path: Path, clock: ManualClock) -> None:
-    before = SQLiteTable(path, clock)
-    await before.transact([Put(KEY, {"n": 1})], token="t")
-    await before.write(Delete(KEY))
-    before.close()
-    after = SQLiteTable(path, clock)
-    await after.transact([Put(KEY, {"n": 1})], token="t")
-    assert await after.get(KEY) is None
-    with pytest.raises(TokenReused):
-        await after.transact([Put(KEY, {"n": 2})], token="t")
     after.close()
 
 
