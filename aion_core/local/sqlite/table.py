@@ -8,14 +8,14 @@ from zlib import crc32
 
 from aion_core.clock import Clock
 from aion_core.local.sqlite.database import Database
-from aion_core.local.sqlite.rows import read_item, store_item, unpacked
+from aion_core.local.sqlite.rows import INDEX_STATEMENTS, INDEXED, read_item, store_item, unpacked
 from aion_core.table.conditions import Condition
 from aion_core.table.item import PARTITION, SORT, Index, Item, Key, key_of
 from aion_core.table.port import Page
 from aion_core.table.refusals import FINE, canceled
 from aion_core.table.schema import INDEXES, TTL_ATTRIBUTE
 from aion_core.table.semantics.conditions import holds
-from aion_core.table.semantics.pages import check_filter, check_query, first_page
+from aion_core.table.semantics.pages import check_filter, check_query, first_page, index_entry
 from aion_core.table.semantics.tokens import RecentTokens
 from aion_core.table.semantics.writes import (
     check_key,
@@ -29,14 +29,12 @@ from aion_core.table.writes import ConditionCheck, Delete, SingleWrite, Update, 
 KEY_AND_TTL = (PARTITION, SORT, TTL_ATTRIBUTE)
 
 
-# Column `sort` has no type, so texts sort as texts and numbers as numbers.
-_SCHEMA = """
-CREATE TABLE items (pk TEXT NOT NULL, sk TEXT NOT NULL, item TEXT NOT NULL, expires INTEGER, PRIMARY KEY (pk, sk));
-CREATE INDEX items_by_expiry ON items (expires) WHERE expires IS NOT NULL;
-CREATE TABLE entries (
-    name TEXT NOT NULL, partition TEXT NOT NULL, sort NOT NULL, pk TEXT NOT NULL, sk TEXT NOT NULL, entry TEXT NOT NULL,
-    PRIMARY KEY (name, partition, sort, pk, sk)
-) WITHOUT ROWID
+_SCHEMA = f"""
+CREATE TABLE items (
+    pk TEXT NOT NULL, sk TEXT NOT NULL, item BLOB NOT NULL, {TTL_ATTRIBUTE} INTEGER, {", ".join(INDEXED)}, PRIMARY KEY (pk, sk)
+);
+CREATE INDEX items_by_expiry ON items ({TTL_ATTRIBUTE}) WHERE {TTL_ATTRIBUTE} IS NOT NULL;
+{INDEX_STATEMENTS}
 """
 
 CLEANING = 100
@@ -114,12 +112,12 @@ class SQLiteTable:
         """See `Table.query_index`."""
         check_query(partition, limit)
         check_filter(index, only_if)
-        span, values = _span(("sort", "pk", "sk"), first, last, after, newest_first=newest_first)
-        statement = f"SELECT entry FROM entries WHERE name = ? AND partition = ? AND {span}"  # noqa: S608
+        span, values = _span((index.sort, "pk", "sk"), first, last, after, newest_first=newest_first)
+        statement = f"SELECT item FROM items WHERE {index.partition} = ? AND {span}"  # noqa: S608
 
         def work(connection: sqlite3.Connection) -> Page:
-            rows = connection.execute(statement, (index.name, partition, *values))
-            page, is_cut = first_page(map(unpacked, rows), limit)
+            rows = connection.execute(statement, (partition, *values))
+            page, is_cut = first_page((index_entry(index, unpacked(row)) or {} for row in rows), limit)
             found = [entry for entry in page if holds(only_if, entry)]
             last_of = (page[-1][index.sort], page[-1][PARTITION], page[-1][SORT]) if is_cut else None
             return Page([] if count_only else found, len(found), last_of, last_of[0] if last_of else None)
