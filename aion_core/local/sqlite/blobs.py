@@ -65,7 +65,7 @@ class SQLiteBlobs:
                 )
             return is_stored
 
-        return await self.database.write(work)
+        return await self.database.write(work, large=True)
 
     async def get(self, name: str) -> bytes | None:
         """See `Blobs.get`."""
@@ -89,4 +89,4 @@ class SQLiteBlobs:
         def work(connection: sqlite3.Connection) -> list[Any]:
             return [value for (value,) in connection.execute(statement, values)]
 
-        return await self.database.read(work)
+        return await self.database.read(work, large=True)

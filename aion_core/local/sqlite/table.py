@@ -122,7 +122,7 @@ class SQLiteTable:
             last_of = (page[-1][index.sort], page[-1][PARTITION], page[-1][SORT]) if is_cut else None
             return Page([] if count_only else found, len(found), last_of, last_of[0] if last_of else None)
 
-        return await self._database.read(work)
+        return await self._database.read(work, large=True)
 
     async def scan(
         self,
@@ -142,7 +142,7 @@ class SQLiteTable:
             chosen = [{name: item[name] for name in attributes if name in item} for item in page]
             return Page(chosen if attributes else page, len(page), key_of(page[-1]) if is_cut else None)
 
-        return await self._database.read(work)
+        return await self._database.read(work, large=True)
 
     async def write(self, write: SingleWrite, *, returning: bool = False) -> Item | None:
         """See `Table.write`."""
