@@ -40,6 +40,7 @@ from aion_core.state.langgraph.checkpoint_items import (
     place_of,
 )
 from aion_core.state.langgraph.checkpoint_ttls import CheckpointTtls
+from aion_core.state.langgraph.copies import copy_of
 from aion_core.state.langgraph.delta_history import read_history
 from aion_core.state.langgraph.event_loops import finished
 from aion_core.state.langgraph.log_first import LogFirst
@@ -105,6 +106,8 @@ class TableSaver(BaseCheckpointSaver[int]):
         self._newest: tuple[str, str, StoredCheckpoint | None] | None = None
         """Thread, namespace and newest checkpoint of the last read. Under the fence, only this turn can change it."""
         self._has_channel = has_channel
+        self._loaded: tuple[StoredCheckpoint, CheckpointTuple] | None = None
+        """Last loaded checkpoint. A turn reads its first one twice: for its own use, and when LangGraph starts."""
         self._thread_items, self._items = ThreadItems(Reads(table, clock)), CheckpointItems(blobs)
         self._log_first = LogFirst(log_first)
         self._writes = FencedWrites(table, fence)
@@ -204,9 +207,14 @@ class TableSaver(BaseCheckpointSaver[int]):
             return None
         if self._fenced:
             self._ttls.note_read(found)
-        return await self._items.checkpoint_tuple(
+        if self._loaded is not None and self._loaded[0] is found and (copy := copy_of(self._loaded[1])) is not None:
+            self._loaded = None  # the nodes may change what LangGraph reads, so no third reader gets it
+            return copy
+        loaded = await self._items.checkpoint_tuple(
             self.serde, self._has_channel, config["configurable"]["thread_id"], found
         )
+        self._loaded = found, loaded
+        return loaded
 
     async def is_empty(self, config: RunnableConfig) -> bool:
         """Return True if `aget_tuple` finds no checkpoint for this config."""
