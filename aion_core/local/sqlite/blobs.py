@@ -30,6 +30,8 @@ GRACE = timedelta(days=15)
 class SQLiteBlobs:
     """`Blobs` in a separate SQLite file, so that large payloads do not delay the table."""
 
+    bytes_cost_money = False
+
     def __init__(self, path: Path, clock: Clock, *, retention: timedelta = timedelta(days=30)) -> None:
         """Open the file, and create it if missing. Raises ConfigurationError if the file has another version.
 

@@ -35,8 +35,6 @@ from aion_core.state.langgraph.checkpoint_items import (
     HasChannel,
     PackedWrites,
     config_of,
-    pack,
-    pack_writes,
     place_of,
 )
 from aion_core.state.langgraph.checkpoint_ttls import CheckpointTtls
@@ -130,7 +128,7 @@ class TableSaver(BaseCheckpointSaver[int]):
         if self._skips_input and metadata.get("source") == "input" and not ns:
             self._input_id, self._before_input = checkpoint["id"], parent or ""
             return config_of(thread_id, ns, checkpoint["id"])
-        packed = pack(self.serde, [checkpoint, get_checkpoint_metadata(config, metadata)])
+        packed = self._items.pack(self.serde, [checkpoint, get_checkpoint_metadata(config, metadata)])
         await self._log_first()
         async with self._write_lock:
             return await self._put(config, checkpoint["id"], packed, metadata)
@@ -143,7 +141,7 @@ class TableSaver(BaseCheckpointSaver[int]):
         new_versions: ChannelVersions,
     ) -> RunnableConfig:
         """See `aput`."""
-        packed = pack(self.serde, [checkpoint, get_checkpoint_metadata(config, metadata)])
+        packed = self._items.pack(self.serde, [checkpoint, get_checkpoint_metadata(config, metadata)])
         self._log_first.blocking()
         return finished(self._put(config, checkpoint["id"], packed, metadata))
 
@@ -165,7 +163,7 @@ class TableSaver(BaseCheckpointSaver[int]):
         """
         if self._input_id and get_checkpoint_id(config) == self._input_id:
             return  # Skip the writes of the node START, because the next checkpoint contains the input.
-        packed = pack_writes(self.serde, writes)
+        packed = self._items.pack_writes(self.serde, writes)
         await self._log_first()
         async with self._write_lock:
             joins = get_checkpoint_id(config) == self._held_id and task_path.startswith(_NODE_PATH)
@@ -176,7 +174,7 @@ class TableSaver(BaseCheckpointSaver[int]):
         self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str = ""
     ) -> None:
         """See `aput_writes`."""
-        packed = pack_writes(self.serde, writes)
+        packed = self._items.pack_writes(self.serde, writes)
         self._log_first.blocking()
         finished(self._put_writes(config, packed, task_id, task_path))
 
