@@ -45,9 +45,7 @@ async def _measure(rounds: int, only: str) -> Results:
                 results["cold start"][name].append(await measure_cold(name))
             click.echo("cold start", err=True)
     with ExitStack() as stack:
-        servers = {name: stack.enter_context(server(name)) for name in NAMES}
-        folder = Path(stack.enter_context(TemporaryDirectory()))
-        servers["dev"] = stack.enter_context(dev_server(folder))
+        servers = _servers(stack)
         for each in servers.values():
             await each.ready()
             await streams(100)(each)
@@ -58,17 +56,29 @@ async def _measure(rounds: int, only: str) -> Results:
                 # Begin each round with another server, so that a machine that slows down affects all servers equally.
                 for place in range(len(scenario.servers)):
                     name = scenario.servers[(place + turn) % len(scenario.servers)]
-                    measured = servers[scenario.ours if name == "aion" else name]
-                    results[scenario.name][name].append(await scenario.run(measured))
+                    results[scenario.name][name].append(await scenario.run(servers[scenario.store, name]))
             click.echo(scenario.name, err=True)
         if not only:
             _add_memory(results, servers)
     return results
 
 
-def _add_memory(results: Results, servers: dict[str, Server]) -> None:
+def _servers(stack: ExitStack) -> dict[tuple[str, str], Server]:
+    """Start the servers, named by store and server. Each one on SQLite has a folder of its own."""
+
+    def folder() -> Path:
+        return Path(stack.enter_context(TemporaryDirectory()))
+
+    memory = {("memory", name): stack.enter_context(server(name)) for name in NAMES}
+    sqlite = {("sqlite", name): stack.enter_context(server(name, folder())) for name in NAMES}
+    dev = {("dev", name): started for (_, name), started in sqlite.items()}
+    return memory | sqlite | dev | {("dev", "aion"): stack.enter_context(dev_server(folder()))}
+
+
+def _add_memory(results: Results, servers: dict[tuple[str, str], Server]) -> None:
     for name in NAMES:
-        results["after all scenarios"][name].append({"peak MiB": servers[name].peak_memory})
+        results["after all scenarios"][name].append({"peak MiB": servers["memory", name].peak_memory})
+        results["SQLite: after all scenarios"][name].append({"peak MiB": servers["sqlite", name].peak_memory})
 
 
 def report(results: Results, rounds: int) -> str:

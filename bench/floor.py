@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import AsyncIterator
+from functools import partial
 from typing import Any
 from uuid import uuid4
 
@@ -10,10 +11,10 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 
-from bench.graph import words
+from bench.chat import Chat, in_memory
 
 
-async def events(request: dict[str, Any], task_id: str, context: str) -> AsyncIterator[str]:
+async def events(chat: Chat, request: dict[str, Any], task_id: str, context: str) -> AsyncIterator[str]:
     """Yield the task, an artifact update for each chunk, and the final status as server-sent events."""
 
     def event(what: dict[str, Any]) -> str:
@@ -22,7 +23,7 @@ async def events(request: dict[str, Any], task_id: str, context: str) -> AsyncIt
     ids = {"taskId": task_id, "contextId": context}
     yield event({"task": {"id": task_id, "contextId": context, "status": {"state": "TASK_STATE_SUBMITTED"}}})
     text = ""
-    async for word in words(request["params"]["message"]["parts"][0]["text"], context):
+    async for word in chat.words(request["params"]["message"]["parts"][0]["text"], context):
         artifact = {"artifactId": "stream", "parts": [{"text": word}]}
         yield event({"artifactUpdate": {**ids, "artifact": artifact, "append": bool(text)}})
         text += word
@@ -35,16 +36,21 @@ def completed(text: str) -> dict[str, Any]:
     return {"state": "TASK_STATE_COMPLETED", "message": message}
 
 
-async def answer(http: Request) -> Response:
+async def answer(chat: Chat, http: Request) -> Response:
     """Answer SendMessage and SendStreamingMessage."""
     request = await http.json()
     message = request["params"]["message"]
     task_id, context = str(uuid4()), message.get("contextId") or str(uuid4())
     if request["method"] == "SendStreamingMessage":
-        return StreamingResponse(events(request, task_id, context), media_type="text/event-stream")
-    text = "".join([word async for word in words(message["parts"][0]["text"], context)])
+        return StreamingResponse(events(chat, request, task_id, context), media_type="text/event-stream")
+    text = "".join([word async for word in chat.words(message["parts"][0]["text"], context)])
     task = {"id": task_id, "contextId": context, "status": completed(text)}
     return JSONResponse({"jsonrpc": "2.0", "id": request["id"], "result": {"task": task}})
 
 
-app = Starlette(routes=[Route("/", answer, methods=["POST"])])
+def routes(chat: Chat) -> list[Route]:
+    """Return the routes of the app with this graph."""
+    return [Route("/", partial(answer, chat), methods=["POST"])]
+
+
+app = Starlette(routes=routes(in_memory()))

@@ -5,9 +5,8 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 from langchain_core.language_models.chat_models import BaseChatModel
-from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage, HumanMessage
+from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage
 from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResult
-from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import START, MessagesState, StateGraph
 
 
@@ -40,13 +39,3 @@ async def talk(state: MessagesState) -> dict[str, Any]:
 
 
 graph = StateGraph(MessagesState).add_node("talk", talk).add_edge(START, "talk")
-
-_compiled: Any = graph.compile(checkpointer=InMemorySaver())
-
-
-async def words(text: str, context: str) -> AsyncIterator[str]:
-    """Run the graph in the context's LangGraph thread, and yield the chunks. `aion` runs the graph by itself."""
-    given = {"messages": [HumanMessage(text)]}
-    config = {"configurable": {"thread_id": context}}
-    async for chunk, _ in _compiled.astream(given, config, stream_mode="messages"):
-        yield chunk.text

@@ -13,9 +13,9 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 APPS = {"aion": "handlers.api:app", "sdk": "bench.official:app", "floor": "bench.floor:app"}
-"""ASGI app of each measured server."""
-
-_TICKS = os.sysconf("SC_CLK_TCK")
+"""ASGI app of each measured server with its store in memory."""
+APPS_ON_SQLITE = {"aion": "handlers.api:app", "sdk": "bench.stored:sdk", "floor": "bench.stored:floor"}
+"""ASGI app of each measured server with its store in SQLite files."""
 
 
 @dataclass
@@ -53,17 +53,18 @@ class Server:
 
 
 @contextmanager
-def server(name: str, **environ: str) -> Iterator[Server]:
-    """Run the server `aion`, `sdk` or `floor` under uvicorn, with the memory store."""
+def server(name: str, folder: Path | None = None) -> Iterator[Server]:
+    """Run the server `aion`, `sdk` or `floor` under uvicorn. It stores in SQLite files of the folder, or in memory."""
     port = _free_port()
-    command = [sys.executable, "-m", "uvicorn", APPS[name], "--port", str(port), "--http", "h11"]
+    app = (APPS_ON_SQLITE if folder else APPS)[name]
+    command = [sys.executable, "-m", "uvicorn", app, "--port", str(port), "--http", "h11"]
+    files = {"AION_STORE": "sqlite", "AION_SQLITE_FOLDER": str(folder), "BENCH_FOLDER": str(folder)}
     settings = {
         "AION_CONFIG": str(ROOT / "bench/aion.yaml"),
-        "AION_STORE": "memory",
+        **(files if folder else {"AION_STORE": "memory"}),
         "AION_AUTH": "off",
         "AION_BASE_URL": f"http://127.0.0.1:{port}",
         "AION_LOG_LEVEL": "WARNING",
-        **environ,
     }
     with _process(name, port, [*command, "--log-level", "warning", "--no-access-log"], settings) as started:
         yield started
@@ -102,8 +103,8 @@ def _family(pid: int) -> list[int]:
 
 
 def _cpu(pid: int) -> float:
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / _TICKS
+    # The number of Linux's clock for the CPU time of a process, user and system, in nanoseconds.
+    return time.clock_gettime(~pid << 3 | 2)
 
 
 def _peak(pid: int) -> float:

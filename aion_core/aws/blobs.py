@@ -13,6 +13,8 @@ _MEDIA_TYPE = re.compile(r"[\w.+-]+/[\w.+-]+(; ?[\w.+-]+=[\w.+-]+)*", re.ASCII)
 class S3Blobs:
     """Store of large payloads in one S3 bucket (`Blobs`)."""
 
+    bytes_cost_money = True
+
     def __init__(self, s3: AwsClient, *, bucket: str) -> None:
         self._s3, self._bucket = s3, bucket
 

@@ -12,6 +12,9 @@ from typing import Protocol
 class Blobs(Protocol):
     """Store of payloads too large for a table item, by name. Every method may raise StoreUnavailable or StoreError."""
 
+    bytes_cost_money: bool
+    """True if the store and its table charge for bytes, so that it pays to compress them well."""
+
     async def put(self, name: str, content: bytes) -> None:
         """Store the bytes under the name. A repeat with the same bytes has no effect."""
         ...

@@ -34,7 +34,7 @@ PERMANENT_FOLDER = "permanent"
 RETENTIONS = {TASKS: 1.0, THREADS: 1.0, ARTIFACTS: 1.0, SESSIONS: 1.5}
 """Lifetime of each folder's objects, as a multiple of the retention. Other folders have no lifecycle rule."""
 
-VERSION = 3
+VERSION = 4
 """Version of the stored layout: the keys and attributes of items, and the files of `aion dev`.
 
 Increase it when one of them changes. Stored data of another version is refused (docs/decisions/0044).

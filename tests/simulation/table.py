@@ -203,6 +203,8 @@ HALF_MADE: ContextVar[float] = ContextVar("half_made", default=0.0)
 class SimBlobs:
     """`Blobs` of one process, over the simulated bucket."""
 
+    bytes_cost_money = True
+
     def __init__(self, process: "Process") -> None:
         self._process, self._blobs = process, process.world.blobs
 

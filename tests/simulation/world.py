@@ -18,7 +18,7 @@ from aion_core.local.memory.cipher import MemoryCipher
 from aion_core.table import keys
 from aion_core.table.keys import ContextKey, TaskKey
 from aion_core.table.reads import Reads
-from aion_core.table.semantics.writes import TOKEN_LIFE
+from aion_core.table.semantics.tokens import TOKEN_LIFE
 from tests.simulation import assembly
 from tests.simulation.agents import PROGRAMS, text_of
 from tests.simulation.deployment import Deployment

@@ -78,6 +78,7 @@ class FaultyTable(MemoryTable):
 
     def __init__(self, clock: Clock, *, faults: TableFaults | None = None) -> None:
         super().__init__(clock)
+        self._clock = clock
         self.faults = faults or TableFaults()
         self._versions: dict[str, dict[Key, list[tuple[datetime, Item | None]]]] = defaultdict(dict)
         """Recent versions of index entries by index, with the times of their changes."""
@@ -145,7 +146,7 @@ class FaultyTable(MemoryTable):
             with self._lock:
                 for key, after in zip(keys[made:], decided[made:], strict=True):
                     self._store(key, after)
-                self._remember(token, writes)
+                self._tokens.add(token, writes)
                 for key in keys:
                     del self._in_flight[key]
                 self._tokens_in_flight.discard(token)
@@ -193,10 +194,10 @@ class FaultyTable(MemoryTable):
         limits = [each for each in (limit, self.faults.page_items) if each is not None]
         return super()._page(positions, item, after, min(limits, default=None), newest_first)
 
-    def _known(self, token: str) -> list[Write] | None:
+    def _accepted(self, writes: Sequence[Write], token: str) -> list[Item | None] | None:
         if token and token in self._tokens_in_flight:
             raise StoreUnavailable("TransactionInProgressException")
-        return super()._known(token)
+        return super()._accepted(writes, token)
 
     def _reasons(self, writes: Sequence[Write], reasons: Sequence[str]) -> Sequence[str]:
         faults = self.faults.reasons(writes) or [FINE] * len(writes)

@@ -5,7 +5,7 @@ from datetime import datetime
 from typing import Any
 
 from aion_core.clock import Clock
-from aion_core.table.semantics.writes import TOKEN_LIFE
+from aion_core.table.semantics.tokens import TOKEN_LIFE
 
 _KEYS = "KeyConditionExpression"
 _TRANSACT = "dynamodb.TransactWriteItems"

@@ -1,7 +1,7 @@
 """Messages that a turn adds to a graph's state."""
 
 from collections import Counter
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Sequence
 from itertools import takewhile
 from typing import Any, TypeGuard
 
@@ -79,7 +79,9 @@ class AddedMessages:
 
     @staticmethod
     def _among(messages: Sequence[BaseMessage], identities: Collection[Identity]) -> list[BaseMessage]:
-        return [message for message in _of_agent(messages) if _identity(message) in identities]
+        ids = {identity[0] for identity in identities}
+        named = [message for message in messages if message.id in ids]
+        return [message for message in _of_agent(named) if _identity(message) in identities]
 
 
 _RUN = "lc_run-"
@@ -115,16 +117,17 @@ def last_complete(messages: Sequence[AIMessage]) -> AIMessage | None:
 
 
 def _counted(messages: Sequence[BaseMessage]) -> Counter[Identity]:
-    return Counter(map(_identity, _of_agent(messages)))
+    return Counter([_identity(message) for message in _of_agent(messages)])
 
 
-def _of_agent(messages: Sequence[BaseMessage]) -> Iterator[BaseMessage]:
-    """Yield AIMessages and ToolMessages that are no notes. Skipping users' large files saves time."""
-    return (
-        each
-        for each in messages
-        if isinstance(each, AIMessage | ToolMessage) and _NOTES.isdisjoint(each.response_metadata)
-    )
+def _of_agent(messages: Sequence[BaseMessage]) -> list[BaseMessage]:
+    """Return the AIMessages and ToolMessages that are no notes. Skipping users' large files saves time."""
+    kinds = {kind for kind in {*map(type, messages)} if issubclass(kind, AIMessage | ToolMessage)}
+    return [
+        message
+        for message in messages
+        if type(message) in kinds and (not message.response_metadata or _NOTES.isdisjoint(message.response_metadata))
+    ]
 
 
 def _identity(message: BaseMessage) -> Identity:

@@ -40,8 +40,9 @@ class GraphAnswer:
         self._graph = graph
         self._cached: list[BaseMessage] = []
         """Messages of nodes with a `cache_policy` that did not run. The state may have them from an earlier turn."""
-        self._ids_before = {message.id for message in messages_of(history.before) if message.id}
-        self.added = AddedMessages(messages_of(history.before))
+        before = messages_of(history.before)
+        self._ids_before = {message.id for message in before if message.id}
+        self.added = AddedMessages(before)
         self.values = WrittenValues(graph, history, functional=self.is_functional)
         self._has_unsent = False
 

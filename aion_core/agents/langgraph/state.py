@@ -40,11 +40,13 @@ def messages_of(values: Any) -> list[BaseMessage]:
 
 def as_messages(value: Any) -> list[BaseMessage]:
     """Convert a value to LangChain messages, from any form that LangChain accepts. Skip other values."""
-    if type(value) is not list:  # almost every state has a list
-        if isinstance(value, BaseMessage):
-            return [value]
-        if not isinstance(value, Sequence) or isinstance(value, str):
-            return []
+    if isinstance(value, BaseMessage):
+        return [value]
+    if not isinstance(value, Sequence) or isinstance(value, str):
+        return []
+    # Look at the types alone first: almost every state has messages only, and a turn reads them several times.
+    if all(issubclass(kind, BaseMessage) for kind in {*map(type, value)}):
+        return list(value)
     messages: list[BaseMessage] = []
     for message in value:
         if isinstance(message, BaseMessage):

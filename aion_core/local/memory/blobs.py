@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 class MemoryBlobs:
     """`Blobs` for one process."""
 
+    bytes_cost_money = False
+
     def __init__(self) -> None:
         self._blobs: dict[str, tuple[bytes, Mapping[str, str]]] = {}
 

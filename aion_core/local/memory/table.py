@@ -2,9 +2,8 @@
 
 import threading
 from bisect import bisect_left, bisect_right, insort
-from collections import OrderedDict, defaultdict
+from collections import defaultdict
 from collections.abc import Callable, Sequence
-from datetime import datetime
 from typing import Any
 from zlib import crc32
 
@@ -13,38 +12,32 @@ from aion_core.errors import StoreError
 from aion_core.table.conditions import Condition
 from aion_core.table.item import PARTITION, SORT, Index, Item, Key
 from aion_core.table.port import Page
-from aion_core.table.refusals import FINE, TokenReused, canceled
+from aion_core.table.refusals import FINE, canceled
 from aion_core.table.schema import INDEXES, TTL_ATTRIBUTE
 from aion_core.table.semantics.conditions import holds
 from aion_core.table.semantics.pages import check_filter, check_query, first_page, index_entry
+from aion_core.table.semantics.tokens import RecentTokens
 from aion_core.table.semantics.values import copy_stored
 from aion_core.table.semantics.writes import (
-    TOKEN_LIFE,
     check_key,
     check_transaction,
     check_transaction_size,
     check_write,
-    fingerprint,
     outcome,
 )
 from aion_core.table.writes import Delete, SingleWrite, Update, Write
-
-MAX_TOKENS = 200
-"""Number of recent transactions with stored idempotency tokens. A caller repeats a transaction soon or never."""
 
 
 class MemoryTable:
     """`Table` in this process's memory."""
 
     def __init__(self, clock: Clock) -> None:
-        self._clock = clock
         self._lock = threading.RLock()
         self._items: dict[Key, Item] = {}
         self._sorts: dict[str, list[str]] = defaultdict(list)
         self._positions: dict[tuple[str, str], list[tuple[Any, Key]]] = defaultdict(list)
         """Sorted positions of entries (sort key and item key) by index and partition."""
-        self._tokens: OrderedDict[str, tuple[list[Write], datetime]] = OrderedDict()
-        """Writes and times of the recent transactions by their tokens, the oldest first."""
+        self._tokens = RecentTokens(clock)
 
     async def get(self, key: Key) -> Item | None:
         """See `Table.get`."""
@@ -168,38 +161,17 @@ class MemoryTable:
             if decided is not None:
                 for write, after in zip(writes, decided, strict=True):
                     self._store(write.key, after)
-                self._remember(token, writes)
+                self._tokens.add(token, writes)
 
     def _accepted(self, writes: Sequence[Write], token: str) -> list[Item | None] | None:
         """Return the items after a transaction; None if it was made before. Raises the error of a refused one."""
         check_transaction(writes, token)
-        known = self._known(token)
-        if known is not None:
-            if fingerprint(known) != fingerprint(writes):
-                raise TokenReused("IdempotentParameterMismatchException")
+        if self._tokens.have(token, writes):
             return None
         befores = [self._items.get(write.key) for write in writes]
         decided = self._decided(writes, befores)
         check_transaction_size([item for item in (*befores, *decided) if item])
         return decided
-
-    def _remember(self, token: str, writes: Sequence[Write]) -> None:
-        """Store the writes of a transaction by its token."""
-        if token:
-            self._tokens.pop(token, None)
-            self._tokens[token] = list(writes), self._clock.now()
-
-    def _known(self, token: str) -> list[Write] | None:
-        """Return the writes that were recently made with this token, or None for an unknown token."""
-        if not token:
-            return None
-        expired = self._clock.now() - TOKEN_LIFE
-        while self._tokens:
-            oldest = next(iter(self._tokens))
-            if self._tokens[oldest][1] > expired and len(self._tokens) < MAX_TOKENS:
-                break
-            del self._tokens[oldest]
-        return self._tokens[token][0] if token in self._tokens else None
 
     def _decided(self, writes: Sequence[Write], befores: Sequence[Item | None]) -> list[Item | None]:
         """Calculate the items after the writes, but do not store them. Raises the error of a refused write."""

@@ -30,6 +30,8 @@ GRACE = timedelta(days=15)
 class SQLiteBlobs:
     """`Blobs` in a separate SQLite file, so that large payloads do not delay the table."""
 
+    bytes_cost_money = False
+
     def __init__(self, path: Path, clock: Clock, *, retention: timedelta = timedelta(days=30)) -> None:
         """Open the file, and create it if missing. Raises ConfigurationError if the file has another version.
 
@@ -65,7 +67,7 @@ class SQLiteBlobs:
                 )
             return is_stored
 
-        return await self.database.write(work)
+        return await self.database.write(work, large=True)
 
     async def get(self, name: str) -> bytes | None:
         """See `Blobs.get`."""
@@ -89,4 +91,4 @@ class SQLiteBlobs:
         def work(connection: sqlite3.Connection) -> list[Any]:
             return [value for (value,) in connection.execute(statement, values)]
 
-        return await self.database.read(work)
+        return await self.database.read(work, large=True)

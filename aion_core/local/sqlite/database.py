@@ -1,6 +1,7 @@
 """SQLite file: connections, transactions, layout version and errors."""
 
 import asyncio
+import itertools
 import os
 import sqlite3
 import threading
@@ -21,6 +22,10 @@ BUSY_SECONDS = 10.0
 READERS = 4
 """Number of reader threads. There is one writer thread, since SQLite allows one writer at a time."""
 
+TURN = 64
+"""Of this many short calls, one goes to a thread although none must. Other tasks of the event loop run meanwhile, and a
+writer thread checkpoints the file: it copies the commits in the WAL file to the file itself, and waits for the disk."""
+
 _CORRUPT = ("SQLITE_CORRUPT", "SQLITE_NOTADB")
 _PASSING = ("SQLITE_BUSY", "SQLITE_LOCKED", "SQLITE_FULL", "SQLITE_IOERR", "SQLITE_CANTOPEN")
 
@@ -33,6 +38,9 @@ class Database:
     A commit survives a crash of the process. A loss of power may undo the last commits, but does not corrupt the file
     (WAL with synchronous=NORMAL). Turns would be many times slower if each commit waited for the developer's disk. The
     methods raise StoreUnavailable, StoreCorrupt or StoreError.
+
+    A short call takes less time than the way to a thread and back, and its commit does not wait for the disk. So it runs
+    in the event loop's own thread, unless it has to wait for another writer.
     """
 
     def __init__(self, path: Path, schema: str, *, busy_seconds: float = BUSY_SECONDS) -> None:
@@ -40,6 +48,9 @@ class Database:
         self._path, self._busy_seconds = path, busy_seconds
         self._idle: deque[sqlite3.Connection] = deque()
         self._write_lock = threading.Lock()
+        self._short: sqlite3.Connection | None = None
+        """Connection of short writes, which neither waits nor checkpoints. The write lock guards it."""
+        self._calls = itertools.count(1)
         self._readers = ThreadPoolExecutor(READERS, f"{path.stem}-read")
         self._writer = ThreadPoolExecutor(1, f"{path.stem}-write")
         self._open(schema)
@@ -88,12 +99,25 @@ class Database:
             else:
                 return
 
-    async def read(self, work: Callable[[sqlite3.Connection], T]) -> T:
-        """Run the function `work` with a connection in a reader thread, and return its result."""
-        return await asyncio.get_running_loop().run_in_executor(self._readers, self.read_blocking, work)
+    async def read(self, work: Callable[[sqlite3.Connection], T], *, large: bool = False) -> T:
+        """Run the function `work` with a connection, and return its result. A `large` read runs in a reader thread."""
+        if large or next(self._calls) % TURN == 0:
+            return await asyncio.get_running_loop().run_in_executor(self._readers, self.read_blocking, work)
+        return self.read_blocking(work)
 
-    async def write(self, work: Callable[[sqlite3.Connection], T]) -> T:
-        """Run the function `work` in a transaction of the writer thread, and return its result."""
+    async def write(self, work: Callable[[sqlite3.Connection], T], *, large: bool = False) -> T:
+        """Run the function `work` in a transaction, and return its result. A `large` write runs in the writer thread."""
+        if not large and next(self._calls) % TURN and self._write_lock.acquire(blocking=False):
+            try:
+                with self._errors():
+                    if self._short is None:
+                        self._short = self._connect(busy_seconds=0)
+                        self._short.execute("PRAGMA wal_autocheckpoint = 0")
+                    if _has_begun(self._short):
+                        with _committed(self._short):
+                            return work(self._short)
+            finally:
+                self._write_lock.release()
         return await asyncio.get_running_loop().run_in_executor(self._writer, self.write_blocking, work)
 
     def read_blocking(self, work: Callable[[sqlite3.Connection], T]) -> T:
@@ -113,7 +137,7 @@ class Database:
             try:
                 connection = self._idle.pop()
             except IndexError:
-                connection = self._connect()
+                connection = self._connect(self._busy_seconds)
             try:
                 yield connection
             finally:
@@ -123,16 +147,9 @@ class Database:
     def writing(self) -> Iterator[sqlite3.Connection]:
         """Yield a connection in a transaction. Commit the transaction at the end, or undo it after an exception."""
         with self._write_lock, self.reading() as connection:
-            # Take the write lock now (IMMEDIATE). Otherwise SQLite refuses the first write of a transaction that began
-            # with a read if another process has written since the read.
-            connection.execute("BEGIN IMMEDIATE")
-            try:
+            connection.execute(_BEGIN)
+            with _committed(connection):
                 yield connection
-                connection.execute("COMMIT")
-            except BaseException:
-                if connection.in_transaction:
-                    connection.execute("ROLLBACK")
-                raise
 
     def close(self) -> None:
         """Wait for the running calls, and close the file."""
@@ -140,11 +157,11 @@ class Database:
         self._writer.shutdown()
         while self._idle:
             self._idle.pop().close()
+        if self._short is not None:
+            self._short.close()
 
-    def _connect(self) -> sqlite3.Connection:
-        connection = sqlite3.connect(
-            self._path, timeout=self._busy_seconds, isolation_level=None, check_same_thread=False
-        )
+    def _connect(self, busy_seconds: float) -> sqlite3.Connection:
+        connection = sqlite3.connect(self._path, timeout=busy_seconds, isolation_level=None, check_same_thread=False)
         connection.execute("PRAGMA synchronous = NORMAL")
         return connection
 
@@ -158,6 +175,34 @@ class Database:
             if name.startswith(_CORRUPT):
                 raise StoreCorrupt(text) from error
             raise (StoreUnavailable if name.startswith(_PASSING) else StoreError)(text) from error
+
+
+# Take the write lock now (IMMEDIATE). Otherwise SQLite refuses the first write of a transaction that began with a read if
+# another process has written since the read.
+_BEGIN = "BEGIN IMMEDIATE"
+
+
+def _has_begun(connection: sqlite3.Connection) -> bool:
+    """Begin a transaction on a connection that does not wait. Return False if another process is writing."""
+    try:
+        connection.execute(_BEGIN)
+    except sqlite3.OperationalError as error:
+        if error.sqlite_errorname.startswith("SQLITE_BUSY"):
+            return False
+        raise
+    return True
+
+
+@contextmanager
+def _committed(connection: sqlite3.Connection) -> Iterator[None]:
+    """Commit the connection's transaction at the end, or undo it after an exception."""
+    try:
+        yield
+        connection.execute("COMMIT")
+    except BaseException:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+        raise
 
 
 _REMEDY = "Delete it to start with an empty store, or use `aion dev --fresh`."

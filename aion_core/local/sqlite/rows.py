@@ -1,16 +1,24 @@
-"""Rows of a table in a SQLite file: items and index entries, each as JSON."""
+"""Rows of a table in a SQLite file: an item in MessagePack, and its indexed attributes in columns of their own."""
 
-import base64
-import json
 import sqlite3
-from collections.abc import Mapping
 from typing import Any
+
+import msgspec
 
 from aion_core.table.item import Item, Key
 from aion_core.table.schema import INDEXES, TTL_ATTRIBUTE
-from aion_core.table.semantics.pages import index_entry
 
-_encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
+INDEXED = tuple(dict.fromkeys(name for index in INDEXES for name in (index.partition, index.sort)))
+"""Attributes by which an index finds items. The columns of the same names have no type: texts and numbers sort apart."""
+
+COLUMNS = (TTL_ATTRIBUTE, *INDEXED)
+
+INDEX_STATEMENTS = "; ".join(
+    f"CREATE INDEX {index.name} ON items ({index.partition}, {index.sort}, pk, sk) WHERE {index.partition} IS NOT NULL"
+    for index in INDEXES
+)
+
+_INSERT = f"INSERT INTO items VALUES ({', '.join('?' * (3 + len(COLUMNS)))})"  # noqa: S608
 
 
 def read_item(connection: sqlite3.Connection, key: Key) -> Item | None:
@@ -20,64 +28,50 @@ def read_item(connection: sqlite3.Connection, key: Key) -> Item | None:
 
 
 def store_item(connection: sqlite3.Connection, key: Key, before: Item | None, after: Item | None) -> None:
-    """Replace, insert or delete an item and its index entries."""
+    """Replace, insert or delete an item."""
     if after is None:
         connection.execute("DELETE FROM items WHERE pk = ? AND sk = ?", key)
+    elif before is None:
+        connection.execute(_INSERT, (*key, packed(after), *map(after.get, COLUMNS)))
     else:
-        expires = after.get(TTL_ATTRIBUTE)
-        connection.execute(
-            "INSERT INTO items VALUES (?, ?, ?, ?) "
-            "ON CONFLICT DO UPDATE SET item = excluded.item, expires = excluded.expires",
-            (*key, packed(after), expires if type(expires) is int else None),
-        )
-    for index in INDEXES:
-        old, new = index_entry(index, before), index_entry(index, after)
-        if old == new:
-            continue
-        if old is not None:
-            connection.execute(
-                "DELETE FROM entries WHERE name = ? AND partition = ? AND sort = ? AND pk = ? AND sk = ?",
-                (index.name, old[index.partition], old[index.sort], *key),
-            )
-        if new is not None:
-            connection.execute(
-                "INSERT INTO entries VALUES (?, ?, ?, ?, ?, ?)",
-                (index.name, new[index.partition], new[index.sort], *key, packed(new)),
-            )
+        # Name only the changed columns, because SQLite writes the entries of all indexes with a named column again.
+        changed = [name for name in COLUMNS if before.get(name) != after.get(name)]
+        names = "".join([f", {name} = ?" for name in changed])
+        statement = f"UPDATE items SET item = ?{names} WHERE pk = ? AND sk = ?"  # noqa: S608
+        connection.execute(statement, (packed(after), *map(after.get, changed), *key))
 
 
-def packed(item: Mapping[str, Any]) -> str:
-    """Return the item as JSON."""
-    return _encode({name: _tagged(value) for name, value in item.items()})
+_PLAIN = frozenset({str, bytes, bool})
+
+_NUMBER, _SET = 1, 2
+"""MessagePack's extension types of values that it lacks: whole numbers above 64 bits, and sets of texts."""
 
 
-def _tagged(value: Any) -> Any:
-    """Return the JSON form of a value. Each JSON object has one member, named by the value's type."""
-    match value:
-        case bytes():
-            return {"bytes": base64.b64encode(value).decode()}
-        case frozenset():
-            return {"set": sorted(value)}
-        case dict():
-            return {"map": {name: _tagged(member) for name, member in value.items()}}
-        case list():
-            return [_tagged(member) for member in value]
-    return value
+def packed(item: Item) -> bytes:
+    """Return the item in MessagePack."""
+    return _encode({name: value if type(value) in _PLAIN else _extended(value) for name, value in item.items()})
 
 
-def unpacked(row: tuple[str]) -> Item:
-    """Return the item in a row of one column, its JSON."""
-    return {name: _untagged(value) for name, value in json.loads(row[0]).items()}
+def _extended(value: Any) -> Any:
+    """Return a value without numbers and sets that MessagePack lacks."""
+    kind = type(value)
+    if kind is int:
+        return value if -(2**63) <= value < 2**63 else msgspec.msgpack.Ext(_NUMBER, str(value).encode())
+    if kind is dict:
+        return {name: _extended(member) for name, member in value.items()}
+    if kind is list:
+        return [_extended(member) for member in value]
+    return value if kind is not frozenset else msgspec.msgpack.Ext(_SET, _encode(sorted(value)))
 
 
-def _untagged(value: Any) -> Any:
-    match value:
-        case {"bytes": text}:
-            return base64.b64decode(text)
-        case {"set": members}:
-            return frozenset(members)
-        case {"map": members}:
-            return {name: _untagged(member) for name, member in members.items()}
-        case list():
-            return [_untagged(member) for member in value]
-    return value
+def unpacked(row: tuple[bytes]) -> Item:
+    """Return the item in a row of one column, its MessagePack."""
+    item: Item = _decode(row[0])
+    return item
+
+
+def _restored(code: int, data: memoryview) -> Any:
+    return int(bytes(data)) if code == _NUMBER else frozenset(_decode(data))
+
+
+_encode, _decode = msgspec.msgpack.Encoder().encode, msgspec.msgpack.Decoder(ext_hook=_restored).decode

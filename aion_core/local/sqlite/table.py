@@ -8,21 +8,20 @@ from zlib import crc32
 
 from aion_core.clock import Clock
 from aion_core.local.sqlite.database import Database
-from aion_core.local.sqlite.rows import read_item, store_item, unpacked
+from aion_core.local.sqlite.rows import INDEX_STATEMENTS, INDEXED, read_item, store_item, unpacked
 from aion_core.table.conditions import Condition
 from aion_core.table.item import PARTITION, SORT, Index, Item, Key, key_of
 from aion_core.table.port import Page
-from aion_core.table.refusals import FINE, TokenReused, canceled
+from aion_core.table.refusals import FINE, canceled
 from aion_core.table.schema import INDEXES, TTL_ATTRIBUTE
 from aion_core.table.semantics.conditions import holds
-from aion_core.table.semantics.pages import check_filter, check_query, first_page
+from aion_core.table.semantics.pages import check_filter, check_query, first_page, index_entry
+from aion_core.table.semantics.tokens import RecentTokens
 from aion_core.table.semantics.writes import (
-    TOKEN_LIFE,
     check_key,
     check_transaction,
     check_transaction_size,
     check_write,
-    fingerprint,
     outcome,
 )
 from aion_core.table.writes import ConditionCheck, Delete, SingleWrite, Update, Write
@@ -30,21 +29,17 @@ from aion_core.table.writes import ConditionCheck, Delete, SingleWrite, Update, 
 KEY_AND_TTL = (PARTITION, SORT, TTL_ATTRIBUTE)
 
 
-# Column `sort` has no type, so texts sort as texts and numbers as numbers.
-_SCHEMA = """
-CREATE TABLE items (pk TEXT NOT NULL, sk TEXT NOT NULL, item TEXT NOT NULL, expires INTEGER, PRIMARY KEY (pk, sk));
-CREATE INDEX items_by_expiry ON items (expires) WHERE expires IS NOT NULL;
-CREATE TABLE entries (
-    name TEXT NOT NULL, partition TEXT NOT NULL, sort NOT NULL, pk TEXT NOT NULL, sk TEXT NOT NULL, entry TEXT NOT NULL,
-    PRIMARY KEY (name, partition, sort, pk, sk)
-) WITHOUT ROWID;
-CREATE TABLE tokens (token TEXT PRIMARY KEY, fingerprint TEXT NOT NULL, made_at REAL NOT NULL) WITHOUT ROWID;
-CREATE INDEX tokens_by_age ON tokens (made_at)
+_SCHEMA = f"""
+CREATE TABLE items (
+    pk TEXT NOT NULL, sk TEXT NOT NULL, item BLOB NOT NULL, {TTL_ATTRIBUTE} INTEGER, {", ".join(INDEXED)}, PRIMARY KEY (pk, sk)
+);
+CREATE INDEX items_by_expiry ON items ({TTL_ATTRIBUTE}) WHERE {TTL_ATTRIBUTE} IS NOT NULL;
+{INDEX_STATEMENTS}
 """
 
 CLEANING = 100
-"""Number of written items between two deletions of expired items and tokens. A deletion removes up to twice as many
-items, so that expired items cannot accumulate."""
+"""Number of written items between two deletions of expired items. A deletion removes up to twice as many items, so that
+expired items cannot accumulate."""
 
 GRACE_SECONDS, MAX_TTL_AGE = 3600, 5 * 365 * 86_400
 """Limits in seconds. As in DynamoDB, an item stays readable for a time after its TTL, and a very old TTL is ignored.
@@ -60,6 +55,7 @@ class SQLiteTable:
         """Open the file, and create it if missing. Raises ConfigurationError if the file has another version."""
         self._clock = clock
         self._database = Database(path, _SCHEMA)
+        self._tokens = RecentTokens(clock)
         self._written = CLEANING
         """Number of items written since the last deletion of expired items. The first write of a process deletes too."""
 
@@ -116,17 +112,17 @@ class SQLiteTable:
         """See `Table.query_index`."""
         check_query(partition, limit)
         check_filter(index, only_if)
-        span, values = _span(("sort", "pk", "sk"), first, last, after, newest_first=newest_first)
-        statement = f"SELECT entry FROM entries WHERE name = ? AND partition = ? AND {span}"  # noqa: S608
+        span, values = _span((index.sort, "pk", "sk"), first, last, after, newest_first=newest_first)
+        statement = f"SELECT item FROM items WHERE {index.partition} = ? AND {span}"  # noqa: S608
 
         def work(connection: sqlite3.Connection) -> Page:
-            rows = connection.execute(statement, (index.name, partition, *values))
-            page, is_cut = first_page(map(unpacked, rows), limit)
+            rows = connection.execute(statement, (partition, *values))
+            page, is_cut = first_page((index_entry(index, unpacked(row)) or {} for row in rows), limit)
             found = [entry for entry in page if holds(only_if, entry)]
             last_of = (page[-1][index.sort], page[-1][PARTITION], page[-1][SORT]) if is_cut else None
             return Page([] if count_only else found, len(found), last_of, last_of[0] if last_of else None)
 
-        return await self._database.read(work)
+        return await self._database.read(work, large=True)
 
     async def scan(
         self,
@@ -146,7 +142,7 @@ class SQLiteTable:
             chosen = [{name: item[name] for name in attributes if name in item} for item in page]
             return Page(chosen if attributes else page, len(page), key_of(page[-1]) if is_cut else None)
 
-        return await self._database.read(work)
+        return await self._database.read(work, large=True)
 
     async def write(self, write: SingleWrite, *, returning: bool = False) -> Item | None:
         """See `Table.write`."""
@@ -163,18 +159,9 @@ class SQLiteTable:
     async def transact(self, writes: Sequence[Write], *, token: str = "") -> None:
         """See `Table.transact`."""
         check_transaction(writes, token)
-        await self._database.write(lambda connection: self._transact(connection, writes, token))
-
-    def _transact(self, connection: sqlite3.Connection, writes: Sequence[Write], token: str) -> None:
-        if token:
-            now, digest = self._clock.now().timestamp(), fingerprint(writes)
-            known = connection.execute("SELECT fingerprint, made_at FROM tokens WHERE token = ?", (token,)).fetchone()
-            if known is not None and known[1] > now - TOKEN_LIFE.total_seconds():
-                if known[0] != digest:
-                    raise TokenReused("SQLite: the token was used with other writes.")
-                return
-            connection.execute("INSERT OR REPLACE INTO tokens VALUES (?, ?, ?)", (token, digest, now))
-        self._make(connection, writes)
+        if not self._tokens.have(token, writes):
+            await self._database.write(lambda connection: self._make(connection, writes))
+            self._tokens.add(token, writes)
 
     def _make(self, connection: sqlite3.Connection, writes: Sequence[Write]) -> list[tuple[Item | None, Item | None]]:
         """Make the writes in the connection's transaction. Return each item before and after its write."""
@@ -196,7 +183,6 @@ class SQLiteTable:
 
     def _clean(self, connection: sqlite3.Connection) -> None:
         now = self._clock.now().timestamp()
-        connection.execute("DELETE FROM tokens WHERE made_at <= ?", (now - TOKEN_LIFE.total_seconds(),))
         expired = "SELECT item FROM items WHERE expires BETWEEN ? AND ? LIMIT ?"
         bounds = now - MAX_TTL_AGE, now - GRACE_SECONDS
         for item in map(unpacked, connection.execute(expired, (*bounds, 2 * CLEANING)).fetchall()):

@@ -22,11 +22,11 @@ class EncryptedItems:
     """Encryption of items' contents. Each ciphertext is valid only for the key of its item."""
 
     def __init__(self, blobs: Blobs, cipher: Cipher) -> None:
-        self._cipher, self._payloads = cipher, Payloads(blobs)
+        self._cipher, self._blobs, self._payloads = cipher, blobs, Payloads(blobs)
 
     async def encrypted(self, key: Key, content: bytes, *, folder: str) -> Item:
         """Encrypt the content into an attribute of the item with this key. Other items cannot use the attribute."""
-        body = await self._cipher.encrypt(compress(content), about=_about(key))
+        body = await self._cipher.encrypt(compress(content, self._blobs), about=_about(key))
         return await self._payloads.attributes({_CONTENT: StoredPayload("encrypted", body)}, folder=folder)
 
     async def content(self, item: Item) -> bytes:

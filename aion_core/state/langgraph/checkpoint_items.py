@@ -48,25 +48,24 @@ def config_of(thread_id: str, ns: str, checkpoint_id: str) -> RunnableConfig:
     return {"configurable": {"thread_id": thread_id, "checkpoint_ns": ns, "checkpoint_id": checkpoint_id}}
 
 
-def pack(serde: SerializerProtocol, value: Any, channel: str = "") -> StoredPayload:
-    """Serialize a checkpoint, or a write to a channel."""
-    return StoredPayload.of(serde.dumps_typed(value), channel)
-
-
-def pack_writes(serde: SerializerProtocol, writes: Sequence[tuple[str, Any]]) -> PackedWrites:
-    """Serialize the writes of a LangGraph task, each a channel and a value."""
-    # Keep one write per index, because an update expression may set an attribute only once. For a special channel, the
-    # last write is valid.
-    return {
-        WRITES_IDX_MAP.get(channel, index): pack(serde, value, channel) for index, (channel, value) in enumerate(writes)
-    }
-
-
 class CheckpointItems:
     """Conversion of checkpoints, and of the writes of LangGraph tasks, to attributes of items and back."""
 
     def __init__(self, blobs: Blobs) -> None:
         self._payloads = Payloads(blobs)
+
+    def pack(self, serde: SerializerProtocol, value: Any, channel: str = "") -> StoredPayload:
+        """Serialize a checkpoint, or a write to a channel."""
+        return self._payloads.packed(serde.dumps_typed(value), channel)
+
+    def pack_writes(self, serde: SerializerProtocol, writes: Sequence[tuple[str, Any]]) -> PackedWrites:
+        """Serialize the writes of a LangGraph task, each a channel and a value."""
+        # Keep one write per index, because an update expression may set an attribute only once. For a special channel,
+        # the last write is valid.
+        return {
+            WRITES_IDX_MAP.get(channel, index): self.pack(serde, value, channel)
+            for index, (channel, value) in enumerate(writes)
+        }
 
     async def attributes(self, thread_id: str, payloads: Mapping[str, StoredPayload]) -> Item:
         """Return the attributes of an item of the thread with these payloads. Large payloads become blobs."""

@@ -35,11 +35,10 @@ from aion_core.state.langgraph.checkpoint_items import (
     HasChannel,
     PackedWrites,
     config_of,
-    pack,
-    pack_writes,
     place_of,
 )
 from aion_core.state.langgraph.checkpoint_ttls import CheckpointTtls
+from aion_core.state.langgraph.copies import copy_of
 from aion_core.state.langgraph.delta_history import read_history
 from aion_core.state.langgraph.event_loops import finished
 from aion_core.state.langgraph.log_first import LogFirst
@@ -105,6 +104,8 @@ class TableSaver(BaseCheckpointSaver[int]):
         self._newest: tuple[str, str, StoredCheckpoint | None] | None = None
         """Thread, namespace and newest checkpoint of the last read. Under the fence, only this turn can change it."""
         self._has_channel = has_channel
+        self._loaded: tuple[StoredCheckpoint, CheckpointTuple] | None = None
+        """Last loaded checkpoint. A turn reads its first one twice: for its own use, and when LangGraph starts."""
         self._thread_items, self._items = ThreadItems(Reads(table, clock)), CheckpointItems(blobs)
         self._log_first = LogFirst(log_first)
         self._writes = FencedWrites(table, fence)
@@ -127,7 +128,7 @@ class TableSaver(BaseCheckpointSaver[int]):
         if self._skips_input and metadata.get("source") == "input" and not ns:
             self._input_id, self._before_input = checkpoint["id"], parent or ""
             return config_of(thread_id, ns, checkpoint["id"])
-        packed = pack(self.serde, [checkpoint, get_checkpoint_metadata(config, metadata)])
+        packed = self._items.pack(self.serde, [checkpoint, get_checkpoint_metadata(config, metadata)])
         await self._log_first()
         async with self._write_lock:
             return await self._put(config, checkpoint["id"], packed, metadata)
@@ -140,7 +141,7 @@ class TableSaver(BaseCheckpointSaver[int]):
         new_versions: ChannelVersions,
     ) -> RunnableConfig:
         """See `aput`."""
-        packed = pack(self.serde, [checkpoint, get_checkpoint_metadata(config, metadata)])
+        packed = self._items.pack(self.serde, [checkpoint, get_checkpoint_metadata(config, metadata)])
         self._log_first.blocking()
         return finished(self._put(config, checkpoint["id"], packed, metadata))
 
@@ -162,7 +163,7 @@ class TableSaver(BaseCheckpointSaver[int]):
         """
         if self._input_id and get_checkpoint_id(config) == self._input_id:
             return  # Skip the writes of the node START, because the next checkpoint contains the input.
-        packed = pack_writes(self.serde, writes)
+        packed = self._items.pack_writes(self.serde, writes)
         await self._log_first()
         async with self._write_lock:
             joins = get_checkpoint_id(config) == self._held_id and task_path.startswith(_NODE_PATH)
@@ -173,7 +174,7 @@ class TableSaver(BaseCheckpointSaver[int]):
         self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str = ""
     ) -> None:
         """See `aput_writes`."""
-        packed = pack_writes(self.serde, writes)
+        packed = self._items.pack_writes(self.serde, writes)
         self._log_first.blocking()
         finished(self._put_writes(config, packed, task_id, task_path))
 
@@ -204,9 +205,14 @@ class TableSaver(BaseCheckpointSaver[int]):
             return None
         if self._fenced:
             self._ttls.note_read(found)
-        return await self._items.checkpoint_tuple(
+        if self._loaded is not None and self._loaded[0] is found and (copy := copy_of(self._loaded[1])) is not None:
+            self._loaded = None  # the nodes may change what LangGraph reads, so no third reader gets it
+            return copy
+        loaded = await self._items.checkpoint_tuple(
             self.serde, self._has_channel, config["configurable"]["thread_id"], found
         )
+        self._loaded = found, loaded
+        return loaded
 
     async def is_empty(self, config: RunnableConfig) -> bool:
         """Return True if `aget_tuple` finds no checkpoint for this config."""

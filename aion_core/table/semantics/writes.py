@@ -4,7 +4,6 @@ import hashlib
 import json
 import marshal
 from collections.abc import Iterable, Sequence
-from datetime import timedelta
 from typing import Any, NamedTuple
 
 from msgspec.structs import asdict
@@ -23,9 +22,6 @@ MAX_TRANSACTION_BYTES = 4 * 1024 * 1024
 MAX_WRITES = 100
 MAX_PARTITION_BYTES, MAX_SORT_BYTES = 2048, 1024
 MAX_TOKEN_CHARACTERS = 36
-
-TOKEN_LIFE = timedelta(minutes=10)
-"""Time after a transaction during which its idempotency token is known."""
 
 
 class WriteOutcome(NamedTuple):
@@ -100,14 +96,22 @@ def check_transaction_size(items: Sequence[Item]) -> None:
 
 def check_key(key: Key) -> None:
     """Raise StoreError if DynamoDB refuses the key. Both parts must be texts within DynamoDB's limits."""
-    check_key_part(key.partition, MAX_PARTITION_BYTES)
-    check_key_part(key.sort, MAX_SORT_BYTES)
+    partition, sort = key
+    # Most keys are short and ASCII. Check these here, because each send checks dozens of them.
+    if not (
+        type(partition) is type(sort) is str
+        and 0 < len(partition) <= MAX_PARTITION_BYTES
+        and 0 < len(sort) <= MAX_SORT_BYTES
+        and partition.isascii()
+        and sort.isascii()
+    ):
+        check_key_part(partition, MAX_PARTITION_BYTES)
+        check_key_part(sort, MAX_SORT_BYTES)
 
 
 def check_key_part(value: Any, most: int) -> None:
     """Raise StoreError unless the value is a text of 1 to `most` bytes."""
-    # Most keys are ASCII. Measure these here, because each send checks dozens of them.
-    if not isinstance(value, str) or not 0 < (len(value) if value.isascii() else utf8_size(value)) <= most:
+    if not isinstance(value, str) or not 0 < utf8_size(value) <= most:
         raise invalid(f"a part of a key is a text of 1 to {most} bytes")
 
 

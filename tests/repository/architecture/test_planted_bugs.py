@@ -41,4 +41,5 @@ def test_planted_bug_fails_its_nearest_test(bug: dict[str, Any]) -> None:
         capture_output=True,
         text=True,
     )
-    assert ran.returncode == 1, f"its test passes: {ran.stdout[-2000:]}{ran.stderr[-2000:]}"
+    # A negative code means that the bug has killed the process of the tests.
+    assert ran.returncode == 1 or ran.returncode < 0, f"its test passes: {ran.stdout[-2000:]}{ran.stderr[-2000:]}"

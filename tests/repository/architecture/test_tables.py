@@ -29,7 +29,7 @@ def imported(module: str) -> set[str]:
     [
         ("aion_core.aws.dynamodb_table", {"boto3", "botocore"}),
         ("aion_core.local.memory.table", set()),
-        ("aion_core.local.sqlite.table", {"sqlite3"}),
+        ("aion_core.local.sqlite.table", {"msgspec", "sqlite3"}),
         ("aion_core.table.semantics.writes", {"msgspec"}),
     ],
 )

@@ -65,13 +65,11 @@ class Process:
     def __init__(self, name: str, shared: "Process | None" = None, writes: BetweenWrites | None = None) -> None:
         self.name = name
         self.clock: ManualClock = shared.clock if shared else ManualClock(at=BEGIN)
-        table, blobs = (shared.stored if shared else None) or (
-            FaultyTable(self.clock, faults=SmallPages()),
-            MemoryBlobs(),
-        )
-        self.stored = table, blobs
-        self.table: Any
-        self.table, self.blobs = (writes.of(table), writes.of(blobs)) if writes else (table, blobs)
+        new = FaultyTable(self.clock, faults=SmallPages()), MemoryBlobs()
+        self.stored: tuple[Any, MemoryBlobs] = shared.stored if shared else new
+        table, blobs = self.stored
+        self.table: Any = writes.of(table) if writes else table
+        self.blobs: Any = writes.of(blobs) if writes else blobs
         self.given: Any = shared.given if shared else None
         """What the subject has stored before."""
 
@@ -727,7 +725,7 @@ LOGS = {
     "every event": log_of("t-m-1", whole=True),
     "new log": log_of("t-m-3"),
 }
-READERS = {
+READERS: dict[str, Mapping[str, Act]] = {
     "running turn": LOGS,
     "running turn before a message": LOGS,
     "question": LOGS,
@@ -790,7 +788,7 @@ async def newest_checkpoint(process: Process) -> str | None:
 async def puts_large_checkpoint(process: Process) -> None:
     saver = TableSaver(process.table, process.blobs, process.clock)
     place: Any = {"configurable": {**PLACE["configurable"], "checkpoint_id": "3"}}
-    large = {**checkpoint(4), "channel_values": {"x": random.Random(1).randbytes(2 * LARGE_BYTES)}}
+    large: Any = {**checkpoint(4), "channel_values": {"x": random.Random(1).randbytes(2 * LARGE_BYTES)}}
     await saver.aput(place, large, {"source": "loop", "step": 4, "parents": {}}, {})
 
 

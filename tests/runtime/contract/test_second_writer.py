@@ -122,7 +122,7 @@ class Partway(TableFaults):
     def __init__(self, after: int, read: Callable[[], Awaitable[None]]) -> None:
         self._left, self._read = after, read
 
-    async def partway(self, _: Any) -> None:  # type: ignore[override]
+    async def partway(self, _: Any) -> None:
         self._left -= 1
         if not self._left:
             await self._read()

@@ -46,7 +46,7 @@ def old_send(text: str = "hi", config: dict[str, Any] | None = None, **message: 
 
 
 @pytest.mark.parametrize("tenant", [{}, {"tenant": "red"}], ids=["without tenant", "in tenant"])
-async def test_owner_reads_push_config_as_registered(tenant: dict[str, str]) -> None:
+async def test_owner_reads_push_config_as_registered(tenant: dict[str, Any]) -> None:
     pushing = Pushing()
     task = (await pushing.send(**tenant))["id"]
     given = {

@@ -8,7 +8,8 @@ import pytest
 
 from aion_core.auth.tenants import owner_in
 from aion_core.table import keys
-from aion_core.table.keys import ContextKey, Key, TaskKey, TimerOf
+from aion_core.table.item import Key
+from aion_core.table.keys import ContextKey, TaskKey, TimerOf
 from aion_tools.erasure import owned
 from aion_tools.erasure.owned import NamedBy
 

@@ -30,7 +30,7 @@ def app(issuer: Issuer, clock: ManualClock) -> AuthApp:
 
 @pytest.mark.parametrize("field", ["issuer", "jwks_url"])
 def test_addresses_of_issuer_have_tls_and_no_user(field: str) -> None:
-    given = {"issuer": URL, "audience": (AUDIENCE,), "jwks_url": URL}
+    given: dict[str, Any] = {"issuer": URL, "audience": (AUDIENCE,), "jwks_url": URL}
     assert BearerJwtScheme(**given)
     refused = [each for each in downgraded(URL).values() if not each.startswith("https://") or {*"@?#"} & {*each}]
     for url in (*refused, "https://", "https:///keys"):

@@ -5,6 +5,7 @@ import sqlite3
 import stat
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
@@ -13,12 +14,12 @@ import pytest
 
 from aion_core.errors import ConfigurationError, StoreCorrupt, StoreError, StoreUnavailable
 from aion_core.local.sqlite.blobs import SQLiteBlobs
-from aion_core.local.sqlite.database import Database
+from aion_core.local.sqlite.database import TURN, Database
 from aion_core.local.sqlite.table import CLEANING, GRACE_SECONDS, SQLiteTable
 from aion_core.table.item import Key
-from aion_core.table.refusals import TokenReused, WriteRefused
+from aion_core.table.refusals import WriteRefused
 from aion_core.table.schema import ARTIFACTS, PERMANENT_FOLDER, TIMERS, TTL_ATTRIBUTE, VERSION
-from aion_core.table.writes import Change, Delete, Put, Update
+from aion_core.table.writes import Change, Put, Update
 from tests.support.clock import ManualClock
 from tests.support.server import ROOT
 
@@ -65,19 +66,6 @@ async def test_sqlite_items_survive_restart(path: Path, clock: ManualClock) -> N
     after = SQLiteTable(path, clock)
     assert await after.get(KEY) == {"pk": "p", "sk": "s", "bytes": b"\xff", TIMERS.partition: "D", TIMERS.sort: 1}
     assert (await after.query_index(TIMERS, "D", 0, 9)).count == 1
-    after.close()
-
-
-async def test_sqlite_transaction_token_survives_restart(path: Path, clock: ManualClock) -> None:
-    before = SQLiteTable(path, clock)
-    await before.transact([Put(KEY, {"n": 1})], token="t")
-    await before.write(Delete(KEY))
-    before.close()
-    after = SQLiteTable(path, clock)
-    await after.transact([Put(KEY, {"n": 1})], token="t")
-    assert await after.get(KEY) is None
-    with pytest.raises(TokenReused):
-        await after.transact([Put(KEY, {"n": 2})], token="t")
     after.close()
 
 
@@ -224,6 +212,66 @@ async def test_sqlite_table_refuses_number_above_64_bits(table: SQLiteTable) -> 
     with pytest.raises(StoreError, match="OverflowError"):
         await table.write(Put(KEY, {TIMERS.partition: "D", TIMERS.sort: 2**63}))
     assert await table.get(KEY) is None
+
+
+# ── Threads ───────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+async def test_short_call_runs_in_thread_only_if_it_waits(path: Path) -> None:
+    database = Database(path, "CREATE TABLE t (a)")
+
+    def work(connection: sqlite3.Connection) -> bool:
+        connection.execute("SELECT 1")
+        return threading.current_thread() is threading.main_thread()
+
+    assert await database.read(work)
+    assert await database.write(work)
+    assert not await database.read(work, large=True)
+    assert not await database.write(work, large=True)
+    with database.writing():
+        waiting = asyncio.create_task(database.write(work))
+        await asyncio.sleep(0)
+        assert await database.read(work)
+    assert not await waiting
+    database.close()
+
+
+async def test_failed_short_write_is_rolled_back(path: Path) -> None:
+    database = Database(path, "CREATE TABLE t (a)")
+
+    def work(connection: sqlite3.Connection) -> None:
+        connection.execute("INSERT INTO t VALUES (1)")
+        raise WriteRefused(())
+
+    with pytest.raises(WriteRefused):
+        await database.write(work)
+    assert await database.read(lambda connection: connection.execute("SELECT * FROM t").fetchall()) == []
+    await database.write(lambda connection: connection.execute("INSERT INTO t VALUES (2)"))
+    assert await database.read(lambda connection: connection.execute("SELECT * FROM t").fetchall()) == [(2,)]
+    database.close()
+
+
+async def test_many_short_writes_checkpoint_file_and_let_others_run(path: Path) -> None:
+    database = Database(path, "CREATE TABLE t (n INTEGER PRIMARY KEY, filler TEXT)")
+    turns = 0
+
+    async def other() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    def insert(connection: sqlite3.Connection) -> None:
+        connection.execute("INSERT INTO t (filler) VALUES (?)", ("x" * 4000,))
+
+    running = asyncio.create_task(other())
+    for _ in range(40 * TURN):
+        await database.write(insert)
+    running.cancel()
+    assert turns >= 39
+    # These writes have 10 MB. SQLite checkpoints at 4 MB, and then begins the WAL file again.
+    assert path.with_name(f"{path.name}-wal").stat().st_size < 6_000_000
+    database.close()
 
 
 # ── Permissions and validity of the file ──────────────────────────────────────────────────────────────────────────────
