@@ -54,18 +54,21 @@ Examples:
     callback=_parameter,
     help="A parameter of template.yaml.",
 )
-@click.option("--yes", "-y", is_flag=True, help="Do not ask, and do not wait for a review of the changes.")
+@click.option("--plan", is_flag=True, help="Build and upload, list the changes of all nested stacks, and stop.")
+@click.option("--yes", "-y", is_flag=True, help="Do not ask, not even for confirm_changeset of samconfig.toml.")
 @click.option("--no-reply", is_flag=True, help="Skip the first reply.")
 @aws_options.aws
-def deploy(environment: str, stack: str | None, given: dict[str, str], *, yes: bool, no_reply: bool) -> None:
-    """Check, build and deploy this folder's agents, and request a first streamed reply.
+def deploy(
+    environment: str, stack: str | None, given: dict[str, str], *, plan: bool, yes: bool, no_reply: bool
+) -> None:
+    """Check, build and deploy this folder's agents by SAM CLI, and request a first streamed reply.
 
-    On a terminal it asks for missing settings and writes the answers into samconfig.toml, never a secret. Without a
-    terminal, as in CI, give --yes.
+    On a terminal it asks for the account's confirmation and for missing settings, and writes the answers into
+    samconfig.toml, never a secret. Without a terminal, as in CI, give --yes.
     """
     from aion_tools.cli.checks.parameters import check_parameters
     from aion_tools.cli.deploy_summary import print_summary
-    from aion_tools.deploy import aws, images, sam_install
+    from aion_tools.deploy import aws, sam_install
     from aion_tools.deploy.parameters import TemplateParameters
     from aion_tools.deploy.sam import Sam
     from aion_tools.deploy.samconfig import SamConfig
@@ -76,7 +79,7 @@ def deploy(environment: str, stack: str | None, given: dict[str, str], *, yes: b
     if not (project / "template.yaml").is_file():
         raise ConfigurationError("There is no template.yaml in this folder. Run `aion init` to create it.")
     is_interactive = sys.stdin.isatty() and not yes
-    if not is_interactive and not yes:
+    if not (is_interactive or yes or plan):
         raise click.UsageError(f"{NO_TERMINAL}: give --yes to deploy without questions.")
     saved = SamConfig.read(project / "samconfig.toml", environment)
     if stacks.are_used(project):
@@ -85,27 +88,44 @@ def deploy(environment: str, stack: str | None, given: dict[str, str], *, yes: b
     parameters.check({**saved.parameters, **given})
     other = aws_options.other_region(saved)
     with aws_options.aws_environment(*aws_options.saved_place(saved), None):
-        declared = _run_doctor(project)
-        schemes = _schemes(declared)
         name, region = place(saved, stack, is_interactive=is_interactive)
         with aws_options.aws_environment(None, region, None):
             with step("account") as running:
                 account = aws.account()
                 running.result = f"{account}, {os.environ.get('AWS_PROFILE') or 'your default credentials'}, {region}"
                 running.result += f" (of samconfig.toml; your profile's is {other})" if other else ""
+            if is_interactive and not plan:
+                _confirm(f"Deploy {name} to account {account}, {region}?", default=True)
+            declared = _run_doctor(project)
+            schemes = _schemes(declared)
             # Let flags and samconfig.toml override the template parameters derived from aion.yaml.
             given = {**_agent_rights(declared, parameters, region, account), **saved.parameters, **given}
             target = complete_target(
                 saved, Place(account, region, "", name), parameters, given, schemes, is_interactive=is_interactive
             )
-            images.check_snap_start(project, target.effective)
+            for previous in target.previous:
+                click.echo(f"{INDENT}{previous}")
             for check in check_parameters(target.effective, region, declared.agents):
                 click.echo("\n".join(_lines(check)))
             with step("sam") as running:
                 program = sam_install.command()
                 running.result = str(program)
-            deployed = _deployed(Sam(program, project, saved), target, account, is_interactive=is_interactive)
-            print_summary(deployed, schemes, requests_reply=not no_reply)
+            sam = Sam(program, project, saved)
+            sam.build()
+            loses = _misses_state(target, project)
+            asks = not yes and saved.confirms_changes
+            if plan or asks:
+                loses |= _print_plan(sam, target)
+            if plan:
+                return
+            if asks or (loses and is_interactive):
+                _confirm("Deploy these changes?", default=not loses)
+            print_summary(_deployed(sam, target), schemes, requests_reply=not no_reply)
+
+
+def _confirm(question: str, *, default: bool) -> None:
+    if not click.confirm(question, default=default):
+        raise click.exceptions.Exit(1)
 
 
 def _run_doctor(project: Path) -> "DeploymentConfig":
@@ -176,39 +196,33 @@ def _misses_state(target: DeployTarget, project: Path) -> bool:
     return bool(warnings)
 
 
-def _deployed(sam: "Sam", target: DeployTarget, account: str, *, is_interactive: bool) -> "CloudFormationStack":
-    """Build the packages, print the planned changes of the stack, execute the changes, and return the stack."""
-    from aion_tools.deploy import change_sets, cloudformation
+def _print_plan(sam: "Sam", target: DeployTarget) -> bool:
+    """Print the changes of all nested stacks, and change nothing. Return True if a resource is deleted or replaced."""
+    from aion_tools.deploy.change_sets import take_plan
 
-    with step("build") as running:
-        sam.build(running.print)
-        running.result = "the packages are in .aws-sam"
-    misses_state = _misses_state(target, sam.project)
-    with step("changes") as running:
-        arn = sam.change_set(target.stack, target.region, target.parameters)
-        change_set = change_sets.read(arn) if arn else None
-        running.result = str(change_set) if change_set else "the stack is up to date"
-    for previous in target.previous:
-        click.echo(f"{INDENT}{previous}")
-    if change_set is not None:
-        for lost in change_set.lost:
-            click.echo(f"{INDENT}{lost}")
-        if change_set.unread:
-            click.echo(f"{INDENT}changes inside of nested stacks are unknown: {change_set.unread}")
-        if is_interactive and not click.confirm(
-            f"Deploy {target.stack} to account {account}, {target.region}?",
-            default=not (change_set.lost or misses_state),
-        ):
-            change_sets.discard(arn, target.stack)
-            raise click.exceptions.Exit(1)
-        with step("deploy") as running:
-            change_sets.execute(
-                arn,
-                target.stack,
-                lambda event: running.progress(f"{event.path} {event.status}"),
-                disables_rollback=sam.saved.disables_rollback,
-            )
-            running.result = f"the stack {target.stack} is deployed"
+    sam.deploy(target.stack, target.region, target.parameters, "--no-execute-changeset")
+    plan = take_plan(target.stack)
+    click.echo(f"\nChanges of {target.stack} with its nested stacks:")
+    for line in map(str, plan.changes) if plan.changes else ["none: the stack is up to date"]:
+        click.echo(f"  {line}")
+    if plan.unread:
+        click.echo(f"  The changes inside of nested stacks are unknown: {plan.unread}")
+    return any(change.loses_data for change in plan.changes)
+
+
+def _deployed(sam: "Sam", target: DeployTarget) -> "CloudFormationStack":
+    """Deploy the built packages, and return the stack. Raises DeployError with the reasons inside of nested stacks."""
+    from aion_tools.deploy import cloudformation, failures
+    from aion_tools.deploy.errors import DeployError
+
+    event = failures.last_event(target.before.id) if target.before else ""
+    try:
+        sam.deploy(target.stack, target.region, target.parameters)
+    except DeployError:
+        failed = cloudformation.find(target.stack)
+        if failed is None or failures.last_event(failed.id) == event:
+            raise
+        raise failures.failure_of(failed) or DeployError("`sam deploy` failed.") from None
     found = cloudformation.find(target.stack)
     if found is None:
         raise ConfigurationError(f"The stack {target.stack} is gone. Run `aion deploy` again.")

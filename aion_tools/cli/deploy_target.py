@@ -3,6 +3,7 @@
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -67,8 +68,7 @@ def complete_target(
     is_interactive: bool,
 ) -> DeployTarget:
     """Ask for missing template parameters, save the answers in samconfig.toml, and return the deployment's target."""
-    from aion_tools.deploy import cloudformation
-    from aion_tools.deploy.change_sets import check_deployable
+    from aion_tools.deploy import cloudformation, failures
     from aion_tools.deploy.parameters import ARCHITECTURE
     from aion_tools.deploy.table_layout import check_layout
 
@@ -77,7 +77,8 @@ def complete_target(
         before = cloudformation.find(name)
         if before is not None and before.status == "REVIEW_IN_PROGRESS":
             before = None
-        check_deployable(before, disables_rollback=saved.disables_rollback)
+        if before is not None and before.status in failures.REFUSED and (failure := failures.failure_of(before)):
+            raise failure
         check_layout(before)
         running.result = f"{name}, {f'{before.status} now' if before else 'new'}"
     earlier = before.parameters if before else {}
@@ -106,6 +107,7 @@ def complete_target(
         raise ConfigurationError("\n  ".join(["CloudFormation would refuse these parameters:", *refusals]))
     effective = parameters.effective(values, where)
     _check_callers(effective, declared)
+    _check_snap_start(effective, parameters.template.parent)
     previous = [
         f"{name}={value} stays from an earlier deployment; it is not in samconfig.toml"
         for name, value in sorted(earlier.items())
@@ -127,6 +129,17 @@ def _check_callers(parameters: Mapping[str, str], declared: Sequence[str]) -> No
         raise ConfigurationError(
             "ApiAuthorizer=NONE needs callers in aion.yaml, but there are no callers in it: the function would not start. Declare "
             "them under `security` in aion.yaml, or deploy with --parameter ApiAuthorizer=AWS_IAM."
+        )
+
+
+def _check_snap_start(parameters: Mapping[str, str], project: Path) -> None:
+    """Raise ConfigurationError for images with SnapStart. The stacks refuse this too, but only after the upload."""
+    from aion_tools.template import image_form
+
+    value = parameters.get("SnapStart", "None")
+    if value != "None" and image_form.is_wanted(project):
+        raise ConfigurationError(
+            f"SnapStart={value} is for zips, and aion.yaml has `image: true`. Remove one of them. Nothing was built."
         )
 
 

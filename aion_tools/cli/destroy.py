@@ -1,16 +1,18 @@
-"""`aion destroy` deletes a deployment and, with --data, its stored data."""
+"""`aion destroy` deletes a deployment by `sam delete` and, with --data, the table, bucket and key that this retains."""
 
 import sys
-from typing import TYPE_CHECKING
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import click
 
+from aion_core.errors import ConfigurationError
 from aion_tools.cli import aws_options, options
 from aion_tools.cli.aws_options import stack as stack_option
-from aion_tools.cli.steps import INDENT, step
+from aion_tools.cli.steps import step
 
-if TYPE_CHECKING:
-    from aion_tools.deploy.destroy import DestroyPlan
+OWN = {"Aion", "ApiFunction"}
+"""Logical ids in an aion template. A stack without one of them belongs to another program and is not deleted."""
 
 
 @click.command(
@@ -23,27 +25,46 @@ Examples:
 )
 @aws_options.aws
 @stack_option
-@click.option("--data", is_flag=True, help="Delete table, bucket, key and logs too: all tasks and messages.")
+@click.option("--data", is_flag=True, help="Delete table, bucket and key too: all tasks and messages.")
 @options.yes
 def destroy(stack: str, *, data: bool, yes: bool) -> None:
-    """Delete the stack and wait until it is gone. Table, bucket and key are retained unless --data is given.
+    """Delete the stack by `sam delete`. Table, bucket and key are retained unless --data is given, now or later.
 
     On a terminal the command asks for the stack's name first. Without a terminal it needs --yes. If the
     command fails, run it again: it continues the deletion.
     """
-    from aion_tools.deploy import destroy as destroying
-    from aion_tools.deploy import images
+    from aion_tools.deploy import cloudformation, stored_data
+    from aion_tools.deploy.errors import DeployError
 
-    planned = destroying.plan(stack)
-    if planned.is_empty:
+    existing = cloudformation.find(stack)
+    stack_id = existing.id if existing else cloudformation.last_deleted(stack)
+    if not stack_id:
+        raise ConfigurationError(
+            f"There is no stack {stack!r} in this account and region, nor was there one in the last 90 days. Check --region "
+            "and --profile."
+        )
+    resources = list(cloudformation.resources(stack_id))
+    paths = {each.path for each in resources}
+    if paths and not paths & OWN:
+        raise ConfigurationError(f"The stack {stack!r} is not an aion stack. Nothing was deleted.")
+    left = stored_data.data_among(resources)
+    if existing is None and not left:
         click.echo(f"Nothing is left of {stack}.")
-        _print_earlier(planned)
         return
-    _print_plan(planned, data=data)
-    _print_earlier(planned)
-    destroying.check(planned, data=data)
-    if not (planned.stack or planned.repositories or data):
-        click.echo("The stack is deleted already. --data deletes its retained resources.")
+    if existing is not None:
+        click.echo(f"The stack {stack} ({existing.status}): functions, API, queues, roles, alarms, logs; and your own")
+        click.echo("resources in template.yaml, as their DeletionPolicy says.")
+    for each in left:
+        click.echo(f"  {'is deleted' if data else 'stays'}: {stored_data.KINDS[each.type]} {each.physical_id}")
+    if left and not data:
+        click.echo("  These hold tasks and messages. `--data` deletes them, also later, when the stack is gone.")
+    for each in left if data else ():
+        if stored_data.is_protected(each):
+            raise DeployError(
+                f"The table {each.physical_id} has deletion protection. Nothing was deleted.",
+                next_step=f"aws dynamodb update-table --no-deletion-protection-enabled --table-name {each.physical_id}",
+            )
+    if existing is None and not data:
         return
     if not yes:
         if not sys.stdin.isatty():
@@ -51,59 +72,25 @@ def destroy(stack: str, *, data: bool, yes: bool) -> None:
         if click.prompt(f"Type {stack} to delete it", default="", show_default=False) != stack:
             click.echo("Nothing was deleted.")
             sys.exit(1)
-    if planned.stack is not None:
-        with step(f"stack {stack}") as running:
-            destroying.delete_stack(planned.stack, lambda event: running.progress(f"{event.path} {event.status}"))
-            running.result = "deleted"
-    if planned.repositories is not None:
-        with step("images") as running:
-            images.empty(planned.repositories)
-            destroying.delete_stack(
-                planned.repositories, lambda event: running.progress(f"{event.path} {event.status}")
-            )
-            running.result = "deleted"
-    if not data:
-        return
-    # List the log groups again after the deletion, because a late log line of a function may have created its log group
-    # again.
-    for each in [*planned.retained, *destroying.log_groups(stack)]:
-        if each.type != destroying.LOG_GROUP and not destroying.is_there(each):
-            continue
-        with step(str(each)) as running:
-            running.result = destroying.delete(each, running.progress)
-    click.echo(f"{INDENT}DynamoDB keeps a backup of a table with point-in-time recovery for 35 days, without charge.")
+    if existing is not None:
+        _delete_stack(stack)
+    for each in left if data else ():
+        with step(f"{stored_data.KINDS[each.type]} {each.physical_id}") as running:
+            running.result = stored_data.delete(each)
 
 
-def _print_plan(planned: "DestroyPlan", *, data: bool) -> None:
-    """Print the resources to be deleted, and the retained resources with the commands that delete them by hand."""
-    from aion_tools.deploy import destroy as destroying
+def _delete_stack(stack: str) -> None:
+    from aion_tools.deploy import aws, cloudformation, failures, sam, sam_install
+    from aion_tools.deploy.errors import DeployError
 
-    if planned.stack is not None:
-        click.echo(f"The stack {planned.name} ({planned.stack.status}): functions, API, queues, roles, alarms, logs.")
-    if planned.repositories is not None:
-        click.echo(f"The stack {planned.repositories.name}: the repositories of its images.")
-    for own in planned.of_project:
-        click.echo(f"  {'stays' if own.is_retained else 'is deleted'}: your {own.path}, {own.type} {own.physical_id}")
-    for each in planned.retained:
-        click.echo(f"  {'is deleted' if data else 'stays'}: {each}")
-    if planned.stack is None:
-        for each in planned.log_groups:
-            click.echo(f"  {'is deleted' if data else 'stays'}: {each}")
-    if planned.retained and not data:
-        click.echo("  Retained resources hold tasks and messages. `--data` deletes them, also later; by hand:")
-        for each in planned.retained:
-            click.echo(f"    {BY_HAND[destroying.KINDS[each.type]].format(each.name)}")
-
-
-def _print_earlier(planned: "DestroyPlan") -> None:
-    if planned.earlier:
-        names = ", ".join(map(str, planned.earlier))
-        click.echo(f"  Not deleted, from earlier stacks of this name: {names}")
-
-
-BY_HAND = {
-    "table": "aws dynamodb delete-table --table-name {}",
-    "bucket": "aws s3api list-object-versions --bucket {0}   (delete each version, then: aws s3 rb s3://{0})",
-    "key": "aws kms schedule-key-deletion --key-id {}",
-    "log group": "aws logs delete-log-group --log-group-name {}",
-}
+    command = [str(sam_install.command()), "delete", "--stack-name", stack, "--region", aws.region(), "--no-prompts"]
+    # In this folder SAM finds no samconfig.toml, whose s3_prefix may be that of another stack.
+    with TemporaryDirectory() as folder:
+        try:
+            sam.run(command, Path(folder))
+        except DeployError:
+            found = cloudformation.find(stack)
+            failure = failures.failure_of(found) if found and found.status == "DELETE_FAILED" else None
+            if failure is None:
+                raise
+            raise failure from None

@@ -5,15 +5,15 @@ sam_install     installs SAM CLI
 interrupts      signals while child processes start and end
 samconfig       reads samconfig.toml, and writes the user's answers into it
 aws             calls AWS
-cloudformation  stacks with their nested stacks, and their failures
+cloudformation  stacks with their status and resources
+failures        why the last operation of a stack has failed
 functions       environment and resources of a deployment's functions
-change_sets     planned changes of a stack, and their execution
+change_sets     planned changes of a stack and of its nested stacks
 parameters      parameters of template.yaml and of its nested stack
 agent_rights    template parameters with the agents' rights on AWS
-images          repositories of container images, and what images exclude
 table_layout    refuses a table with another layout of stored items
 price           price of an idle month
-destroy         deletes a stack and the resources it retains: table, bucket, key, log groups
+stored_data     the table, bucket and key that the deletion of a stack retains
 logs            reads the functions' log groups
-errors          failures of a deployment, with remedies
+errors          errors of a deployment
 """

@@ -2,7 +2,7 @@
 
 import re
 import shlex
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, MutableMapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -63,9 +63,16 @@ class SamConfig:
             raise ConfigurationError(f"{self.path.name}, {_OVERRIDES} of {self.environment}: {error}") from error
 
     @property
-    def disables_rollback(self) -> bool:
-        """True if CloudFormation must keep the resources of a failed deployment, instead of a rollback."""
-        return self.get("disable_rollback").lower() == "true" or self.get("on_failure").upper() == "DO_NOTHING"
+    def confirms_changes(self) -> bool:
+        """True if `sam deploy` must ask before it changes the stack."""
+        return self.get("confirm_changeset").lower() == "true"
+
+    def without_profile(self) -> str:
+        """Return the file's text without AWS profiles, for SAM CLI: it would prefer them to those of the environment."""
+        copied = SamConfig(self.path, self.environment, tomlkit.parse(tomlkit.dumps(self._document)))
+        for command in ("global", "build", "deploy"):
+            copied._section(command).pop("profile", None)
+        return tomlkit.dumps(copied._document)
 
     def remember(self, options: Mapping[str, str], given: Mapping[str, str]) -> None:
         """Write options and template parameters of `sam deploy` into the file. Its other content stays unchanged."""
@@ -78,7 +85,7 @@ class SamConfig:
             _write(table, {**self.parameters, **given}, set(given))
         self.path.write_text(tomlkit.dumps(self._document), encoding="utf-8")
 
-    def _section(self, command: str) -> Mapping[str, Any]:
+    def _section(self, command: str) -> MutableMapping[str, Any]:
         """Return the options of a SAM command. Raises ConfigurationError if they are not in a table."""
         found: Any = self._document
         names = (self.environment, command, "parameters")
@@ -86,7 +93,7 @@ class SamConfig:
             found = found.get(name, {})
             if not isinstance(found, Mapping):
                 raise ConfigurationError(f"{self.path.name}: {'.'.join(names[:depth])} has to be a table.")
-        section: Mapping[str, Any] = found
+        section: MutableMapping[str, Any] = found
         return section
 
     def _deploy(self) -> Table:

@@ -1,7 +1,6 @@
 """Packages of the functions for the container engine's processor, by `sam build` in a folder of their own."""
 
 import json
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -29,14 +28,14 @@ class Packages:
     """Lambda's name of the functions' runtime, such as python3.13."""
 
 
-def build(sam: Sam, folder: Path, architecture: str, report: Callable[[str], None]) -> Packages:
+def build(sam: Sam, folder: Path, architecture: str) -> Packages:
     """Build the project's functions in the folder, for a processor that the project's template need not name.
 
     Raises ConfigurationError for images, whose processor is the template's, and DeployError.
     """
     if image_form.is_wanted(sam.project):
         _check_images(sam.project, architecture)
-    sam.build(report, "--build-dir", str(folder), environ={OTHER_ARCHITECTURE: architecture}, command=COMMAND)
+    sam.build("--build-dir", str(folder), environ={OTHER_ARCHITECTURE: architecture})
     return prepare(folder / "template.yaml", architecture)
 
 

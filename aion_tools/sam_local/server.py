@@ -148,7 +148,7 @@ def _built(run: _Run, program: Path, architecture: str) -> packages.Packages:
     run.made.callback(shutil.rmtree, run.folder, ignore_errors=True)
     run.report(f"Building the functions for {architecture} …")
     sam = Sam(program, run.project, SamConfig.read(run.project / "samconfig.toml"))
-    return packages.build(sam, run.folder / "build", architecture, run.report)
+    return packages.build(sam, run.folder / "build", architecture)
 
 
 def _pulled(run: _Run, engine: Engine, built: packages.Packages) -> str:

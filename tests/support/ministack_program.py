@@ -6,6 +6,7 @@ the death of its parent. See `tests/support/ministack.py`.
 
 import asyncio
 import os
+import re
 import sys
 import threading
 from collections.abc import Callable
@@ -16,8 +17,9 @@ from hypercorn.asyncio import serve
 from hypercorn.config import Config
 from ministack.app import app
 from ministack.services import lambda_svc
+from ministack.services.cloudformation import _stack_events as stack_events
 from ministack.services.cloudformation import _stacks as stacks
-from ministack.services.cloudformation import engine, handlers, provisioners
+from ministack.services.cloudformation import changesets, engine, handlers, provisioners
 from ministack.services.cloudformation.provisioners import _RESOURCE_HANDLERS as RESOURCES
 from ministack.services.cloudformation.provisioners import _nested_stack_lookup_name as name_of_nested
 from ministack.services.cloudformation.stacks import _add_event as add_event
@@ -109,6 +111,31 @@ def keep_what_nested_stacks_retain() -> None:
     nested["delete"] = delete_nested
 
 
+def list_resources_of_deleted_stacks() -> None:
+    """List a deleted stack's resources with their last status, as CloudFormation does; ministack forgets them."""
+    listed = handlers._list_stack_resources
+
+    def list_also_deleted(params: dict[str, list[str]]) -> Any:
+        stack = handlers._resolve_stack(params["StackName"][0])
+        if stack and stack["StackStatus"] == "DELETE_COMPLETE":
+            events = [each for each in stack_events[stack["StackId"]] if each["PhysicalResourceId"] != stack["StackId"]]
+            stack["_resources"] = {each["LogicalResourceId"]: each for each in events}
+        return listed(params)
+
+    handlers._ACTION_HANDLERS["ListStackResources"] = list_also_deleted
+
+
+def name_aws_in_template_urls() -> None:
+    """Give the nested templates of a change set the URLs that SAM CLI writes on AWS: `sam delete` reads no others."""
+    resolve = changesets._resolve_template
+
+    def resolve_as_on_aws(params: Any) -> tuple[str | None, Any]:
+        body, error = resolve(params)
+        return body and re.sub(r"http://[^/\s]+/(?=aws-sam-cli-)", "https://s3.us-east-1.amazonaws.com/", body), error
+
+    changesets._resolve_template = resolve_as_on_aws
+
+
 def pass_concurrency_as_number() -> None:
     """Convert the MaximumConcurrency of an event source mapping, because its poller fails with CloudFormation's text."""
     mapping = RESOURCES["AWS::Lambda::EventSourceMapping"]
@@ -160,6 +187,8 @@ keep_attributes_in_updates()
 transform_nested_templates()
 update_unchanged_templates_with_transform()
 keep_what_nested_stacks_retain()
+list_resources_of_deleted_stacks()
+name_aws_in_template_urls()
 pass_concurrency_as_number()
 serve_function_url()
 config = Config()

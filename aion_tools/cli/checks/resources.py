@@ -29,18 +29,12 @@ SECRETS = {"users": "AION_BASIC_USERS_SECRET", "card key": "AION_CARD_KEY_SECRET
 
 async def check_stack(name: str) -> CheckResult:
     """Check that the last operation of the CloudFormation stack has succeeded."""
-    from aion_tools.deploy import change_sets, cloudformation
-    from aion_tools.deploy.errors import DeployError
+    from aion_tools.deploy import cloudformation, failures
 
     stack: cloudformation.CloudFormationStack | None = None
     try:
         stack = await asyncio.to_thread(cloudformation.find, name)
-        await asyncio.to_thread(change_sets.check_deployable, stack)
-    except DeployError as error:
-        message = " ".join([error.what, *error.lines])
-        if stack is not None and stack.is_changing:
-            return warning("stack", message, "Wait for its end, then run `aion doctor` again.")
-        return failed("stack", message, error.next_step)
+        failure = await asyncio.to_thread(failures.failure_of, stack) if stack is not None else None
     except StoreError as error:
         if stack is not None:
             # Events are read only of a stack whose last operation has failed.
@@ -50,14 +44,17 @@ async def check_stack(name: str) -> CheckResult:
         if is_forbidden(error):
             return warning("stack", f"{name}: {error_text(error)}", "Use credentials with permission to read it.")
         return failed("stack", f"{name}: {error_text(error)}", AGAIN)
-    status = stack.status if stack is not None else "deleted"
-    if status == "UPDATE_ROLLBACK_COMPLETE":
-        next_step = (
-            f"Run `aws cloudformation describe-stack-events --stack-name {name}`, which prints the reason, correct it, then "
-            "deploy again."
+    if stack is None:
+        return ok("stack", f"{name} is deleted.")
+    if failure is not None:
+        was_rolled_back = stack.status == "UPDATE_ROLLBACK_COMPLETE"
+        return (warning if was_rolled_back else failed)(
+            "stack", " ".join([failure.what, *failure.lines]), failure.next_step
         )
-        return warning("stack", f"The last deployment of {name} failed, and was rolled back.", next_step)
-    return ok("stack", f"{name} is {status}.")
+    if stack.is_changing:
+        next_step = "Wait for its end, then run `aion doctor` again."
+        return warning("stack", f"{name} is {stack.status}: an operation is in progress.", next_step)
+    return ok("stack", f"{name} is {stack.status}.")
 
 
 async def check_resources(environ: Mapping[str, str]) -> AsyncIterator[CheckResult]:

@@ -126,7 +126,7 @@ def test_make_commands_shown_in_docs_exist() -> None:
     assert [target for target in MAKE if not re.search(rf"^{target}:", makefile, re.MULTILINE)] == []
 
 
-AWS = re.compile(r"^(?:uv run )?aion (?:deploy|destroy|logs|.*--stack)\b|^(?:aws|sam deploy|sam package) ")
+AWS = re.compile(r"^(?:uv run )?aion (?:deploy|destroy|.*--stack)\b|^(?:aws|sam deploy|sam package) ")
 
 
 def test_commands_in_docs_that_need_aws_say_so() -> None:

@@ -59,49 +59,55 @@ def deployed(tmp_path_factory: pytest.TempPathFactory, endpoint: str) -> SamProj
 # --- Questions ---
 
 
+def test_account_is_asked_first(project: SamProject) -> None:
+    code, shown = project.typed("deploy", answers=["n"])
+    assert code == 1, shown
+    assert (
+        "account: 000000000000, your default credentials, us-east-1\nDeploy aion-dev to account 000000000000" in shown
+    )
+    assert "doctor" not in shown
+
+
 @pytest.mark.deep
-def test_deploy_stores_prompt_answers_and_keeps_samconfig_comments(project: SamProject) -> None:
+def test_plan_lists_changes_and_stores_answers_only(project: SamProject) -> None:
     config = project.folder / "samconfig.toml"
     config.write_text(config.read_text().replace('stack_name = "aion-dev"\n', ""))
     before = config.read_text()
-    code, shown = project.typed("deploy", answers=["mine", "ops@example.com", "n"])
-    assert code == 1, shown
-    assert "to create" in shown
-    assert "Deploy mine to account 000000000000, us-east-1?" in shown
-    # The command stores the answers, but creates no stack, because the user has not confirmed the deployment.
+    declared = "  security: {schemes: {key: {type: api-key}}, require: [{key: []}]}\n"
+    (project.folder / "aion.yaml").write_text(f"aion:\n{declared}  agents: {{counting: {{path: agent.py:graph}}}}\n")
+    code, shown = project.typed("deploy", "--plan", answers=["mine", "1", "ops@example.com"])
+    assert code == 0, shown
+    assert "callers declared in aion.yaml, by key" in shown
+    _, planned = shown.split("Changes of mine with its nested stacks:\n")
+    assert planned == "  Add     Aion (AWS::CloudFormation::Stack)\n  Add     Orders (AWS::DynamoDB::Table)\n"
     assert project.status("mine") == ""
     comments = [line for line in before.splitlines() if line.startswith("#")]
     assert [line for line in config.read_text().splitlines() if line.startswith("#")] == comments
     saved = tomlkit.parse(config.read_text()).unwrap()["default"]["deploy"]["parameters"]
     assert saved["stack_name"] == "mine"
-    assert saved["parameter_overrides"][-1] == "AlarmEmail=ops@example.com"
-    # The next deployment uses the stored answers without asking.
-    code, shown = project.typed("deploy", "--no-reply", answers=["n"])
-    assert (code, "Stack name" in shown, "E-mail" in shown) == (1, False, False), shown
+    assert saved["parameter_overrides"][-2:] == ["AlarmEmail=ops@example.com", "ApiAuthorizer=NONE"]
 
 
 @pytest.mark.deep
-def test_deploy_prompt_offers_authentication_declared_in_aion_yaml(project: SamProject) -> None:
-    declared = "  security: {schemes: {key: {type: api-key}}, require: [{key: []}]}\n"
-    (project.folder / "aion.yaml").write_text(f"aion:\n{declared}  agents: {{counting: {{path: agent.py:graph}}}}\n")
-    code, shown = project.typed("deploy", "--stack", "declared", answers=["1", "", "n"])
-    assert code == 1, shown
-    assert "callers declared in aion.yaml, by key" in shown
-    saved = tomlkit.parse((project.folder / "samconfig.toml").read_text()).unwrap()
-    overrides = saved["default"]["deploy"]["parameters"]["parameter_overrides"]
-    assert overrides[-2:] == ['AlarmEmail=""', "ApiAuthorizer=NONE"]
+def test_changes_are_confirmed_if_samconfig_says_so(project: SamProject) -> None:
+    """Give the answers of the environment prod: the account, the e-mail address, and the changes."""
+    code, shown = project.typed("deploy", "--env", "prod", "--stack", "asked", answers=["y", "", "n"])
+    assert (code, "  Add     Orders (AWS::DynamoDB::Table)\nDeploy these changes? [Y/n]: " in shown) == (1, True), shown
+    assert project.status("asked") == ""
 
 
 @pytest.mark.deep
 def test_deploy_lets_functions_read_secrets_named_in_aion_yaml(project: SamProject) -> None:
+    """Deploy with the account of the environment, which precedes the profile of samconfig.toml."""
     with (project.folder / "aion.yaml").open("a") as file:
         file.write("  secrets: {OPENAI_API_KEY: openai}\n")
+    config = project.folder / "samconfig.toml"
+    config.write_text(config.read_text().replace("resolve_s3 = true\n", 'resolve_s3 = true\nprofile = "staging"\n'))
     done = project.run("deploy", "--yes", "--no-reply", "--stack", "secretive", OPENAI_API_KEY="sk-not-a-real-key")
     assert done.returncode == 0, done.stdout + done.stderr
     values = project.parameters(project.application("secretive"))
     assert values["AgentSecrets"] == "arn:aws:secretsmanager:us-east-1:000000000000:secret:openai-??????"
-    saved = (project.folder / "samconfig.toml").read_text()
-    assert "sk-not-a-real-key" not in done.stdout + done.stderr + saved
+    assert "sk-not-a-real-key" not in done.stdout + done.stderr + config.read_text()
 
 
 # --- Without a terminal, and failures ---
@@ -111,20 +117,6 @@ def test_deploy_without_terminal_requires_yes_option(project: SamProject) -> Non
     done = project.run("deploy")
     assert done.returncode == 2
     assert "give --yes to deploy without questions" in done.stderr
-
-
-def test_deploy_without_template_suggests_aion_init(project: SamProject) -> None:
-    (project.folder / "template.yaml").unlink()
-    done = project.run("deploy", "--yes")
-    assert (done.returncode, done.stderr) == (
-        1,
-        "aion: There is no template.yaml in this folder. Run `aion init` to create it.\n",
-    )
-
-
-def test_deploy_of_unknown_environment_lists_known_environments(project: SamProject) -> None:
-    done = project.run("deploy", "--yes", "--env", "staging")
-    assert "samconfig.toml has no environment 'staging'; it has default, dev, prod." in done.stderr
 
 
 def test_broken_agent_stops_deploy_before_build(project: SamProject) -> None:
@@ -138,16 +130,14 @@ def test_broken_agent_stops_deploy_before_build(project: SamProject) -> None:
 
 
 @pytest.mark.deep
-def test_deploy_prints_output_of_failed_build(project: SamProject) -> None:
+def test_deploy_ends_with_output_of_failed_build(project: SamProject) -> None:
     (project.folder / "Makefile").write_text("build-%:\n\t@echo there is no compiler for this >&2; exit 3\n")
     in_aion(project, "SubnetIds: subnet-0a", "SecurityGroupIds: sg-0a")
     done = project.run("deploy", "--yes", "--stack", "unbuilt", "--parameter", "FunctionUrlAuth=AWS_IAM")
     assert done.returncode == 1
-    assert "FAILED   build" in done.stdout
-    assert done.stdout.index("warning function url: ") < done.stdout.index("FAILED   build")
-    assert "The packages could not be built." in done.stderr
+    assert "warning function url: " in done.stdout
     assert "there is no compiler for this" in done.stderr
-    assert len(done.stderr.splitlines()) < 25
+    assert done.stderr.endswith("aion: `sam build` failed, and its output above has the reason.\n")
 
 
 def in_aion(project: SamProject, *lines: str) -> None:
@@ -186,60 +176,41 @@ def test_snap_start_of_images_is_refused_before_build(project: SamProject) -> No
     assert not (project.folder / ".aws-sam").exists()
 
 
-def test_deploy_names_template_line_for_undeclared_parameter(project: SamProject) -> None:
-    done = project.run("deploy", "--yes", "--stack", "odd", "--parameter", "SlowSeconds=30")
-    assert (done.returncode, done.stdout) == (1, "")
-    assert done.stderr == (
-        "aion: template.yaml does not declare the parameter SlowSeconds. Set in template.yaml, under Aion, Properties, "
-        "Parameters:\n    SlowSeconds: '30'\nOr declare a parameter, and pass it there by !Ref.\n"
-    )
-
-
 @pytest.mark.deep
 def test_deploy_prints_reason_of_nested_stack_failure(project: SamProject) -> None:
     broken = (shipped() / "infra" / "roles.yaml").read_text().replace("AWS::Logs::LogGroup", "AWS::Logs::NoSuchType")
     (project.folder / "stacks").mkdir()
     (project.folder / "stacks" / "roles.yaml").write_text(broken)
-    done = project.run("deploy", "--yes", "--stack", "failing")
-    assert done.returncode == 1
-    assert "FAILED   deploy" in done.stdout
-    assert "The stack failing could not be created; it is ROLLBACK_COMPLETE now." in done.stderr
-    assert "    Aion: CREATE_FAILED: Unsupported resource type: AWS::Logs::NoSuchType\n" in done.stderr
-    assert "aion destroy --stack failing --data" in done.stderr
-    again = project.run("deploy", "--yes", "--stack", "failing")
-    assert "aion destroy --stack failing --data" in again.stderr
+    for _ in range(2):
+        done = project.run("deploy", "--yes", "--stack", "failing")
+        assert done.returncode == 1
+        assert done.stderr.endswith(
+            "aion: The stack failing is ROLLBACK_COMPLETE: its creation failed, so it cannot be updated.\n"
+            "    Aion: CREATE_FAILED: Unsupported resource type: AWS::Logs::NoSuchType\n"
+            "  → Run `aion destroy --stack failing --data`, then `aion deploy` again.\n"
+        )
     gone = project.run("destroy", "--stack", "failing", "--data", "--yes")
     assert gone.returncode == 0, gone.stdout + gone.stderr
-    assert project.run("destroy", "--stack", "failing").stdout.startswith("Nothing is left of failing.")
+    assert project.run("destroy", "--stack", "failing").stdout == "Nothing is left of failing.\n"
 
 
 @pytest.mark.deep
 def test_parameter_set_by_flag_is_kept_unless_samconfig_has_it(deployed: SamProject) -> None:
-    """Deploy again without flags: MemorySize keeps the flag's value; RequestRate gets the value of samconfig.toml."""
-    chosen = [f"--parameter={each}" for each in ("MemorySize=512", "RequestRate=9")]
-    deployed.deployed("standing", *chosen)
-    again = deployed.deployed("standing")
-    assert "MemorySize=512 stays from an earlier deployment; it is not in samconfig.toml\n" in again.stdout
-    for stack in ("standing", deployed.application("standing")):
-        values = deployed.parameters(stack)
-        assert (values["MemorySize"], values["RequestRate"]) == ("512", "20")
-    found = deployed.client("cloudformation").describe_stack_resource(
-        StackName=deployed.application("standing"), LogicalResourceId="ApiFunction"
-    )
-    function = found["StackResourceDetail"]["PhysicalResourceId"]
-    assert deployed.client("lambda").get_function_configuration(FunctionName=function)["MemorySize"] == 512
-    unchanged = deployed.deployed("standing")
-    assert "ok       changes: the stack is up to date\n" in unchanged.stdout
-    assert "standing is deployed." in unchanged.stdout
+    """Deploy again without flags: MemorySize keeps the flag's value; RequestRate gets the value of samconfig.toml.
 
-
-@pytest.mark.deep
-def test_deploy_changes_processor_with_line_in_template(deployed: SamProject) -> None:
+    The processor is that of template.yaml, also if an earlier deployment had another one.
+    """
     template = deployed.folder / "template.yaml"
     before, other = (machine_architecture(), *({"arm64", "x86_64"} - {machine_architecture()}))
+    deployed.deployed("standing", *[f"--parameter={each}" for each in ("MemorySize=512", "RequestRate=9")])
     template.write_text(template.read_text().replace(f"Architecture: {before}", f"Architecture: {other}"))
-    deployed.deployed("standing")
-    assert deployed.parameters(deployed.application("standing"))["Architecture"] == other
+    again = deployed.deployed("standing")
+    assert "MemorySize=512 stays from an earlier deployment; it is not in samconfig.toml\n" in again.stdout
+    values = deployed.parameters(deployed.application("standing"))
+    assert (values["MemorySize"], values["RequestRate"], values["Architecture"]) == ("512", "20", other)
+    unchanged = deployed.deployed("standing")
+    assert "No changes to deploy. Stack standing is up to date\n" in unchanged.stdout
+    assert "standing is deployed." in unchanged.stdout
 
 
 # --- Waiting tasks ---
@@ -285,9 +256,11 @@ async def test_deploy_warns_of_class_that_waiting_tasks_have(project: SamProject
         "version's state does not have. An answer fails the task.\n"
         "           → Keep an alias in the module shop_models until no stored state has the class: `from shopping import Order`.\n"
     )
-    code, shown = await asyncio.to_thread(project.typed, "deploy", "--no-reply", "--stack", "waiting", answers=[""])
+    code, shown = await asyncio.to_thread(
+        project.typed, "deploy", "--no-reply", "--stack", "waiting", answers=["y", ""]
+    )
     assert (code, compared in shown, warned in shown) == (1, True, True), shown
-    assert "Deploy waiting to account 000000000000, us-east-1? [y/N]" in shown, "Enter means no"
+    assert "Deploy these changes? [y/N]" in shown, "Enter means no"
     anyway = await asyncio.to_thread(project.deployed, "waiting")
     assert f"{compared}{warned}" in anyway.stdout
 
@@ -300,7 +273,7 @@ def test_destroy_respects_stack_and_table_protection(deployed: SamProject) -> No
     cloudformation, dynamodb = deployed.client("cloudformation"), deployed.client("dynamodb")
     cloudformation.update_termination_protection(StackName="standing", EnableTerminationProtection=True)
     done = deployed.run("destroy", "--stack", "standing", "--yes")
-    assert (done.returncode, "has termination protection. Nothing was deleted." in done.stderr) == (1, True)
+    assert (done.returncode, "TerminationProtection" in done.stderr) == (1, True), done.stderr
     cloudformation.update_termination_protection(StackName="standing", EnableTerminationProtection=False)
     table = deployed.outputs("standing")["TableName"]
     dynamodb.update_table(TableName=table, DeletionProtectionEnabled=True)
@@ -327,19 +300,19 @@ def test_destroy_retains_data_by_default(project: SamProject) -> None:
     for body in (b"1", b"2"):
         s3.put_object(Bucket=names["BucketName"], Key="permanent/profile", Body=body)
     s3.delete_object(Bucket=names["BucketName"], Key="permanent/profile")
+    s3.create_multipart_upload(Bucket=names["BucketName"], Key="unfinished")
 
     code, shown = project.typed("destroy", "--stack", "kept", answers=["kept"])
-    assert code == 0, shown
+    assert (code, "Deleted successfully" in shown) == (0, True), shown
     assert project.status("kept") == ""
-    assert f"stays: your Orders, AWS::DynamoDB::Table {orders}\n" in shown
     for name in (names["TableName"], names["BucketName"], key):
         assert name in shown
     assert names["TableName"] in project.client("dynamodb").list_tables()["TableNames"]
 
-    # Delete the retained resources, whose names the command finds in the deleted stack's events.
+    # Delete the retained resources, whose names the command finds in the deleted stack.
     deleted = project.run("destroy", "--stack", "kept", "--data", "--yes")
     assert deleted.returncode == 0, deleted.stdout + deleted.stderr
-    assert f"bucket {names['BucketName']}: emptied of 3 versions, and deleted" in deleted.stdout
+    assert f"bucket {names['BucketName']}: emptied and deleted" in deleted.stdout
     assert {names["TableName"], orders} & {*project.client("dynamodb").list_tables()["TableNames"]} == {orders}
     assert names["BucketName"] not in [each["Name"] for each in s3.list_buckets()["Buckets"]]
     assert project.client("kms").describe_key(KeyId=key)["KeyMetadata"]["KeyState"] == "PendingDeletion"
@@ -357,22 +330,6 @@ def test_template_of_repository_is_deployed_and_destroyed(tmp_path: Path, endpoi
     gone = project.run("destroy", "--stack", "flat", "--data", "--yes")
     assert gone.returncode == 0, gone.stdout + gone.stderr
     assert names["TableName"] not in project.client("dynamodb").list_tables()["TableNames"]
-
-
-@pytest.mark.deep
-def test_destroy_resumes_after_kill(project: SamProject) -> None:
-    project.deployed("halfway")
-    names = project.outputs("halfway")
-    killed = project.process("destroy", "--stack", "halfway", "--data", "--yes")
-    assert killed.stdout is not None
-    assert any("stack halfway: deleted" in line for line in killed.stdout)
-    killed.kill()
-    killed.communicate(timeout=60)
-    again = project.run("destroy", "--stack", "halfway", "--data", "--yes")
-    assert again.returncode == 0, again.stdout + again.stderr
-    assert names["BucketName"] not in [each["Name"] for each in project.client("s3").list_buckets()["Buckets"]]
-    assert names["TableName"] not in project.client("dynamodb").list_tables()["TableNames"]
-    assert project.run("destroy", "--stack", "halfway").stdout == "Nothing is left of halfway.\n"
 
 
 # --- Other tools ---

@@ -97,7 +97,7 @@ def checked(stack: DeployedStack) -> Checked:
 
 
 def test_deploy_command_prints_streamed_reply_of_deployed_agent(stack: DeployedStack) -> None:
-    assert f"ok       deploy: the stack {STACK} is deployed" in stack.printed
+    assert f"Successfully created/updated stack - {STACK} in {REGION}" in stack.printed
     again = stack.project.run("deploy", "--yes", *stack.options)
     assert again.returncode == 0, again.stdout + again.stderr
     assert f"{INDENT}one two three four five\n" in again.stdout

@@ -81,7 +81,6 @@ def test_deployed_images_answer_and_are_destroyed(project: SamProject) -> None:
     done = aion(project, "deploy", "--yes", "--stack", STACK, *options(project))
     assert done.returncode == 0, done.stdout + done.stderr
     assert "ok       first reply: echo answered, streamed, after " in done.stdout
-    assert "Step 1/" not in done.stdout
 
     found = configurations(project)
     for name, each in found.items():
@@ -93,10 +92,9 @@ def test_deployed_images_answer_and_are_destroyed(project: SamProject) -> None:
 
     again = aion(project, "deploy", "--yes", "--no-reply", "--stack", STACK, *options(project))
     assert again.returncode == 0, again.stdout + again.stderr
-    assert "the stack is up to date" in again.stdout
+    assert f"Stack {STACK} is up to date" in again.stdout
 
     destroyed = aion(project, "destroy", "--yes", "--stack", STACK, "--data")
     assert destroyed.returncode == 0, destroyed.stdout + destroyed.stderr
-    assert "ok       images: deleted" in destroyed.stdout
     assert companions(project) == []
     assert project.client("ecr").describe_repositories()["repositories"] == []

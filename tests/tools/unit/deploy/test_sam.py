@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from aion_tools.deploy import sam, sam_install
+from aion_tools.deploy.errors import DeployError
 from aion_tools.deploy.samconfig import SamConfig
 
 
@@ -47,11 +48,23 @@ def test_failed_installation_hides_credentials_in_urls(tmp_path: Path, monkeypat
     assert str(failed.value) == ("SAM CLI could not be installed:\nerror: cannot fetch http://****@127.0.0.1:9/simple/")
 
 
-def test_build_reports_notice_of_several_functions_once(tmp_path: Path) -> None:
-    found = program(tmp_path, "Build Succeeded\n3 MB\nexcluded: .env\n4 MB\nexcluded: .env")
-    lines: list[str] = []
-    sam.Sam(found, tmp_path, SamConfig.read(tmp_path / "samconfig.toml")).build(lines.append)
-    assert lines == ["3 MB", "excluded: .env", "4 MB"]
+def test_sam_uses_account_of_environment_instead_of_samconfigs(tmp_path: Path) -> None:
+    """Keep the profile of samconfig.toml from SAM CLI, which would prefer it to the credentials of the environment."""
+    found = tmp_path / "sam"
+    found.write_text('#!/bin/sh\nwhile [ "$1" != --config-file ]; do shift; done; cp "$2" seen.toml\n')
+    found.chmod(0o755)
+    section = 'profile = "staging"\nresolve_s3 = true  # ours\n'
+    text = f"[default.global.parameters]\n{section}[default.deploy.parameters]\n{section}"
+    (tmp_path / "samconfig.toml").write_text(text)
+    sam.Sam(found, tmp_path, SamConfig.read(tmp_path / "samconfig.toml")).deploy("mine", "us-east-1", {})
+    assert (tmp_path / "seen.toml").read_text() == text.replace('profile = "staging"\n', "")
+
+
+def test_build_writes_images_before_sam_reads_them(tmp_path: Path) -> None:
+    """`aion build` fails here, because the project has no agent: SAM isn't called."""
+    (tmp_path / "aion.yaml").write_text("aion: {image: true, agents: {mine: {path: agent.py}}}")
+    with pytest.raises(DeployError, match=r"`aion build` failed"):
+        sam.Sam(Path("/nowhere"), tmp_path, SamConfig.read(tmp_path / "samconfig.toml")).build()
 
 
 BUILD = """
@@ -73,7 +86,7 @@ class SlowStart(subprocess.Popen):
 if sys.argv[2] == "starting":
     subprocess.Popen = SlowStart
 folder = Path(sys.argv[1])
-Sam(folder / "sam", folder, SamConfig.read(folder / "samconfig.toml")).build(print)
+Sam(folder / "sam", folder, SamConfig.read(folder / "samconfig.toml")).build()
 """
 
 

@@ -12,7 +12,7 @@ from aion_tools.deploy.cloudformation import CloudFormationStack
 from aion_tools.deploy.errors import DeployError
 from aion_tools.deploy.table_layout import check_layout
 
-STACK = CloudFormationStack("mine", "mine-id", "UPDATE_COMPLETE", {}, {"TableName": "mine-table"}, False)
+STACK = CloudFormationStack("mine", "mine-id", "UPDATE_COMPLETE", {}, {"TableName": "mine-table"})
 
 
 @pytest.fixture
@@ -65,4 +65,4 @@ def test_deployment_without_readable_table_is_accepted(dynamodb: Stubber, code: 
 def test_new_stack_has_no_layout_to_check(dynamodb: Stubber) -> None:
     with dynamodb:
         check_layout(None)
-        check_layout(CloudFormationStack("mine", "mine-id", "CREATE_COMPLETE", {}, {}, False))
+        check_layout(CloudFormationStack("mine", "mine-id", "CREATE_COMPLETE", {}, {}))

@@ -21,4 +21,4 @@ def test_images_for_other_processor_are_refused(tmp_path: Path) -> None:
     (tmp_path / "aion.yaml").write_text("aion: {image: true, agents: {a: {path: 'agent.py:graph'}}}\n")
     sam = Sam(Path("/bin/false"), tmp_path, SamConfig.read(tmp_path / "samconfig.toml"))
     with pytest.raises(ConfigurationError, match=r"Architecture in template.yaml, arm64; .* runs x86_64"):
-        packages.build(sam, tmp_path / "build", "x86_64", print)
+        packages.build(sam, tmp_path / "build", "x86_64")

@@ -250,7 +250,7 @@ def test_doctor_names_repair_for_each_key_state(moto: LocalStack, state: str, ne
     [
         ("UPDATE_COMPLETE", "ok", ""),
         ("UPDATE_IN_PROGRESS", "warning", "Wait for its end, then run `aion doctor` again."),
-        ("UPDATE_ROLLBACK_COMPLETE", "warning", "`aws cloudformation describe-stack-events --stack-name aion-status`"),
+        ("UPDATE_ROLLBACK_COMPLETE", "warning", "Correct the cause and run `aion deploy` again."),
         ("UPDATE_ROLLBACK_FAILED", "FAILED", "`aws cloudformation continue-update-rollback --stack-name aion-status`"),
         ("DELETE_FAILED", "FAILED", "`aion destroy --stack aion-status`"),
     ],
