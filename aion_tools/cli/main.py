@@ -1,35 +1,60 @@
-"""The `aion` command with its subcommands and error messages. Each subcommand imports its dependencies when called."""
+"""The `aion` command with its subcommands and error messages. A subcommand is imported when it is called or listed."""
 
 import errno
 import os
 import sys
+from collections import UserDict
+from importlib import import_module
 from io import TextIOWrapper
+from typing import Any
 
 import click
 
 from aion_core import __version__
 from aion_core.errors import AionError, ConfigurationError
-from aion_tools.cli.build import build
-from aion_tools.cli.card import card
-from aion_tools.cli.chat.chat import chat
-from aion_tools.cli.chat.send import send
-from aion_tools.cli.credentials import key, user
-from aion_tools.cli.data import data
-from aion_tools.cli.deploy import deploy
-from aion_tools.cli.destroy import destroy
-from aion_tools.cli.dev import dev
-from aion_tools.cli.dlq import dlq
-from aion_tools.cli.doctor import doctor
 from aion_tools.cli.error_text import error_text
 from aion_tools.cli.extra_packages import how_to_install, missing_import, missing_package
 from aion_tools.cli.hints import HintingGroup
-from aion_tools.cli.project import init, new
-from aion_tools.cli.push import push
-from aion_tools.cli.sam_local import sam_local
-from aion_tools.cli.stacks import eject, stacks
-from aion_tools.cli.tasks import tasks
-from aion_tools.cli.why import why
 from aion_tools.terminal import cleaned_output
+
+IN_A_PROJECT = {
+    "new": "project",
+    "init": "project",
+    "dev": "dev",
+    "chat": "chat.chat",
+    "send": "chat.send",
+    "doctor": "doctor",
+    "build": "build",
+    "sam-local": "sam_local",
+    "deploy": "deploy",
+    "stacks": "stacks",
+    "eject": "stacks",
+}
+"""Modules of the commands for a project, by the command's name."""
+DEPLOYED = {
+    "why": "why",
+    "tasks": "tasks",
+    "push": "push",
+    "dlq": "dlq",
+    "card": "card",
+    "key": "credentials",
+    "user": "credentials",
+    "data": "data",
+    "destroy": "destroy",
+}
+"""Modules of the commands for tasks and deployments."""
+
+
+class _Commands(UserDict[str, Any]):
+    """The subcommands by name, each imported on first use: together, their modules take half a second."""
+
+    def __getitem__(self, name: str) -> click.Command:
+        """Return the command. Raises KeyError."""
+        found = self.data[name]
+        if isinstance(found, str):
+            found = self.data[name] = getattr(import_module(f"aion_tools.cli.{found}"), name.replace("-", "_"))
+        command: click.Command = found
+        return command
 
 
 class _AionGroup(HintingGroup):
@@ -37,9 +62,9 @@ class _AionGroup(HintingGroup):
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the commands with their short help, in the order of their use."""
-        for title, commands in {"For a project": IN_A_PROJECT, "For tasks and deployments": DEPLOYED}.items():
+        for title, names in {"For a project": IN_A_PROJECT, "For tasks and deployments": DEPLOYED}.items():
             with formatter.section(title):
-                formatter.write_dl([(each.name or "", each.get_short_help_str(60)) for each in commands])
+                formatter.write_dl([(name, self.commands[name].get_short_help_str(60)) for name in names])
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
@@ -59,6 +84,7 @@ class _AionGroup(HintingGroup):
 
 @click.group(
     cls=_AionGroup,
+    commands=_Commands(IN_A_PROJECT | DEPLOYED),
     context_settings={"help_option_names": ["-h", "--help"]},
     epilog="Exit codes: 0 for success, 1 for a failed command or Ctrl-C, 2 for a wrong command line, 3 if `aion send` got a question.",
 )
@@ -80,8 +106,6 @@ def aion(context: click.Context) -> None:
         raise ConfigurationError(how_to_install(missing))
 
 
-IN_A_PROJECT = (new, init, dev, chat, send, doctor, build, sam_local, deploy, stacks, eject)
-DEPLOYED = (why, tasks, push, dlq, card, key, user, data, destroy)
 REMOVED = {
     "add": "`uv add PACKAGE` adds a dependency",
     "completion": 'in bash, `eval "$(_AION_COMPLETE=bash_source aion)"` completes commands',
@@ -90,9 +114,6 @@ REMOVED = {
     "upgrade": "require the new version in pyproject.toml, then run `uv lock` and `aion stacks`",
 }
 """Removed commands with their replacements."""
-for command in (*IN_A_PROJECT, *DEPLOYED):
-    aion.add_command(command)
-
 
 _UNUSABLE = (errno.EACCES, errno.EPERM, errno.EROFS, errno.EISDIR, errno.ENOTDIR, errno.ENAMETOOLONG)
 """Codes of OSError for a file or folder whose problem the user must correct."""
@@ -112,6 +133,9 @@ def main() -> None:
 
 def _run() -> None:
     try:
+        if len(sys.argv) > 1:
+            # Import the command now: click would report Ctrl-C during its import as a failure.
+            aion.commands.get(sys.argv[1])
         aion()
     except AionError as error:
         click.echo(f"aion: {error_text(error)}", err=True)
