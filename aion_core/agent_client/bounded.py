@@ -10,14 +10,17 @@ from collections.abc import AsyncIterator
 
 import httpx
 from a2a.client.errors import A2AClientError, A2AClientTimeoutError
+from msgspec import Struct
 
-from aion_core.agent_client.json_size import MEGABYTE, excess_of, in_ascii
-
-MAX_DOCUMENT_BYTES = MEGABYTE
-"""Maximum size of an agent's card, and of any other document whose path ends in .json."""
-
-MAX_ANSWER_BYTES = 16 * MEGABYTE
-"""Maximum size of an answer, and of an event in a stream."""
+from aion_core.agent_client.json_size import excess_of, in_ascii
+from aion_core.agent_client.limits import (
+    MAX_DOCUMENT_BYTES,
+    MAX_DOCUMENT_VALUES,
+    MAX_HEARTBEAT_BYTES,
+    MAX_VALUES,
+    MEGABYTE,
+    AnswerLimits,
+)
 
 PIECE_SECONDS = 60.0
 """Time limit for the body of an answer, or for an event of a stream, from its first byte to its last. A stream may last
@@ -39,17 +42,17 @@ def is_connection_error(error: BaseException | None) -> bool:
     return isinstance(error, httpx.RequestError) and not isinstance(error, refused)
 
 
-def bounded(client: httpx.AsyncClient) -> httpx.AsyncClient:
-    """Add the limits to the client, and return it. A client that has them stays as it is.
+def bounded(client: httpx.AsyncClient, limits: AnswerLimits) -> httpx.AsyncClient:
+    """Add the limits to the client, and return it. A client that has limits stays as it is.
 
     Its requests raise UnusableAnswer, and A2AClientTimeoutError, also while an answer is read. Answers must not be
     compressed, because a small text can be gigabytes when it is unpacked.
     """
     hooks = client.event_hooks
-    if _limit not in hooks["response"]:
+    if not any(isinstance(hook, _Limit) for hook in hooks["response"]):
         client.event_hooks = {
             "request": [*hooks["request"], _ask_for_identity],
-            "response": [_limit, *hooks["response"]],
+            "response": [_Limit(limits), *hooks["response"]],
         }
     return client
 
@@ -58,37 +61,45 @@ async def _ask_for_identity(request: httpx.Request) -> None:
     request.headers["Accept-Encoding"] = "identity"
 
 
-async def _limit(response: httpx.Response) -> None:
-    if response.headers.get("Content-Encoding", "identity").strip().lower() not in ("", "identity"):
-        raise UnusableAnswer("It is compressed, although the request does not permit it.")
-    assert isinstance(response.stream, httpx.AsyncByteStream)  # noqa: S101  # as httpx documents
-    if response.headers.get("Content-Type", "").lower().startswith("text/event-stream"):
-        response.stream = _Events(response.stream)
-    else:
-        is_document = response.request.method == "GET" and response.request.url.path.endswith(".json")
-        response.stream = _Whole(response.stream, MAX_DOCUMENT_BYTES if is_document else MAX_ANSWER_BYTES)
+class _Limit(Struct, frozen=True):
+    """Hook of a client that puts a checked stream in the place of each response's own."""
+
+    limits: AnswerLimits
+
+    async def __call__(self, response: httpx.Response) -> None:
+        if response.headers.get("Content-Encoding", "identity").strip().lower() not in ("", "identity"):
+            raise UnusableAnswer("It is compressed, although the request does not permit it.")
+        assert isinstance(response.stream, httpx.AsyncByteStream)  # noqa: S101  # as httpx documents
+        if response.headers.get("Content-Type", "").lower().startswith("text/event-stream"):
+            response.stream = _Events(response.stream, self.limits)
+        else:
+            is_document = response.request.method == "GET" and response.request.url.path.endswith(".json")
+            response.stream = _Whole(response.stream, None if is_document else self.limits)
 
 
 class _Whole(httpx.AsyncByteStream):
-    """Body of an answer that is passed on whole, after its checks."""
+    """Body of an answer, or without limits of a document, that is passed on whole, after its checks."""
 
-    def __init__(self, stream: httpx.AsyncByteStream, most: int) -> None:
-        self._stream, self._most = stream, most
+    def __init__(self, stream: httpx.AsyncByteStream, limits: AnswerLimits | None) -> None:
+        self._stream, self._limits = stream, limits
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
         # Collect into one array, because a body in chunks of a byte each would be a list of millions of objects.
-        collected = bytearray()
+        collected, most = bytearray(), self._limits.answer if self._limits is not None else MAX_DOCUMENT_BYTES
         try:
             async with asyncio.timeout(PIECE_SECONDS):
                 async for chunk in self._stream:
                     collected += chunk
-                    _check_size(len(collected), self._most)
+                    _check_size(len(collected), most)
         except TimeoutError:
             raise A2AClientTimeoutError(f"It takes longer than {PIECE_SECONDS:.0f} s.") from None
         body = bytes(collected)
         del collected
         if body.lstrip()[:1] in (b"{", b"["):
-            _check_json(body)
+            if self._limits is not None:
+                _check_json(body, self._limits.text)
+            else:
+                _check_json(body, MAX_DOCUMENT_BYTES, MAX_DOCUMENT_VALUES)
             body = _compact(body)
         yield body
 
@@ -99,8 +110,10 @@ class _Whole(httpx.AsyncByteStream):
 class _Events(httpx.AsyncByteStream):
     """Body of an event stream. Each event is passed on whole, after its checks."""
 
-    def __init__(self, stream: httpx.AsyncByteStream) -> None:
-        self._stream = stream
+    def __init__(self, stream: httpx.AsyncByteStream, limits: AnswerLimits) -> None:
+        self._stream, self._limits = stream, limits
+        self._heartbeats = 0
+        """Size of the events without data so far."""
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
         clock = asyncio.get_running_loop().time
@@ -118,26 +131,40 @@ class _Events(httpx.AsyncByteStream):
                 until = clock() + PIECE_SECONDS
             searched = max(0, len(begun) - 3)
             begun += chunk
-            while (end := _BETWEEN_EVENTS.search(begun, searched)) is not None:
-                event = bytes(memoryview(begun)[: end.end()])
-                begun = begun[len(event) :]
+            while end := _end_of_event(begun, searched):
+                event = bytes(memoryview(begun)[:end])
+                begun = begun[end:]
                 searched, until = 0, clock() + PIECE_SECONDS
-                _check_size(len(event), MAX_ANSWER_BYTES)
-                _check_event(event)
-                event = _compact(event)
-                # Let go of a large event before its last piece: the reader has a copy by then.
-                while len(event) > MEGABYTE:
-                    yield event[:MEGABYTE]
-                    event = event[MEGABYTE:]
+                event = self._checked(event)
+                if len(event) > MEGABYTE:
+                    # Let go of a large event before its last piece, because the reader has a copy by then; and let the
+                    # reader pass its line on before the empty line follows.
+                    while len(event) > MEGABYTE:
+                        yield event[:MEGABYTE]
+                        event = event[MEGABYTE:]
+                    yield event[:-1]
+                    event = event[-1:]
                 yield event
-            _check_size(len(begun), MAX_ANSWER_BYTES)
+            _check_size(len(begun), self._limits.answer)
+
+    def _checked(self, event: bytes) -> bytes:
+        _check_size(len(event), self._limits.answer)
+        data = b"\n".join([line[5:] for line in event.splitlines() if line.startswith(b"data:")])
+        if not data:
+            self._heartbeats += len(event)
+            if self._heartbeats > MAX_HEARTBEAT_BYTES:
+                raise UnusableAnswer(f"It has more than {MAX_HEARTBEAT_BYTES // MEGABYTE} MB of heartbeats.")
+        _check_json(data, self._limits.text)
+        return _compact(event)
 
     async def aclose(self) -> None:
         await self._stream.aclose()
 
 
-def _check_event(event: bytes) -> None:
-    _check_json(b"\n".join([line[5:] for line in event.splitlines() if line.startswith(b"data:")]))
+def _end_of_event(begun: bytearray, searched: int) -> int:
+    """Return the size of the first event, or 0 if its end is missing. `searched` is where to look for the end."""
+    found = _BETWEEN_EVENTS.search(begun, searched)
+    return found.end() if found is not None else 0
 
 
 def _check_size(size: int, most: int) -> None:
@@ -145,16 +172,24 @@ def _check_size(size: int, most: int) -> None:
         raise UnusableAnswer(f"It is larger than {most // MEGABYTE} MB.")
 
 
-def _check_json(text: bytes) -> None:
-    if excess := excess_of(text):
+def _check_json(text: bytes, most_text: int, most_values: int = MAX_VALUES) -> None:
+    if excess := excess_of(text, most_text=most_text, most_values=most_values):
         raise UnusableAnswer(f"Its JSON has {excess}.")
 
 
 def _compact(text: bytes) -> bytes:
-    """Return a large JSON text, or an event with it, in the form that needs the least memory when it is decoded."""
+    """Return a JSON text, or an event with it, in the form that needs the least memory when it is decoded, if it is large.
+
+    Raises UnusableAnswer if it is no UTF-8: httpx would replace what it cannot decode.
+    """
     if len(text) > MEGABYTE:
         text = text.replace(b"data: {", b"data:{", 1)  # the SDK's client would copy the text to remove the space
+    if text.isascii():
+        return text
     try:
-        return in_ascii(text) if len(text) > MEGABYTE and not text.isascii() else text
+        if len(text) > MEGABYTE:
+            return in_ascii(text)
+        text.decode()
     except UnicodeDecodeError as error:
         raise UnusableAnswer("It is not UTF-8.") from error
+    return text

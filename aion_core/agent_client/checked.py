@@ -1,7 +1,8 @@
 """The SDK's client of another agent, with one kind of error for all unusable answers."""
 
-from collections.abc import AsyncGenerator, Iterator
-from contextlib import aclosing, contextmanager
+import asyncio
+from collections.abc import AsyncGenerator, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 import httpx
@@ -11,21 +12,35 @@ from a2a.types import (
     GetTaskRequest,
     ListTasksRequest,
     ListTasksResponse,
+    Part,
     SendMessageRequest,
     StreamResponse,
     SubscribeToTaskRequest,
     Task,
 )
 from google.protobuf.json_format import ParseError
+from google.protobuf.message import Message as AnyMessage
 
 from aion_core.agent_client.bounded import UnusableAnswer
-from aion_core.agent_client.json_size import MEGABYTE
+from aion_core.agent_client.limits import MEGABYTE
 
-MAX_KEPT_BYTES = 32 * MEGABYTE
-"""Maximum size of everything that is kept of the answer to one message, over all its events."""
+MAX_EMPTY = 10_000
+"""Maximum number of responses without content in one stream."""
+
+_ITERATIONS = 40
+"""Iterations of the event loop in which asyncio closes the generators of a stream, with some to spare."""
 
 _OVERHEAD = 256
-"""Bytes that a kept part, message or artifact needs beside its content."""
+"""Bytes that are counted for a kept part beside its content."""
+
+_NAME_BYTES = 4096
+"""Bytes that are counted for a kept message or artifact beside its content: the commands look at each for every event."""
+
+VALUE_BYTES = 64
+"""Bytes that are counted for a value beside its content."""
+
+PART_BYTES = 512
+"""Bytes that are counted for a part beside its values: each framework has an object of its own for it."""
 
 
 @contextmanager
@@ -44,7 +59,8 @@ def usable() -> Iterator[None]:
 class CheckedClient:
     """Client of another agent. Its methods raise A2AError for any answer, and NotImplementedError for what its card lacks.
 
-    Responses without content are left out: otherwise an agent could keep a call going with nothing.
+    Responses without content are left out, and too many of them are an unusable answer: otherwise an agent could keep a
+    call going with nothing.
     """
 
     def __init__(self, client: Client | None = None) -> None:
@@ -55,20 +71,18 @@ class CheckedClient:
     ) -> AsyncGenerator[StreamResponse, None]:
         """Send a message and yield the responses."""
         with usable():
-            async with _closing((await self._connected()).send_message(request, context=context)) as responses:
-                async for response in responses:
-                    if response.WhichOneof("payload") is not None:
-                        yield response
+            async with _ClosingStream((await self._connected()).send_message(request, context=context)) as responses:
+                async for response in _with_content(responses):
+                    yield response
 
     async def subscribe(
         self, request: SubscribeToTaskRequest, *, context: ClientCallContext | None = None
     ) -> AsyncGenerator[StreamResponse, None]:
         """Yield the responses of a task that has begun before."""
         with usable():
-            async with _closing((await self._connected()).subscribe(request, context=context)) as responses:
-                async for response in responses:
-                    if response.WhichOneof("payload") is not None:
-                        yield response
+            async with _ClosingStream((await self._connected()).subscribe(request, context=context)) as responses:
+                async for response in _with_content(responses):
+                    yield response
 
     async def get_task(self, request: GetTaskRequest, *, context: ClientCallContext | None = None) -> Task:
         """Return a task."""
@@ -96,20 +110,69 @@ class CheckedClient:
 class Kept:
     """Size of what is kept of one answer, by the ids of its messages and artifacts."""
 
-    def __init__(self) -> None:
-        self._sizes: dict[str, int] = {}
-        self._total = 0
+    def __init__(self, most: int) -> None:
+        """`most` is the maximum size of everything, in bytes."""
+        self._most, self._sizes, self._total = most, dict[str, int](), 0
 
     def put(self, name: str, size: int, *, parts: int = 0, append: bool = False) -> None:
-        """Note the bytes and parts that are now kept under a name. Raises UnusableAnswer above MAX_KEPT_BYTES."""
+        """Note the bytes and parts that are now kept under a name. Raises UnusableAnswer if everything is too much."""
         before = self._sizes.get(name, 0)
-        now = size + _OVERHEAD * parts + (before if append and before else _OVERHEAD + len(name))
+        now = size + _OVERHEAD * parts + (before if append and before else _NAME_BYTES + len(name))
         self._sizes[name] = now
         self._total += now - before
-        if self._total > MAX_KEPT_BYTES:
-            raise UnusableAnswer(f"It is larger than {MAX_KEPT_BYTES // MEGABYTE} MB in all.")
+        if self._total > self._most:
+            raise UnusableAnswer(f"It is larger than {self._most // MEGABYTE} MB in all.")
 
 
-def _closing(responses: Any) -> Any:
-    """Return a context manager that closes the generator of responses, and so its connection."""
-    return aclosing(responses)
+def size_of(message: AnyMessage) -> int:
+    """Return the memory that is counted for a protobuf message, in bytes.
+
+    A file counts as its base64. Anything else counts fourfold, because Python may need four bytes for each character of a
+    text. Values and parts count VALUE_BYTES and PART_BYTES more.
+    """
+    overhead, files = _overhead_and_files(message)
+    return overhead + 4 * files // 3 + 4 * (message.ByteSize() - files)
+
+
+def _overhead_and_files(message: AnyMessage) -> tuple[int, int]:
+    """Return what is counted for the values and parts in a message, and the size of its files."""
+    overhead, files = VALUE_BYTES + PART_BYTES * isinstance(message, Part), 0
+    for field, value in message.ListFields():
+        if field.message_type is None:
+            overhead += VALUE_BYTES * (len(value) if field.is_repeated else 1)
+            files += len(value) if field.type == field.TYPE_BYTES else 0
+            continue
+        # The values of a map are messages too: the members of JSON's objects.
+        for each in (value.values() if isinstance(value, Mapping) else value) if field.is_repeated else (value,):
+            more, larger = _overhead_and_files(each)
+            overhead, files = overhead + more, files + larger
+    return overhead, files
+
+
+async def _with_content(responses: AsyncGenerator[StreamResponse, None]) -> AsyncGenerator[StreamResponse, None]:
+    """Yield the responses with content. Raises UnusableAnswer above MAX_EMPTY others."""
+    empty = 0
+    async for response in responses:
+        if response.WhichOneof("payload") is not None:
+            yield response
+        elif (empty := empty + 1) > MAX_EMPTY:
+            raise UnusableAnswer(f"It has more than {MAX_EMPTY} responses without content.")
+
+
+class _ClosingStream:
+    """Context manager that closes the generator of responses, and so its connection, before the caller goes on.
+
+    The SDK's client and httpx read a stream by a dozen generators, and some of them hold the last event's whole text.
+    asyncio closes each after the one around it, in a later iteration of its loop.
+    """
+
+    def __init__(self, responses: Any) -> None:
+        self._responses = responses
+
+    async def __aenter__(self) -> Any:
+        return self._responses
+
+    async def __aexit__(self, *_: object) -> None:
+        await self._responses.aclose()
+        for _iteration in range(_ITERATIONS):
+            await asyncio.sleep(0)

@@ -11,9 +11,9 @@ from a2a.client.card_resolver import A2ACardResolver
 from a2a.client.errors import A2AClientTimeoutError
 from a2a.types import AgentCard
 
-from aion_core.agent_client.bounded import MAX_DOCUMENT_BYTES, UnusableAnswer, bounded
+from aion_core.agent_client.bounded import UnusableAnswer, bounded
 from aion_core.agent_client.checked import usable
-from aion_core.agent_client.json_size import MEGABYTE
+from aion_core.agent_client.limits import MAX_DOCUMENT_BYTES, MEGABYTE, AnswerLimits
 from aion_core.agent_client.origin import OnlyForOrigin, origin_of
 
 T = TypeVar("T")
@@ -22,13 +22,14 @@ DOCUMENT_SECONDS = 30.0
 """Time limit for a card or another document, from the connection to the last byte."""
 
 
-def http_client(url: str, auth: httpx.Auth | None, timeout: httpx.Timeout) -> httpx.AsyncClient:
-    """Return an HTTP client with limits for its answers. The credentials go to the origin of the URL only.
+def http_client(url: str, auth: httpx.Auth | None, timeout: httpx.Timeout, limits: AnswerLimits) -> httpx.AsyncClient:
+    """Return an HTTP client with these limits for its answers. The credentials go to the origin of the URL only.
 
     It follows no redirects, unless a request asks for it.
     """
     only = OnlyForOrigin(url, auth) if auth is not None else None
-    return bounded(httpx.AsyncClient(auth=only, timeout=timeout, verify=_certificates(), follow_redirects=False))
+    client = httpx.AsyncClient(auth=only, timeout=timeout, verify=_certificates(), follow_redirects=False)
+    return bounded(client, limits)
 
 
 async def in_time(request: Awaitable[T]) -> T:

@@ -3,17 +3,7 @@
 import json
 import re
 
-MAX_DEPTH = 64
-"""Maximum nesting of another agent's JSON. Protobuf parses about 31 levels of it."""
-
-MAX_VALUES = 100_000
-"""Maximum number of values in another agent's JSON. Parsers need a hundred times the memory of a text with many small
-values."""
-
-MEGABYTE = 1024**2
-MAX_TEXT_BYTES = 4 * MEGABYTE
-"""Maximum size of another agent's JSON without the content of files. Python may need four bytes for each character of
-a text, and a client copies a text ten times until it is shown."""
+from aion_core.agent_client.limits import MAX_DEPTH, MAX_VALUES, MEGABYTE
 
 _FILES = re.compile(rb'"(?:raw|bytes)"\s*:\s*"(?:[A-Za-z0-9+/_=-]++|\\/)*+"')
 _STRINGS = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|\Z)', re.S)
@@ -21,15 +11,18 @@ _NO_ASCII = re.compile(rb"[\x80-\xff]+")
 _NO_BRACKETS = bytes(set(range(256)) - set(b"[]{}"))
 
 
-def excess_of(text: bytes) -> str:
-    """Return what is too much in a JSON text, such as "more than 64 levels", or "". The text may be invalid JSON."""
-    if len(text) > MAX_TEXT_BYTES:
+def excess_of(text: bytes, *, most_text: int, most_values: int = MAX_VALUES) -> str:
+    """Return what is too much in a JSON text, such as "more than 64 levels", or "". The text may be invalid JSON.
+
+    `most_text` is the maximum size of the text without the content of its files, in bytes.
+    """
+    if len(text) > most_text:
         text = _FILES.sub(b'""', text)
-        if len(text) > MAX_TEXT_BYTES:
-            return f"more than {MAX_TEXT_BYTES // MEGABYTE} MB beside its files"
+        if len(text) > most_text:
+            return f"more than {most_text / MEGABYTE:g} MB beside its files"
     outside = _STRINGS.sub(b"", text)
-    if sum(map(outside.count, (b",", b"{", b"["))) > MAX_VALUES:
-        return f"more than {MAX_VALUES} values"
+    if sum(map(outside.count, (b",", b"{", b"["))) > most_values:
+        return f"more than {most_values} values"
     depth = 0
     for bracket in outside.translate(None, _NO_BRACKETS):
         depth += 1 if bracket in b"[{" else -1

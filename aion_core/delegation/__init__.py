@@ -7,6 +7,7 @@ credentials.py    authentication by a secret in a header
 client.py         the requests that a call needs of a client
 news.py           what a remote agent says that its caller has not heard yet
 durable_call.py   one call: send, follow, try again, until the remote agent has answered
+kept_answer.py    what a call keeps of the answer, within the limits of agents
 outcome.py        the answer or question in a call's responses
 author_calls.py   the calls of an author's code in one turn: recognised again, with their questions and files
 ids.py            messageId and contextId, derived from the caller's task

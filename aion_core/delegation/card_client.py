@@ -17,6 +17,9 @@ from aion_core.delegation.remote import Remote
 CARD_SECONDS = 300.0
 """Time for which a process uses a card again."""
 
+MAX_CARDS = 16
+"""Number of cards that a process keeps. A message may name any URL."""
+
 
 class CardClient(CheckedClient):
     """Client of a remote agent. It is a `RemoteClient`."""
@@ -36,6 +39,9 @@ class CardClient(CheckedClient):
         if same:
             del card.supported_interfaces[:]
             card.supported_interfaces.extend(same)
+        self._cards.pop(url, None)
+        while len(self._cards) >= MAX_CARDS:
+            del self._cards[next(iter(self._cards))]
         self._cards[url] = (time.monotonic() + CARD_SECONDS, card)
         return card
 

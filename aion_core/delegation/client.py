@@ -1,6 +1,6 @@
 """Client of one remote agent, with the requests that a call needs."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from typing import TYPE_CHECKING, Protocol
 
 from aion_core.protocol.types import (
@@ -25,13 +25,13 @@ class RemoteClient(Protocol):
 
     def send_message(
         self, request: SendMessageRequest, *, context: "ClientCallContext | None" = None
-    ) -> AsyncIterator[StreamResponse]:
+    ) -> AsyncGenerator[StreamResponse, None]:
         """Send a message and yield the responses."""
         ...
 
     def subscribe(
         self, request: "SubscribeToTaskRequest", *, context: "ClientCallContext | None" = None
-    ) -> AsyncIterator[StreamResponse]:
+    ) -> AsyncGenerator[StreamResponse, None]:
         """Yield the responses of a task that has begun before."""
         ...
 

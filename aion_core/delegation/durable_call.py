@@ -6,7 +6,7 @@ it is known: SubscribeToTask (A2A 3.1.6), else GetTask.
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, Collection, Mapping, Sequence
+from collections.abc import AsyncGenerator, Collection, Mapping
 from contextlib import aclosing
 from typing import Any
 
@@ -18,11 +18,11 @@ from a2a.utils.errors import A2AError, InternalError, TaskNotFoundError
 from msgspec import Struct
 
 from aion_core.agent_client.bounded import UnusableAnswer, is_connection_error
-from aion_core.agent_client.checked import Kept
 from aion_core.clock import Clock, SystemClock
 from aion_core.delegation.client import RemoteClient
+from aion_core.delegation.kept_answer import KeptAnswer
 from aion_core.delegation.news import RemoteNews
-from aion_core.delegation.outcome import Outcome, is_transient_text, outcome_of
+from aion_core.delegation.outcome import Outcome
 from aion_core.engine.remote_calls.records import CallState, RemoteCall
 from aion_core.engine.remote_calls.turn_calls import TurnCalls
 from aion_core.engine.task.states import INTERRUPTED
@@ -42,7 +42,6 @@ FIRST_CONTACT_SECONDS = 90.0
 
 SILENCE_SECONDS = 600.0
 """Seconds until a call gives up on a remote agent that has accepted it and can no longer be reached."""
-
 
 _BUSY = f"JSON-RPC Error {SERVICE_UNAVAILABLE}:"
 """Beginning of the error that the SDK's client makes of this server's answer while its store is busy."""
@@ -76,9 +75,7 @@ class DurableCall:
 
         With `keeps_answer`, the answer is stored with the call.
         """
-        self._keeps_answer = keeps_answer
-        self._kept: list[StreamResponse] = []
-        self._size = Kept()
+        self._keeps_answer, self._answer = keeps_answer, KeptAnswer(keeps_responses=keeps_answer)
         self._client, self._calls, self.call, self._name = client, calls, call, name
         self._clock, self._patience = clock or SystemClock(), patience or Patience()
         self._news = RemoteNews()
@@ -110,7 +107,7 @@ class DurableCall:
             self._news.resumes(self.call.remote_task)
         reached = bool(self.call.remote_task)
         while True:
-            source = self._follow(context) if reached else self._send(metadata or {}, context)
+            source, last = self._follow(context) if reached else self._send(metadata or {}, context), None
             try:
                 async with aclosing(source) as stream:
                     async for response in stream:
@@ -120,13 +117,20 @@ class DurableCall:
                             await self._calls.reached(self.call, self._news.task_id)
                         self._heard(news=bool(news))
                         if self._news.is_settled:
-                            news = [*[late async for late in self._missing(context)], *news]
-                            await self._settle(news)
+                            last = news
+                            break
                         for each in news:
-                            self._keep(each)
+                            self._answer.add(each)
                             yield each
-                        if self._news.is_settled:
-                            return
+                if last is not None:
+                    # The readers of the stream, which have copies of the whole answer, are gone by now.
+                    last = [*[late async for late in self._missing(context)], *last]
+                    for each in last:
+                        self._answer.add(each)
+                    await self._settle()
+                    for each in last:
+                        yield each
+                    return
             except A2AError as error:
                 self._check(error, reached=reached)
             except asyncio.CancelledError:
@@ -149,8 +153,9 @@ class DurableCall:
             return
         self._may_have_sent = True
         try:
-            async for response in self._client.send_message(request, context=context):
-                yield response
+            async with aclosing(self._client.send_message(request, context=context)) as responses:
+                async for response in responses:
+                    yield response
         except A2AError as error:
             # Another answer was faster, or the remote agent has gone on by itself, as after an authorization.
             if is_transient(error) or (answered := await self._answered_task(context)) is None:
@@ -170,8 +175,10 @@ class DurableCall:
         """Yield the responses of a subscription to the remote task, or the task itself if it cannot be subscribed to."""
         task_id = self._news.task_id
         try:
-            async for response in self._client.subscribe(SubscribeToTaskRequest(id=task_id), context=context):
-                yield response
+            request = SubscribeToTaskRequest(id=task_id)
+            async with aclosing(self._client.subscribe(request, context=context)) as responses:
+                async for response in responses:
+                    yield response
         except (A2AError, NotImplementedError) as error:
             if is_transient(error) or isinstance(error, TaskNotFoundError):
                 raise
@@ -187,24 +194,17 @@ class DurableCall:
             if response.HasField("artifact_update"):
                 yield response
 
-    async def _settle(self, last: Sequence[StreamResponse]) -> None:
+    async def _settle(self) -> None:
         if self._news.state in INTERRUPTED:
             await self._calls.settle(self.call, CallState.ASKS)
             return
-        answer = outcome_of([*self._kept, *last]).response() if self._keeps_answer else None
+        answer = self.outcome.response() if self._keeps_answer else None
         await self._calls.settle(self.call, CallState.ENDED, answer)
-
-    def _keep(self, response: StreamResponse) -> None:
-        if is_transient_text(response):
-            return
-        self._size.put("", response.ByteSize(), parts=1, append=True)
-        if self._keeps_answer:
-            self._kept.append(response)
 
     @property
     def outcome(self) -> Outcome:
         """Return the remote agent's answer, after the last response of a call that keeps its answer."""
-        return outcome_of(self._kept)
+        return self._answer.outcome
 
     def _heard(self, *, news: bool) -> None:
         self._silent_since = milliseconds(self._clock.now())

@@ -10,8 +10,11 @@ from aion_core.engine.task import projection
 from aion_core.engine.task.states import INTERRUPTED, state_name
 from aion_core.errors import RemoteAgentFailed
 from aion_core.protocol.answer_artifacts import as_message, is_only_streamed
-from aion_core.protocol.stream_artifacts import STREAM_DELTA_IDS
+from aion_core.protocol.stream_artifacts import EPHEMERAL_ID, STREAM_DELTA_IDS
 from aion_core.protocol.types import Event, Message, StreamResponse, Task, TaskState
+
+_TRANSIENT = (*STREAM_DELTA_IDS, EPHEMERAL_ID)
+"""Ids of the artifacts that are not part of a task."""
 
 
 class Outcome(Struct, frozen=True):
@@ -36,8 +39,10 @@ class Outcome(Struct, frozen=True):
         return self.task.status.message if self.task is not None else Message()
 
     def response(self) -> StreamResponse:
-        """Return the outcome as one response."""
-        return StreamResponse(message=self.message) if self.task is None else StreamResponse(task=self.task)
+        """Return the outcome as one response, as it is stored: without the status message in the history too."""
+        if self.task is None:
+            return StreamResponse(message=self.message)
+        return StreamResponse(task=projection.with_message_once(self.task))
 
     def answer(self, agent: str) -> RemoteAnswer:
         """Return the answer for the author. Raises RemoteAgentFailed for a task without one."""
@@ -56,7 +61,7 @@ def outcome_of(responses: Iterable[StreamResponse]) -> Outcome:
         kind = response.WhichOneof("payload")
         if kind == "message":
             return Outcome(message=response.message)
-        if kind is not None and not is_transient_text(response):
+        if kind is not None and not is_transient_artifact(response):
             events.append(getattr(response, kind))
     if events and not isinstance(events[0], Task):
         events.insert(0, Task(id=events[0].task_id, context_id=events[0].context_id))
@@ -72,6 +77,6 @@ def _as_stored(task: Task) -> Task:
     return task
 
 
-def is_transient_text(response: StreamResponse) -> bool:
-    """Return True for a piece of streamed text, whose message follows whole."""
-    return response.HasField("artifact_update") and response.artifact_update.artifact.artifact_id in STREAM_DELTA_IDS
+def is_transient_artifact(response: StreamResponse) -> bool:
+    """Return True for a piece of streamed text, whose message follows whole, and for a typing indicator."""
+    return response.HasField("artifact_update") and response.artifact_update.artifact.artifact_id in _TRANSIENT

@@ -48,10 +48,11 @@ class Remotes:
         import httpx
 
         from aion_core.agent_client.documents import http_client
+        from aion_core.agent_client.limits import OF_AGENTS
         from aion_core.delegation.card_client import CardClient
 
         remote = self.resolve(name)
         timeout = httpx.Timeout(READ_SECONDS, connect=CONNECT_SECONDS, write=WRITE_SECONDS)
         auth = remote.auth() if remote.auth is not None else None
-        async with http_client(remote.address(), auth, timeout) as http:
+        async with http_client(remote.address(), auth, timeout, OF_AGENTS) as http:
             yield CardClient(remote, http, self._cards)

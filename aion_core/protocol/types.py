@@ -68,6 +68,17 @@ __all__ = [
     "unwrap",
 ]
 
+_TAGS = {
+    kind: StreamResponse.DESCRIPTOR.fields_by_name[name].number << 3 | 2
+    for kind, name in (
+        (Task, "task"),
+        (Message, "message"),
+        (TaskStatusUpdateEvent, "status_update"),
+        (TaskArtifactUpdateEvent, "artifact_update"),
+    )
+}
+"""Tag before the bytes of each type of event in a StreamResponse: the field's number, and 2 for a length that follows."""
+
 
 def stream_response(event: Event) -> StreamResponse:
     """Wrap an event in the StreamResponse message."""
@@ -80,6 +91,17 @@ def stream_response(event: Event) -> StreamResponse:
             return StreamResponse(status_update=event)
         case TaskArtifactUpdateEvent():
             return StreamResponse(artifact_update=event)
+
+
+def stream_response_bytes(event: Event) -> bytes:
+    """Serialize an event as the StreamResponse that contains it, without a copy of the event."""
+    packed = event.SerializeToString()
+    size, groups = len(packed), bytearray([_TAGS[type(event)]])
+    while size > 127:
+        groups.append(size & 127 | 128)
+        size >>= 7
+    groups.append(size)
+    return bytes(groups) + packed
 
 
 def unwrap(response: StreamResponse) -> Event:

@@ -7,6 +7,7 @@ lifespan.py             start and shutdown of the app
 middleware/             ASGI middleware, one a file
 request/                a request as the bindings read it
 operations/             the table of the A2A operations
+json_answer.py          JSON responses that may be large
 rpc.py                  JSON-RPC of v1.0 and v0.3
 rest/                   HTTP+JSON of v1.0
 v03/                    requests and responses of v0.3, converted from and to v1.0

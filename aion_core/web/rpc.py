@@ -10,6 +10,7 @@ from starlette.routing import Route
 
 from aion_core.protocol.text import is_text
 from aion_core.web.errors import A2A_JSON, JSON, error_body, rpc_error
+from aion_core.web.json_answer import JsonAnswer
 from aion_core.web.operations.operation import Operation
 from aion_core.web.operations.services import AgentServices
 from aion_core.web.request.body import BodyRefused, StrictRequest
@@ -97,7 +98,7 @@ class JsonRpcBinding:
         result = operation.write(await operation.run(self._services, read, context), read)
         # The JSON of google.protobuf.Empty is {}, and .NET's client cannot read null.
         result = {} if result is None else result
-        return JSONResponse({"result": result, "id": request_id, "jsonrpc": "2.0"})
+        return JsonAnswer({"result": result, "id": request_id, "jsonrpc": "2.0"})
 
     async def _answer_v03(
         self, request_id: RequestId, method: str, body: dict[str, Any], request: StrictRequest

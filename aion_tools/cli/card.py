@@ -212,9 +212,10 @@ def _fetched(url: str) -> str:
     from a2a.client.errors import A2AClientError
 
     from aion_core.agent_client.documents import document_of, http_client
+    from aion_core.agent_client.limits import OF_COMMANDS
 
     async def fetched() -> httpx.Response:
-        async with http_client(url, None, httpx.Timeout(_TIMEOUT_SECONDS)) as http:
+        async with http_client(url, None, httpx.Timeout(_TIMEOUT_SECONDS), OF_COMMANDS) as http:
             return await document_of(http.get(url, follow_redirects=True))
 
     try:

@@ -1,5 +1,6 @@
 """Hostile A2A server on real sockets: each path is an agent that does one harmful thing, and does it without end if it can."""
 
+import base64
 import gzip
 import json
 import threading
@@ -7,12 +8,17 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from itertools import count
+from random import Random
 from typing import Any
 
 MEGABYTE = 1024**2
 CONTROLS = "\x1b]0;owned\x07\x9b2J\u202e\u2066"
 DEEP = b'{"a":' * 3000 + b"1" + b"}" * 3000
 DRIP_SECONDS = 0.02
+SMALL_PARTS = b",".join([b'{"url":"a"}'] * 1000)
+SAID = b'{"messageId":"m%d","role":"ROLE_AGENT","parts":[{"text":"hi"}]}'
+DELTA = b'{"artifactUpdate":{"taskId":"t","append":%s,"artifact":{"artifactId":"aion:stream-delta","parts":[{"text":"a"}]}}}'
 
 
 class Answering(BaseHTTPRequestHandler):
@@ -55,12 +61,11 @@ class Answering(BaseHTTPRequestHandler):
 
     def event(self, result: Any) -> None:
         """Send a JSON-RPC response as an event."""
-        content = result if isinstance(result, bytes) else json.dumps(result).encode()
-        self.wfile.write(b'data: {"jsonrpc":"2.0","id":%s,"result":%s}\n\n' % (self._id, content))
+        self.wfile.write(self.framed(result if isinstance(result, bytes) else json.dumps(result).encode()))
 
-    @property
-    def _id(self) -> bytes:
-        return json.dumps(self.request_id).encode()
+    def framed(self, result: bytes) -> bytes:
+        """Return a result as an event."""
+        return b'data: {"jsonrpc":"2.0","id":%s,"result":%s}\n\n' % (json.dumps(self.request_id).encode(), result)
 
     def without_end(self, text: bytes, *, drips: bool = False) -> None:
         """Send a text until the client has left."""
@@ -172,6 +177,7 @@ CARDS: dict[str, Callable[[Answering], None]] = {
     "many-skills": lambda to: to.document(
         card(to, skills=[{"id": f"s{each}", "name": "n"} for each in range(300_000)])
     ),
+    "full-card": lambda to: to.document(card(to, skills=[{"id": "s" * 80}] * 4000)),
     "deep-card": lambda to: to.document(DEEP),
     "many-values": lambda to: to.document(b'{"skills":[' + b"0," * 500_000 + b"0]}"),
     "packed-card": _packed_card,
@@ -222,27 +228,39 @@ def _line(text: bytes, *, drips: bool = False, begins: bytes = b"data: ") -> Cal
     return answer
 
 
-def _endless_files(to: Answering) -> None:
-    to.begin("text/event-stream")
-    to.event(task(state="WORKING"))
-    number = 0
-    while True:
-        number += 1
-        part = b'{"raw":"%s","filename":"a.bin"}' % (b"A" * (2 * MEGABYTE))
-        to.event(
-            b'{"artifactUpdate":{"taskId":"t","contextId":"c","artifact":{"artifactId":"a%d","parts":[%s]}}}'
-            % (number, part)
-        )
-
-
-def _endless_small_parts(to: Answering) -> None:
-    to.begin("text/event-stream")
-    to.event(task(state="WORKING"))
-    parts = b",".join([b'{"url":"a"}'] * 1000)
-    to.without_end(
-        b'data: {"jsonrpc":"2.0","id":%s,"result":{"artifactUpdate":{"taskId":"t","contextId":"c","append":true,'
-        b'"artifact":{"artifactId":"a","parts":[%s]}}}}\n\n' % (to._id, parts)
+def artifact(parts: bytes, number: int = 0, *, append: bool = False) -> bytes:
+    """Return an artifact's event with these parts."""
+    return (
+        b'{"artifactUpdate":{"taskId":"t","contextId":"c","append":%s,"artifact":{"artifactId":"a%d","parts":[%s]}}}'
+        % (b"true" if append else b"false", number, parts)
     )
+
+
+def message(number: int) -> bytes:
+    """Return a status with a message of the running task."""
+    status = b'{"state":"TASK_STATE_WORKING","message":%s}' % (SAID % number)
+    return b'{"statusUpdate":{"taskId":"t","contextId":"c","status":%s}}' % status
+
+
+def _file(size: int) -> bytes:
+    return b'{"raw":"%s","filename":"a.bin"}' % base64.b64encode(Random(0).randbytes(size // 4 * 3))
+
+
+def _endless(event: Callable[[int], bytes]) -> Callable[[Answering], None]:
+    """Return an answer with a running task, and such an event for each number from 0 on."""
+
+    def answer(to: Answering) -> None:
+        to.begin("text/event-stream")
+        to.event(task(state="WORKING"))
+        for first in count(0, 10):
+            to.wfile.write(b"".join(to.framed(event(number)) for number in range(first, first + 10)))
+
+    return answer
+
+
+def _full(*events: bytes) -> Callable[[Answering], None]:
+    """Return an answer with a running task, these events, and the end of the task."""
+    return lambda to: _events(to, task(state="WORKING"), *events, task())
 
 
 def _endless_chunks(to: Answering) -> None:
@@ -259,12 +277,15 @@ def _endless_body(status: int) -> Callable[[Answering], None]:
     return answer
 
 
-def _large(text: bytes, file: int) -> Callable[[Answering], None]:
-    """Return an answer with a text and a file of this size in base64."""
+def large(text: int, file: int, *, begins: str = "") -> Callable[[Answering], None]:
+    """Return an answer with a text and a file of these sizes, the file's in base64. Neither can be compressed much."""
 
     def answer(to: Answering) -> None:
+        chance = Random(0)
+        said = begins.encode() + base64.b16encode(chance.randbytes(text // 2))
+        raw = base64.b64encode(chance.randbytes(file // 4 * 3))
         result = json.dumps(task("TEXT", parts=[{"raw": "FILE", "filename": "a.bin"}])).encode()
-        _events(to, result.replace(b"TEXT", text).replace(b"FILE", b"A" * file))
+        _events(to, result.replace(b"TEXT", said).replace(b"FILE", raw))
 
     return answer
 
@@ -289,14 +310,28 @@ ANSWERS: dict[str, Callable[[Answering], None]] = {
     "dripping-line": _line(b"a", drips=True),
     "deep-event": lambda to: _events(to, b'{"task":{"id":"t","metadata":' + DEEP + b"}}"),
     "deep-for-protobuf": lambda to: _events(to, task(metadata=json.loads(b'{"a":' * 50 + b"1" + b"}" * 50))),
-    "many-values-event": lambda to: _events(
-        to, b'{"task":{"id":"t","metadata":{"a":[' + b"{}," * 1_000_000 + b"{}]}}}"
+    "many-values-event": lambda to: _events(to, b'{"task":{"id":"t","metadata":{"a":[' + b"{}," * 300_000 + b"{}]}}}"),
+    "full-file": large(0, 6 * MEGABYTE - 20_000),
+    "full-wide-text": large(3 * MEGABYTE // 2 - 20_000, 0, begins="😀"),
+    "full-event": large(0, 15 * MEGABYTE),
+    "full-wide-event": large(3 * MEGABYTE, 12 * MEGABYTE, begins="😀"),
+    "long-text": large(5 * MEGABYTE, 0),
+    "full-files": _full(*(artifact(_file(MEGABYTE), number) for number in range(5))),
+    "full-parts": _full(artifact(b",".join([b'{"url":"a"}'] * 9_000))),
+    "full-data": _full(artifact(b'{"data":[%s]}' % b",".join([b"0"] * 30_000))),
+    "full-text": _full(*(artifact(b'{"text":"hello"}', append=number > 0) for number in range(20_000))),
+    "endless-files": _endless(lambda number: artifact(_file(MEGABYTE), number)),
+    "endless-small-parts": _endless(lambda number: artifact(SMALL_PARTS, append=number > 0)),
+    "endless-text": _endless(lambda number: artifact(b'{"text":"a"}', append=number > 0)),
+    "endless-messages": _endless(message),
+    "endless-artifacts": _endless(lambda number: artifact(b'{"text":"a"}', number)),
+    "endless-tasks": _endless(
+        lambda number: b'{"task":{"id":"t%d","contextId":"c","history":[%s]}}' % (number, SAID % number)
     ),
-    "full-event": _large(b"", 15 * MEGABYTE),
-    "full-wide-event": _large("😀".encode() + b"a" * (3 * MEGABYTE), 12 * MEGABYTE),
-    "long-text": _large(b"a" * (5 * MEGABYTE), 0),
-    "endless-files": _endless_files,
-    "endless-small-parts": _endless_small_parts,
+    "endless-chunks-of-text": _endless(lambda number: DELTA % (b"true" if number else b"false")),
+    "endless-statuses": _endless(lambda _: b'{"statusUpdate":{"taskId":"t","status":{"state":"TASK_STATE_WORKING"}}}'),
+    "endless-nothing": _endless(lambda _: b"{}"),
+    "endless-heartbeats": _line(b": ping\n\n" * 1000, begins=b": ping\n\n"),
     "endless-chunks": _endless_chunks,
     "endless-body": _endless_body(200),
     "endless-error": _endless_body(500),

@@ -1,7 +1,7 @@
 """Conversion between A2A parts and ADK content. Pure functions."""
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from google.adk.events import Event
@@ -73,10 +73,11 @@ def file_parts(saved: genai.Part) -> list[Part]:
     return [Part(text="")] if saved.text == "" and not saved.thought else []
 
 
-def received_files(parts: Iterable[genai.Part]) -> list[Part]:
-    """Return the files that a remote agent has sent. ADK marks those of a task that goes on as thoughts."""
-    made = [_a2a_part(part) for part in parts if not part.text]
-    return [part for part in made if part is not None and is_file(part)]
+def received_files(parts: Iterable[genai.Part]) -> Iterator[Part]:
+    """Yield the files that a remote agent has sent. ADK marks those of a task that goes on as thoughts."""
+    # A generator would keep the last file, which may be large.
+    made = map(_a2a_part, (part for part in parts if not part.text))
+    return filter(is_file, filter(None, made))
 
 
 def visible_text(parts: Iterable[genai.Part]) -> str:

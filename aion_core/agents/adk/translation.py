@@ -2,7 +2,7 @@
 
 import logging
 from collections import Counter
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Iterator, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Iterator
 
 from google.adk.events import Event
 from google.genai import types as genai
@@ -187,10 +187,14 @@ class AdkTranslator:
             # Abort the stream of the failed call, because an incomplete text is not an answer.
             self._failure = event
             yield from self._flow(self._streams.abort(stream))
-        message, visible = None, a2a_parts(parts) or tool_results(event)
+        message: Message | None = None
         if (found := mark_of(event)) is not None:
             yield from self._remote_files(found.call, key, received_files(parts))
-            visible = [part for part in visible if not is_file(part)]
+            # Part by part, because together the files may be large.
+            visible = [made for part in parts for made in a2a_parts([part]) if not is_file(made)]
+        else:
+            visible = a2a_parts(parts)
+        visible = visible or tool_results(event)
         if visible:
             self._failure = self._output = None
             if event.error_code:
@@ -206,7 +210,7 @@ class AdkTranslator:
             continues = bool(event.get_function_calls())
             yield from self._complete(CompleteMessage(stream, message, key, continues))
 
-    def _remote_files(self, call: str, key: str, files: Sequence[Part]) -> Iterator[AgentArtifact]:
+    def _remote_files(self, call: str, key: str, files: Iterable[Part]) -> Iterator[AgentArtifact]:
         """Yield the files that a remote agent has sent as artifacts of the task."""
         for number, file in enumerate(files):
             self._has_output = True
@@ -215,6 +219,7 @@ class AdkTranslator:
                 name=file.filename,
                 parts=[file],
             )
+            del file  # the artifact has a copy
             yield AgentArtifact(artifact, key=f"{key}/file/{number}")
 
     def _end_stream(self, agent: tuple[str, str]) -> str:

@@ -18,7 +18,7 @@ def fold(log: Iterable[Numbered]) -> Task:
     task: Task | None = None
     # Look messages and artifacts up by id, because a search would make each event of a long log slower than the last.
     known: set[str]
-    artifacts: dict[str, Artifact]
+    artifacts: dict[str, GrowingArtifact] = {}
     for entry in log:
         if isinstance(entry.event, Task):
             task = Task()
@@ -26,13 +26,15 @@ def fold(log: Iterable[Numbered]) -> Task:
             known = {message.message_id for message in task.history}
             if task.status.HasField("message"):
                 _add_message(task, task.status.message, known)
-            artifacts = {artifact.artifact_id: artifact for artifact in reversed(task.artifacts)}
+            artifacts = {artifact.artifact_id: GrowingArtifact(artifact) for artifact in reversed(task.artifacts)}
         elif task is None:
             raise StoreCorrupt("A log begins with its task.")
         else:
             _apply_to(task, entry, known, artifacts)
     if task is None:
         raise StoreCorrupt("A log is never empty.")
+    for artifact in artifacts.values():
+        artifact.write()
     return task
 
 
@@ -50,7 +52,46 @@ def with_message_once(task: Task) -> Task:
     return once
 
 
-def _apply_to(task: Task, entry: Numbered, known: set[str], artifacts: dict[str, Artifact]) -> None:
+class GrowingArtifact:
+    """An artifact to which further parts are added. A text that follows a text continues it.
+
+    Many clients put a line between two parts. The pieces of a text are joined once, by `write`: protobuf would keep each
+    earlier text of a field in memory until it frees the whole message.
+    """
+
+    def __init__(self, artifact: Artifact) -> None:
+        self.artifact = artifact
+        self._texts: list[str] = []
+        """Texts that continue the last part."""
+
+    def add(self, parts: Iterable[Part]) -> None:
+        """Add parts."""
+        for part in parts:
+            if is_only_text(part) and (self._texts or (self.artifact.parts and is_only_text(self.artifact.parts[-1]))):
+                self._texts.append(part.text)
+            else:
+                self.write()
+                self.artifact.parts.append(part)
+
+    def replace(self, artifact: Artifact) -> None:
+        """Replace the whole artifact."""
+        self._texts.clear()
+        self.artifact.CopyFrom(artifact)
+
+    def write(self) -> None:
+        """Write the added texts to the artifact, which has all parts from then on."""
+        if self._texts:
+            last = self.artifact.parts[-1]
+            last.text = "".join([last.text, *self._texts])
+            self._texts.clear()
+
+
+def is_only_text(part: Part) -> bool:
+    """Return True for a part with a text and nothing else, such as metadata."""
+    return [field.name for field, _ in part.ListFields()] == ["text"]
+
+
+def _apply_to(task: Task, entry: Numbered, known: set[str], artifacts: dict[str, GrowingArtifact]) -> None:
     """Apply the event to the task. `known` has the ids of its history's messages, `artifacts` its artifacts by id."""
     event = entry.event
     match event:
@@ -87,29 +128,15 @@ def _remove_message(task: Task, message_id: str, known: set[str]) -> None:
         del task.history[next(n for n, each in enumerate(task.history) if each.message_id == message_id)]
 
 
-def _put(task: Task, event: TaskArtifactUpdateEvent, artifacts: dict[str, Artifact]) -> None:
+def _put(task: Task, event: TaskArtifactUpdateEvent, artifacts: dict[str, GrowingArtifact]) -> None:
     """Add an artifact to the task. With the same id, replace it, or extend it if `append` is set (A2A 4.2.2)."""
-    artifact = artifacts.get(event.artifact.artifact_id)
-    if artifact is None:
+    growing = artifacts.get(event.artifact.artifact_id)
+    if growing is None:
         task.artifacts.append(event.artifact)
-        artifacts[event.artifact.artifact_id] = task.artifacts[-1]
+        artifacts[event.artifact.artifact_id] = GrowingArtifact(task.artifacts[-1])
     elif event.append:
-        _append(artifact, event.artifact.parts)
+        growing.add(event.artifact.parts)
         if event.artifact.HasField("metadata"):
-            artifact.metadata.MergeFrom(event.artifact.metadata)
+            growing.artifact.metadata.MergeFrom(event.artifact.metadata)
     else:
-        artifact.CopyFrom(event.artifact)
-
-
-def _append(artifact: Artifact, parts: Iterable[Part]) -> None:
-    """Add parts to an artifact. A text that follows a text continues it: many clients put a line between two parts."""
-    for part in parts:
-        last = artifact.parts[-1] if artifact.parts else None
-        if last is not None and _is_only_text(last) and _is_only_text(part):
-            last.text += part.text
-        else:
-            artifact.parts.append(part)
-
-
-def _is_only_text(part: Part) -> bool:
-    return [field.name for field, _ in part.ListFields()] == ["text"]
+        growing.replace(event.artifact)

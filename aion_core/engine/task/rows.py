@@ -12,7 +12,7 @@ from aion_core.engine.records import Numbered
 from aion_core.engine.task import projection
 from aion_core.engine.task.transition import NewEvent, QueuedMessage
 from aion_core.errors import StoreCorrupt
-from aion_core.protocol.types import Event, Message, StreamResponse, Task, stream_response, unwrap
+from aion_core.protocol.types import Event, Message, StreamResponse, Task, stream_response_bytes, unwrap
 from aion_core.table import keys
 from aion_core.table.blobs import Blobs
 from aion_core.table.item import Item, readable
@@ -33,7 +33,7 @@ class LogRows:
         """Return the write of an event's item. The item gets a timer if a webhook may receive the event."""
         row: Item = {
             "token": event.token,
-            **await self.payload(event.task, f"{event.generation}-event", "event", _event_bytes(event.event)),
+            **await self.payload(event.task, f"{event.generation}-event", "event", stream_response_bytes(event.event)),
         }
         if event.message is not None:
             message = event.message.SerializeToString()
@@ -112,11 +112,6 @@ def _parsed(kind: Any, packed: bytes | None) -> Any:
         return kind.FromString(packed)
     except Exception as error:  # protobuf raises its own DecodeError
         raise StoreCorrupt("A record of a task cannot be read.") from error
-
-
-def _event_bytes(event: Event) -> bytes:
-    """Serialize an event as protobuf for the log."""
-    return stream_response(event).SerializeToString()
 
 
 def _event_of(packed: bytes) -> Event:

@@ -10,7 +10,7 @@ from aion_core.engine.records import Head, Lease, StoppedBy, Turn
 from aion_core.engine.task.head import advance, moved
 from aion_core.engine.task.transition import HeadMove, Transition, new_event
 from aion_core.errors import LeaseLost
-from aion_core.protocol.types import Event, stream_response
+from aion_core.protocol.types import Event, stream_response_bytes
 from aion_core.table.times import Times
 from aion_core.table.writes import Change
 
@@ -27,7 +27,7 @@ def appended(lease: Lease, head: Head, events: Sequence[Event], keys: Sequence[s
 
 def token_of(lease: Lease, generation: int, event: Event) -> str:
     """Return the idempotency token for the write of this event. A repeated write has the same token."""
-    digest = hashlib.sha256(stream_response(event).SerializeToString()).hexdigest()
+    digest = hashlib.sha256(stream_response_bytes(event)).hexdigest()
     return f"{lease.holder}#{lease.fence}#{generation}#{digest}"
 
 

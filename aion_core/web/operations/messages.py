@@ -119,10 +119,8 @@ async def _call(services: AgentServices, request: SendMessageRequest, context: S
 
 
 def _write(answer: Task | Message, request: SendMessageRequest) -> Any:
-    is_task = isinstance(answer, Task)
-    return to_json(
-        pb.SendMessageResponse(task=answer) if is_task else pb.SendMessageResponse(message=answer)  # type: ignore[arg-type]
-    )
+    # Without a copy of the answer in a SendMessageResponse.
+    return {"task" if isinstance(answer, Task) else "message": to_json(answer)}
 
 
 _PARAMETERS = ("IdempotencyKey",)

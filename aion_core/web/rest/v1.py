@@ -7,6 +7,7 @@ from starlette.responses import JSONResponse, Response
 
 from aion_core.protocol.errors import invalid_params
 from aion_core.web.errors import rest_error, rest_media_type
+from aion_core.web.json_answer import JsonAnswer
 from aion_core.web.operations.operation import Body, HttpRoute, Operation
 from aion_core.web.request.body import StrictRequest
 from aion_core.web.request.call_context import tenant_of
@@ -46,7 +47,7 @@ class RestV1(HttpBinding):
             return EventStream(await anext(batches, []), batches, REST_V1)
         assert operation.run is not None  # noqa: S101
         result = operation.write(await operation.run(self._services, read, context), read)
-        return JSONResponse({} if result is None else result, media_type=rest_media_type(request))
+        return JsonAnswer({} if result is None else result, media_type=rest_media_type(request))
 
     def refuse(self, request: StrictRequest, error: Exception, http: int | None = None) -> JSONResponse:
         """Return the error response in v1.0's format (A2A 11.6)."""

@@ -2,8 +2,9 @@
 
 from typing import Any
 
-from starlette.responses import JSONResponse, Response
+from starlette.responses import Response
 
+from aion_core.web.json_answer import JsonAnswer
 from aion_core.web.operations.operation import Operation
 from aion_core.web.operations.services import AgentServices
 from aion_core.web.request.body import StrictRequest
@@ -41,7 +42,7 @@ async def answer_jsonrpc(
         return EventStream(await anext(batches, []), batches, jsonrpc_v03(request_id))
     assert operation.run is not None  # noqa: S101
     result = conversion.write(await operation.run(services, read, context))
-    return JSONResponse({"id": request_id, "jsonrpc": "2.0", "result": dump(result)})
+    return JsonAnswer({"id": request_id, "jsonrpc": "2.0", "result": dump(result)})
 
 
 async def answer_http(
@@ -62,7 +63,7 @@ async def answer_http(
     else:
         written = conversion.write_http(result)
         written = written if decodes_files_twice(request) else with_files_encoded_once(written)
-    return JSONResponse({} if written is None else written)
+    return JsonAnswer({} if written is None else written)
 
 
 def _stream_format(request: StrictRequest) -> StreamFormat:

@@ -20,6 +20,7 @@ from aion_tools.cli.chat.target import EPILOG, endpoint_of, target
 if TYPE_CHECKING:
     from a2a.types import Part
     from rich.console import Console
+    from rich.markdown import Markdown
 
     from aion_core.protocol.interrupts import OpenQuestion
 
@@ -185,6 +186,16 @@ async def _resumed(opened: ChatSession, console: "Console") -> Answer:
     return await _shown(opened, opened.resume(task_id), console) if task_id else Answer()
 
 
+class _Shown:
+    """Markdown that is parsed when it is shown: a few times a second, however fast the text grows."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+
+    def __rich__(self) -> "Markdown":
+        return markdown_of(self._text)
+
+
 async def _shown(opened: ChatSession, answers: AsyncIterator[Answer], console: "Console") -> Answer:
     """Show the answer as Markdown while it is received, then its files and data."""
     from rich.live import Live
@@ -193,7 +204,7 @@ async def _shown(opened: ChatSession, answers: AsyncIterator[Answer], console: "
         answer = await answered(opened, answers, PlainPrinter())
     else:
         with Live(console=console, refresh_per_second=12, vertical_overflow="visible") as live:
-            answer = await answered(opened, answers, lambda each: live.update(markdown_of(each.shown)))
+            answer = await answered(opened, answers, lambda each: live.update(_Shown(each.shown)))
     for part in answer.parts:
         if text := described(part, is_question=answer.question):
             console.print(text)

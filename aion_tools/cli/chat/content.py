@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -78,8 +79,9 @@ class Answer:
     @cached_property
     def _kept(self) -> "Kept":
         from aion_core.agent_client.checked import Kept
+        from aion_core.agent_client.limits import OF_COMMANDS
 
-        return Kept()
+        return Kept(OF_COMMANDS.kept)
 
     def add(self, event: "StreamResponse") -> None:
         """Add one event of the stream. Raises UnusableAnswer if there is too much to keep."""
@@ -100,7 +102,7 @@ class Answer:
                 text = "".join(part.text for part in update.artifact.parts)
                 self._message_begins()
                 self.streamed = self.streamed + text if update.append else text
-                self._kept.put("streamed", len(text), append=update.append)
+                self._kept.put("streamed", len(text), parts=1, append=update.append)
             elif is_answer(update.artifact) and update.artifact.artifact_id not in self.artifacts:
                 # With `answer: both`, the same text follows as the message of the status.
                 self._message(update.artifact.artifact_id, update.artifact.parts)
@@ -117,7 +119,8 @@ class Answer:
     @property
     def parts(self) -> list["Part"]:
         """Files and data of all messages and artifacts."""
-        return [part for each in self.contents.values() for part in each]
+        found = ((_joined(parts) if each in self.artifacts else parts) for each, parts in self.contents.items())
+        return [part for parts in found for part in parts]
 
     @property
     def shown(self) -> str:
@@ -137,7 +140,9 @@ class Answer:
         self.questions = questions_of(status.message) if self.question else []
         if status.HasField("message"):
             self._message(status.message.message_id, status.message.parts)
-        elif self.text and self.state == "working":
+            return
+        self._kept.put("statuses", 0, parts=1, append=True)
+        if self.text and self.state == "working":
             self.text = ""
 
     def _artifact(self, artifact: "Artifact", *, append: bool) -> None:
@@ -145,8 +150,9 @@ class Answer:
         known = self.artifacts.get(artifact.artifact_id, "") if append else ""
         self.artifacts[artifact.artifact_id] = known + text
         self._kept.put(artifact.artifact_id, artifact.ByteSize(), parts=len(artifact.parts), append=append)
-        before = self.contents.get(artifact.artifact_id, []) if append else []
-        self.contents[artifact.artifact_id] = _joined([*before, *_files(artifact.parts)])
+        if not append:
+            self.contents[artifact.artifact_id] = []
+        self.contents.setdefault(artifact.artifact_id, []).extend(_files(artifact.parts))
 
     def _message_begins(self) -> None:
         if not (self.text or self.streamed):
@@ -168,12 +174,13 @@ def _files(parts: Iterable["Part"]) -> list["Part"]:
 def _joined(parts: Iterable["Part"]) -> list["Part"]:
     """Return an artifact's files and data. Consecutive files of one name are joined, because they are chunks."""
     joined: list[Part] = []
-    for part in parts:
-        last = joined[-1] if joined else part
-        if part is not last and part.filename == last.filename != "" and part.HasField("raw") and last.HasField("raw"):
-            joined[-1] = type(part)(raw=last.raw + part.raw, filename=last.filename, media_type=last.media_type)
+    for name, group in groupby(parts, lambda part: part.filename if part.HasField("raw") else ""):
+        chunks = list(group)
+        if name and len(chunks) > 1:
+            raw = b"".join(chunk.raw for chunk in chunks)
+            joined.append(type(chunks[0])(raw=raw, filename=name, media_type=chunks[0].media_type))
         else:
-            joined.append(part)
+            joined += chunks
     return joined
 
 

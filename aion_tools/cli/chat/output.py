@@ -79,7 +79,7 @@ class PlainPrinter:
         shown = answer.shown
         if shown.startswith(self._printed):
             self._print(shown[len(self._printed) :])
-        elif shown.strip() != self._printed.strip():
+        elif shown.strip() not in ("", self._printed.strip()):
             self._print(f"\n{shown}")
         self._printed = shown or self._printed
         if answer.is_over and self._printed:

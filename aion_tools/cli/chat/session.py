@@ -234,12 +234,13 @@ async def chat_session(
 
     from aion_core.agent_client.checked import CheckedClient
     from aion_core.agent_client.documents import card_of, http_client
+    from aion_core.agent_client.limits import OF_COMMANDS
     from aion_tools.cli.chat.credentials import ClientCredentials, NoCredentials
 
     url = endpoint.url.rstrip("/") + (f"/agents/{agent}" if agent else "")
     try:
         credentials = ClientCredentials.from_environ(os.environ, url, endpoint.sign)
-        async with http_client(url, credentials, httpx.Timeout(30, read=IDLE_SECONDS)) as http:
+        async with http_client(url, credentials, httpx.Timeout(30, read=IDLE_SECONDS), OF_COMMANDS) as http:
             try:
                 card = await card_of(http, url)
             except A2AClientError:

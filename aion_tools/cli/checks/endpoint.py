@@ -10,6 +10,7 @@ import httpx
 from a2a.client.errors import A2AClientError
 
 from aion_core.agent_client.documents import document_of, http_client
+from aion_core.agent_client.limits import OF_COMMANDS
 from aion_core.errors import ConfigurationError
 from aion_core.loading.aion_yaml.agent import AgentConfig
 from aion_core.loading.auth_policies import read_auth_policies
@@ -38,7 +39,7 @@ async def check_endpoint(url: str, text: str) -> AsyncIterator[CheckResult]:
     With a `text`, send it to the agent if there is a card.
     """
     url = url.rstrip("/")
-    async with http_client(url, None, httpx.Timeout(TIMEOUT_SECONDS)) as client:
+    async with http_client(url, None, httpx.Timeout(TIMEOUT_SECONDS), OF_COMMANDS) as client:
         try:
             first = await document_of(client.get(url + CARD_PATHS[0]))
         except A2AClientError as error:

@@ -1,6 +1,6 @@
 """docs/limits.md: its numbers are those of the code and the template."""
 
-import importlib
+import pkgutil
 import re
 from collections.abc import Sized
 from datetime import timedelta
@@ -31,8 +31,7 @@ _TagIgnoringLoader.add_multi_constructor("!", lambda loader, suffix, node: None)
 
 
 def in_code(name: str) -> float:
-    module, _, constant = name.rpartition(".")
-    value = getattr(importlib.import_module(module), constant)
+    value = pkgutil.resolve_name(name)
     if isinstance(value, timedelta):
         return value.total_seconds()
     # For a list of retry delays, return the number of attempts: the first one, and one after each delay.

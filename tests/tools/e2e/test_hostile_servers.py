@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -38,13 +39,14 @@ SEND = {
     "endless-headers": "does not answer",
     "endless-continue": "It takes longer than 2 s.",
     "many-skills": "It is larger than 1 MB.",
+    "full-card": "",
     "deep-card": "Its JSON has more than 64 levels.",
-    "many-values": "Its JSON has more than 100000 values.",
+    "many-values": "Its JSON has more than 10000 values.",
     "packed-card": "It is compressed",
     "list-card": "There is no agent at",
     "number-card": "There is no agent at",
     "wrong-types": "There is no agent at",
-    "no-utf8-card": "It is no valid A2A",
+    "no-utf8-card": "It is not UTF-8.",
     "surrogate-card": "There is no agent at",
     "moved-card": "answers with 302",
     "circle-card": "answers with 302",
@@ -59,11 +61,25 @@ SEND = {
     "deep-event": f"{ANSWER} Its JSON has more than 64 levels.",
     "deep-for-protobuf": f"{ANSWER} It is no valid A2A",
     "many-values-event": f"{ANSWER} Its JSON has more than 100000 values.",
+    "full-file": "",
+    "full-wide-text": "",
+    "full-files": "",
+    "full-parts": "",
+    "full-data": "",
+    "full-text": "",
     "full-event": "",
     "full-wide-event": "",
     "long-text": f"{ANSWER} Its JSON has more than 4 MB beside its files.",
     "endless-files": f"{ANSWER} It is larger than 32 MB in all.",
     "endless-small-parts": f"{ANSWER} It is larger than 32 MB in all.",
+    "endless-text": f"{ANSWER} It is larger than 32 MB in all.",
+    "endless-messages": f"{ANSWER} It is larger than 32 MB in all.",
+    "endless-artifacts": f"{ANSWER} It is larger than 32 MB in all.",
+    "endless-tasks": f"{ANSWER} It is larger than 32 MB in all.",
+    "endless-chunks-of-text": f"{ANSWER} It is larger than 32 MB in all.",
+    "endless-statuses": f"{ANSWER} It is larger than 32 MB in all.",
+    "endless-nothing": f"{ANSWER} It has more than 10000 responses without content.",
+    "endless-heartbeats": f"{ANSWER} It has more than 1 MB of heartbeats.",
     "endless-chunks": f"{ANSWER} It takes longer than 2 s.",
     "endless-body": f"{ANSWER} It is larger than 16 MB.",
     "endless-error": f"{ANSWER} It is larger than 16 MB.",
@@ -73,7 +89,7 @@ SEND = {
     "list-event": f"{ANSWER} It has neither a task nor a message.",
     "error-of-text": "The message is refused",
     "no-json": "The message is refused",
-    "no-utf8": f"{ANSWER} It is no valid A2A",
+    "no-utf8": f"{ANSWER} It is not UTF-8.",
     "moved": "307",
     "wait": "Try again later.",
     "controls-error": "The message is refused",
@@ -90,6 +106,7 @@ def run(folder: Path, *arguments: str, text: str = "", **environ: str) -> tuple[
     is_slow = any(each in " ".join(arguments) for each in ("/dripping-", "/endless-continue", "/endless-chunks"))
     settings = json.dumps(SETTINGS | (SHORT if is_slow else {}))
     command = [sys.executable, "-m", "tests.support.measured", str(peak), settings, "aion_tools.cli"]
+    begun = time.monotonic()
     done = subprocess.run(
         [*command, *arguments],
         cwd=ROOT,
@@ -100,7 +117,8 @@ def run(folder: Path, *arguments: str, text: str = "", **environ: str) -> tuple[
         timeout=TIMEOUT,
     )
     output = done.stdout + done.stderr
-    print(f"{arguments}: {float(peak.read_text()):.0f} MB, {output[-500:]}")  # pytest -rP shows the figures
+    figures = f"{time.monotonic() - begun:.1f} s, {float(peak.read_text()):.0f} MB"
+    print(f"{arguments}: {figures}, {output[-500:]}")  # pytest -rP shows the figures
     assert "Traceback" not in output
     assert not UNSAFE & set(done.stderr)
     assert float(peak.read_text()) <= MOST_MEGABYTES

@@ -38,7 +38,8 @@ async def contact(
                 raise RemoteAgentRefused(text, agent=name, reason=str(cause)) from error
             silent = (milliseconds(clock.now()) - began) / 1000
             if silent >= seconds:
-                text = f"The agent {name} could not be reached for {silent:.0f} s: its card cannot be read."
+                why = f" {cause}" if isinstance(cause, A2AClientTimeoutError) else ""
+                text = f"The agent {name} could not be reached for {silent:.0f} s: its card cannot be read.{why}"
                 raise RemoteAgentUnreachable(text, agent=name, reason=str(cause)) from error
             logger.info("The agent %s cannot be reached and is tried again: %s", name, cause)
         wait = min(max(wait * 2, patience.first_wait), patience.longest_wait)

@@ -12,6 +12,7 @@ from google.adk.workflow import BaseNode
 
 from aion_core.agents.adk.agent_tree import nodes_below
 from aion_core.agents.adk.remote_agents.turn_calls import RemoteTurn
+from aion_core.protocol.types import Message, Task, TaskState
 
 _MODULE = "google.adk.a2a.agent._remote_a2a_agent"
 _DURABLE = "_aion_durable"
@@ -31,6 +32,10 @@ def make_durable() -> None:
     agent_type: Any = getattr(module, "RemoteA2aAgent", None)
     if agent_type is None or getattr(agent_type._run_async_impl, _DURABLE, False):
         return
+    # ADK imports this at the first call. It then stays in memory with the whole answer: without SQLAlchemy the package
+    # keeps an ImportError, whose traceback has the frames of all callers.
+    import a2a.server.tasks  # noqa: F401
+
     original = agent_type._run_async_impl
 
     async def _run_async_impl(self: Any, ctx: InvocationContext) -> AsyncGenerator[Event, None]:
@@ -59,13 +64,33 @@ def make_durable() -> None:
 
     async def _ensure_httpx_client(self: Any) -> Any:
         from aion_core.agent_client.bounded import bounded
+        from aion_core.agent_client.limits import OF_AGENTS
 
-        return bounded(await any_client(self))
+        return bounded(await any_client(self), OF_AGENTS)
 
+    compat: Any = vars(module)["_compat"]
+    whole_copy = compat.a2a_to_dict
+
+    def a2a_to_dict(given: Any, **options: Any) -> Any:
+        is_copy = remote_turn.get() is not None and isinstance(given, Task | Message)
+        return ids_and_state(given) if is_copy else whole_copy(given, **options)
+
+    compat.a2a_to_dict = a2a_to_dict
     setattr(_run_async_impl, _DURABLE, True)
     agent_type._ensure_httpx_client = _ensure_httpx_client
     agent_type._run_async_impl = _run_async_impl
     agent_type._resolve_agent_card = _resolve_agent_card
+
+
+def ids_and_state(message: Task | Message) -> dict[str, Any]:
+    """Return what ADK reads of a task or message in the metadata of an event.
+
+    ADK puts the whole request into each event, and the whole task as it is by then: together the square of an answer.
+    """
+    if isinstance(message, Task):
+        status = {"state": TaskState.Name(message.status.state)}
+        return {"id": message.id, "contextId": message.context_id, "status": status}
+    return {"messageId": message.message_id, "contextId": message.context_id, "taskId": message.task_id}
 
 
 def is_remote_agent(node: BaseNode) -> bool:

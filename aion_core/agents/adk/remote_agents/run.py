@@ -63,8 +63,8 @@ class RemoteRun:
         """Id of the message or artifact in the response that ADK converts."""
         self._is_last = False
         """True once ADK has received the last response."""
-        self._status = TaskStatus()
-        """Status of the remote task, as last heard."""
+        self._state, self._reason = TaskState.TASK_STATE_UNSPECIFIED, ""
+        """State of the remote task, as last heard; and the text of its message, if it has ended without an answer."""
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._agent, name)
@@ -208,24 +208,25 @@ class RemoteRun:
             case "message":
                 self._heard = response.message.message_id
             case "task":
-                self._heard, self._status = response.task.status.message.message_id, response.task.status
+                self._note_status(response.task.status)
             case "status_update":
-                self._heard, self._status = (
-                    response.status_update.status.message.message_id,
-                    response.status_update.status,
-                )
+                self._note_status(response.status_update.status)
             case "artifact_update":
                 artifact_id = response.artifact_update.artifact.artifact_id
                 self._heard = "" if artifact_id in TRANSIENT else artifact_id
 
+    def _note_status(self, status: TaskStatus) -> None:
+        # Don't keep the status itself: it keeps the whole response in memory.
+        self._heard, self._state = status.message.message_id, status.state
+        self._reason = "".join(part.text for part in status.message.parts) if status.state in _FAILURES else ""
+
     def _finish(self, last: Event) -> RemoteAgentFailed | None:
         """Mark the last event of the call. Return the error of a remote agent that has given no answer."""
         assert self._call is not None  # noqa: S101  # `events` has checked it
-        asks = self._status.state in INTERRUPTED
+        asks = self._state in INTERRUPTED
         failure = None
-        if self._status.state in _FAILURES:
-            reason = "".join(part.text for part in self._status.message.parts)
-            failure = RemoteAgentFailed(agent=self.name, state=state_name(self._status.state), reason=reason)
+        if self._state in _FAILURES:
+            failure = RemoteAgentFailed(agent=self.name, state=state_name(self._state), reason=self._reason)
             if self.mode != AgentMode.TASK:
                 last.error_code, last.error_message = REMOTE_FAILED, str(failure)
                 text = genai.Part(text=str(failure))

@@ -7,10 +7,17 @@ import httpx
 import pytest
 from a2a.client.errors import A2AClientError, A2AClientTimeoutError
 
-from aion_core.agent_client import bounded as limits
+from aion_core.agent_client import bounded as timed
 from aion_core.agent_client.bounded import UnusableAnswer, bounded, is_connection_error
 from aion_core.agent_client.documents import document_of
-from aion_core.agent_client.json_size import MEGABYTE
+from aion_core.agent_client.limits import (
+    MAX_DOCUMENT_BYTES,
+    MAX_HEARTBEAT_BYTES,
+    MEGABYTE,
+    OF_AGENTS,
+    OF_COMMANDS,
+    AnswerLimits,
+)
 
 EVENTS = {"Content-Type": "text/event-stream; charset=utf-8"}
 CARD, ANSWER = "http://a.example/card.json", "http://a.example/task"
@@ -33,16 +40,16 @@ class Body(httpx.AsyncByteStream):
         self.is_closed = True
 
 
-def client(body: Body, headers: dict[str, str] | None = None) -> httpx.AsyncClient:
+def client(body: Body, headers: dict[str, str] | None = None, limits: AnswerLimits = OF_COMMANDS) -> httpx.AsyncClient:
     def answer(request: httpx.Request) -> httpx.Response:
         assert request.headers["Accept-Encoding"] == "identity"
         return httpx.Response(200, headers=headers, stream=body)
 
-    return bounded(httpx.AsyncClient(transport=httpx.MockTransport(answer)))
+    return bounded(httpx.AsyncClient(transport=httpx.MockTransport(answer)), limits)
 
 
 @pytest.mark.parametrize(
-    ("url", "most"), [(CARD, limits.MAX_DOCUMENT_BYTES), (ANSWER, limits.MAX_ANSWER_BYTES)], ids=["card", "answer"]
+    ("url", "most"), [(CARD, MAX_DOCUMENT_BYTES), (ANSWER, OF_COMMANDS.answer)], ids=["card", "answer"]
 )
 async def test_answer_of_largest_size_is_passed_on(url: str, most: int) -> None:
     text = b'"' + b"a" * (most - 2) + b'"'
@@ -55,7 +62,7 @@ async def test_answer_of_largest_size_is_passed_on(url: str, most: int) -> None:
 
 async def test_document_elsewhere_has_limit_of_cards() -> None:
     with pytest.raises(UnusableAnswer, match=r"It is larger than 1 MB\."):
-        await document_of(client(Body(b" " * (limits.MAX_DOCUMENT_BYTES + 1))).get(ANSWER))
+        await document_of(client(Body(b" " * (MAX_DOCUMENT_BYTES + 1))).get(ANSWER))
 
 
 @pytest.mark.parametrize("end", [b"\n", b"\r\n", b"\r"])
@@ -69,10 +76,10 @@ async def test_events_are_passed_on_whole(end: bytes) -> None:
 
 
 async def test_event_of_largest_size_is_passed_on() -> None:
-    event = b'data: {"raw":"' + b"a" * (limits.MAX_ANSWER_BYTES - 18) + b'"}\n\n'
+    event = b'data: {"raw":"' + b"a" * (OF_COMMANDS.answer - 18) + b'"}\n\n'
     async with client(Body(event, event, b"data: a"), EVENTS).stream("GET", ANSWER) as response:
         assert await response.aread() == event.replace(b": {", b":{") * 2
-    for larger in (b"a" + event, b"data: a\n" * (limits.MAX_ANSWER_BYTES // 8 + 1)):
+    for larger in (b"a" + event, b"data: a\n" * (OF_COMMANDS.answer // 8 + 1)):
         async with client(Body(larger), EVENTS).stream("GET", ANSWER) as response:
             with pytest.raises(UnusableAnswer, match=r"It is larger than 16 MB\."):
                 await response.aread()
@@ -103,18 +110,47 @@ async def test_json_of_event_is_counted(event: bytes, passes: bool) -> None:
     ids=["answer", "event", "comment"],
 )
 async def test_dripping_answer_ends(body: Body, headers: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(limits, "PIECE_SECONDS", 0.01)
+    monkeypatch.setattr(timed, "PIECE_SECONDS", 0.01)
     with pytest.raises(A2AClientTimeoutError, match="takes longer than"):
         await client(body, headers).get(ANSWER)
 
 
 async def test_silence_between_events_has_no_limit_here(monkeypatch: pytest.MonkeyPatch) -> None:
     """httpx's own limit of silence applies; heartbeats end the silence."""
-    monkeypatch.setattr(limits, "PIECE_SECONDS", 0.0)
+    monkeypatch.setattr(timed, "PIECE_SECONDS", 0.0)
     waiting = asyncio.create_task(client(Body(b": ping\n\n", b""), EVENTS).get(ANSWER))
     done, _ = await asyncio.wait([waiting], timeout=0.05)
     assert not done
     waiting.cancel()
+
+
+async def test_agents_have_smaller_limits() -> None:
+    for body, headers in (b'"' + b"a" * OF_AGENTS.answer, {}), (b"data: " + b"a" * OF_AGENTS.answer, EVENTS):
+        with pytest.raises(UnusableAnswer, match=r"It is larger than 6 MB\."):
+            await client(Body(body), headers, OF_AGENTS).get(ANSWER)
+    with pytest.raises(UnusableAnswer, match=r"Its JSON has more than 1\.5 MB beside its files\."):
+        await client(Body(b'["' + b"a" * OF_AGENTS.text + b'"]'), {}, OF_AGENTS).get(ANSWER)
+
+
+async def test_values_of_document_have_limit_of_cards() -> None:
+    text = b"[" + b"0," * 10_000 + b"0]"
+    assert (await client(Body(text)).get(ANSWER)).content == text
+    with pytest.raises(UnusableAnswer, match=r"Its JSON has more than 10000 values\."):
+        await client(Body(text)).get(CARD)
+
+
+async def test_heartbeats_of_stream_have_limit_together() -> None:
+    ping = b": ping\n\n"
+    beats = ping * (MAX_HEARTBEAT_BYTES // len(ping))
+    assert len((await client(Body(beats, b"data: 1\n\n"), EVENTS).get(ANSWER)).content) == len(beats) + 9
+    with pytest.raises(UnusableAnswer, match=r"It has more than 1 MB of heartbeats\."):
+        await client(Body(beats, b"data: 1\n\n", ping), EVENTS).get(ANSWER)
+
+
+@pytest.mark.parametrize(("body", "headers"), [(b'["\xff"]', {}), (b'data: "\xff"\n\n', EVENTS)])
+async def test_answer_that_is_not_utf8_is_refused(body: bytes, headers: dict[str, str]) -> None:
+    with pytest.raises(UnusableAnswer, match=r"It is not UTF-8\."):
+        await client(Body(body), headers).get(ANSWER)
 
 
 @pytest.mark.parametrize("coding", ["gzip", "br", "x", "identity, gzip"])
@@ -125,7 +161,7 @@ async def test_compressed_answer_is_refused(coding: str) -> None:
 
 async def test_client_gets_limits_once() -> None:
     made = httpx.AsyncClient()
-    assert bounded(bounded(made)) is made
+    assert bounded(bounded(made, OF_AGENTS), OF_COMMANDS) is made
     assert len(made.event_hooks["response"]) == 1
 
 

@@ -1,10 +1,16 @@
 """Errors of unusable answers, and the size of what is kept of one answer."""
 
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from typing import Any, cast
+
 import pytest
+from a2a.types import Artifact, Part, SendMessageRequest, StreamResponse, Task
 from google.protobuf.json_format import ParseError
 
 from aion_core.agent_client.bounded import UnusableAnswer
-from aion_core.agent_client.checked import MAX_KEPT_BYTES, Kept, usable
+from aion_core.agent_client.checked import MAX_EMPTY, PART_BYTES, VALUE_BYTES, CheckedClient, Kept, size_of, usable
+from aion_core.agent_client.limits import MEGABYTE
 
 
 @pytest.mark.parametrize("error", [ParseError, ValueError, TypeError, KeyError, AttributeError, RecursionError])
@@ -14,15 +20,66 @@ def test_error_of_unusable_answer_has_one_kind(error: type[Exception]) -> None:
 
 
 def test_all_that_is_kept_has_one_limit() -> None:
-    kept = Kept()
+    kept = Kept(32 * MEGABYTE)
     for _ in range(100):
-        kept.put("a", MAX_KEPT_BYTES // 4)  # the same artifact, again and again
-    kept.put("a", MAX_KEPT_BYTES // 4, append=True)
-    kept.put("b", MAX_KEPT_BYTES // 4)
+        kept.put("a", 8 * MEGABYTE)  # the same artifact, again and again
+    kept.put("a", 8 * MEGABYTE, append=True)
+    kept.put("b", 8 * MEGABYTE)
     with pytest.raises(UnusableAnswer, match=r"It is larger than 32 MB in all\."):
-        kept.put("a", MAX_KEPT_BYTES // 4, append=True)
+        kept.put("a", 8 * MEGABYTE, append=True)
 
 
 def test_many_small_parts_are_counted() -> None:
     with pytest.raises(UnusableAnswer):
-        Kept().put("a", 0, parts=MAX_KEPT_BYTES // 256)
+        Kept(MEGABYTE).put("a", 0, parts=MEGABYTE // 256)
+
+
+def test_size_has_values_parts_text_and_files() -> None:
+    file = Part(raw=b"a" * 3000)
+    text = Part(text="é" * 1000, metadata={"a": [{}, 1]})
+    assert size_of(file) == PART_BYTES + 2 * VALUE_BYTES + 4000 + 4 * (file.ByteSize() - 3000)
+    # The part, its text, the metadata with one member, the list, and its two items, of which one has a number.
+    assert size_of(text) == PART_BYTES + 9 * VALUE_BYTES + 4 * text.ByteSize()
+    whole = Task(artifacts=[Artifact(parts=[file, text])])
+    assert size_of(whole) >= size_of(file) + size_of(text)
+
+
+class Streaming:
+    """The SDK's client, with one answer after many responses without content. `closed` has the generators' ends."""
+
+    def __init__(self, empty: int) -> None:
+        self._empty, self.closed = empty, list[int]()
+
+    async def send_message(self, *_: object, **__: object) -> AsyncGenerator[StreamResponse, None]:
+        async for each in self._responses(12):
+            yield each
+
+    async def _responses(self, levels: int) -> AsyncGenerator[StreamResponse, None]:
+        try:
+            if levels:
+                async for each in self._responses(levels - 1):
+                    yield each
+                return
+            for _ in range(self._empty):
+                yield StreamResponse()
+            yield StreamResponse(task=Task(id="t"))
+            yield StreamResponse(task=Task(id="t"))
+        finally:
+            self.closed.append(levels)
+
+
+async def test_responses_without_content_are_left_out() -> None:
+    client = CheckedClient(cast("Any", Streaming(MAX_EMPTY)))
+    assert len([each async for each in client.send_message(SendMessageRequest())]) == 2
+    client = CheckedClient(cast("Any", Streaming(MAX_EMPTY + 1)))
+    with pytest.raises(UnusableAnswer, match=r"It has more than 10000 responses without content\."):
+        _ = [each async for each in client.send_message(SendMessageRequest())]
+
+
+async def test_readers_of_left_stream_are_gone_after_it() -> None:
+    """Leave a stream after its first response. The readers within it would hold that response's text."""
+    streaming = Streaming(0)
+    async with aclosing(CheckedClient(cast("Any", streaming)).send_message(SendMessageRequest())) as responses:
+        async for _ in responses:
+            break
+    assert streaming.closed == list(range(12, -1, -1))

@@ -4,8 +4,10 @@ import json
 
 import pytest
 
-from aion_core.agent_client.json_size import MAX_DEPTH, MAX_TEXT_BYTES, MAX_VALUES, excess_of, in_ascii
+from aion_core.agent_client.json_size import excess_of, in_ascii
+from aion_core.agent_client.limits import MAX_DEPTH, MAX_VALUES, OF_COMMANDS
 
+MOST_TEXT = OF_COMMANDS.text
 TEXT = "more than 4 MB beside its files"
 LEVELS, VALUES = f"more than {MAX_DEPTH} levels", f"more than {MAX_VALUES} values"
 
@@ -36,17 +38,22 @@ def listed(values: int) -> bytes:
         (b'["' + b"[" * 1000, ""),
         (b"]" * 1000, ""),
         (b'"' + b"\\" * 1_000_001, ""),
-        (b'"' + b"a" * (MAX_TEXT_BYTES - 2) + b'"', ""),
-        (b'"' + b"a" * (MAX_TEXT_BYTES - 1) + b'"', TEXT),
-        (b'{"raw": "' + b"A" * 2 * MAX_TEXT_BYTES + b'"}', ""),
-        (b'{"bytes":"' + b"a\\/" * MAX_TEXT_BYTES + b'"}', ""),
-        (b'{"text":"' + b"A" * 2 * MAX_TEXT_BYTES + b'"}', TEXT),
-        (b'{"raw":"' + b"A" * 2 * MAX_TEXT_BYTES + b'\\""}', TEXT),
-        (b'{"raw":"' + b"A" * 2 * MAX_TEXT_BYTES + b'","data":' + nested(MAX_DEPTH) + b"}", LEVELS),
+        (b'"' + b"a" * (MOST_TEXT - 2) + b'"', ""),
+        (b'"' + b"a" * (MOST_TEXT - 1) + b'"', TEXT),
+        (b'{"raw": "' + b"A" * 2 * MOST_TEXT + b'"}', ""),
+        (b'{"bytes":"' + b"a\\/" * MOST_TEXT + b'"}', ""),
+        (b'{"text":"' + b"A" * 2 * MOST_TEXT + b'"}', TEXT),
+        (b'{"raw":"' + b"A" * 2 * MOST_TEXT + b'\\""}', TEXT),
+        (b'{"raw":"' + b"A" * 2 * MOST_TEXT + b'","data":' + nested(MAX_DEPTH) + b"}", LEVELS),
     ],
 )
 def test_levels_and_values_are_counted_outside_of_strings(text: bytes, excess: str) -> None:
-    assert excess_of(text) == excess
+    assert excess_of(text, most_text=MOST_TEXT) == excess
+
+
+def test_limits_are_those_given() -> None:
+    assert excess_of(listed(10), most_text=100, most_values=9) == "more than 9 values"
+    assert excess_of(b"a" * (3 * 512 * 1024 + 1), most_text=3 * 512 * 1024) == "more than 1.5 MB beside its files"
 
 
 def test_text_in_ascii_is_same_json() -> None:

@@ -16,7 +16,7 @@ from starlette.routing import Route
 
 from aion_core.delegation.cancel import cancel_remote_task
 from aion_core.delegation.durable_call import DurableCall, Patience
-from aion_core.delegation.outcome import Outcome, is_transient_text, outcome_of
+from aion_core.delegation.outcome import Outcome, is_transient_artifact, outcome_of
 from aion_core.delegation.remotes import Remotes
 from aion_core.engine.remote_calls.cancellation import Canceled
 from aion_core.engine.remote_calls.records import CallState, CallToCancel, RemoteCall
@@ -100,7 +100,7 @@ async def made(
         responses = []
         async with aclosing(durable.responses()) as stream:
             async for response in stream:
-                if not is_transient_text(response):
+                if not is_transient_artifact(response):
                     responses.append(response)
                 if len(responses) == stop_after:
                     return None

@@ -17,6 +17,7 @@ from starlette.responses import JSONResponse, RedirectResponse, Response
 from starlette.routing import Route
 
 from aion_core.bootstrap.remotes import build_remotes
+from aion_core.delegation.card_client import MAX_CARDS
 from aion_core.delegation.durable_call import is_transient
 from aion_core.delegation.remotes import Remotes
 from aion_core.errors import ConfigurationError
@@ -140,6 +141,18 @@ async def test_card_is_read_once(near: Recorded) -> None:
     for _ in range(2):
         await ask(remotes)
     assert [path for path, _ in near.seen] == ["/.well-known/agent-card.json", "/", "/"]
+
+
+async def test_cards_of_many_urls_are_not_all_kept(near: Recorded) -> None:
+    remotes = Remotes()
+    for number in range(MAX_CARDS + 1):
+        async with remotes.client(f"{near.url}/.well-known/agent-card.json?{number}") as client:
+            await client.card()
+    near.seen.clear()
+    for number in (MAX_CARDS, 1, 0):
+        async with remotes.client(f"{near.url}/.well-known/agent-card.json?{number}") as client:
+            await client.card()
+    assert len(near.seen) == 1, "only the oldest card is read again"
 
 
 @pytest.mark.parametrize("form", ["{}", "{}/", "{}/.well-known/agent-card.json"])

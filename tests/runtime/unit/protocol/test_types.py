@@ -12,10 +12,34 @@ from hypothesis import strategies as st
 
 from aion_core.protocol.message_json import prepare_event, to_json
 from aion_core.protocol.text import utf8
-from aion_core.protocol.types import Artifact, Part
+from aion_core.protocol.types import (
+    Artifact,
+    Event,
+    Message,
+    Part,
+    Task,
+    TaskArtifactUpdateEvent,
+    TaskStatusUpdateEvent,
+    stream_response,
+    stream_response_bytes,
+)
 from aion_core.protocol.v03_json import v03_json
 
 NUMBERS: dict[str, Any] = {"ids": [1, 2], "deep": {"page": 0, "half": 0.5, "below": -7, "large": 1e300, "text": "1.0"}}
+
+
+@pytest.mark.parametrize(
+    "event",
+    [
+        Task(id="t", artifacts=[Artifact(artifact_id="a" * 20_000)]),
+        Message(message_id="m" * 127),
+        Message(message_id="m" * 126),
+        TaskStatusUpdateEvent(task_id="t"),
+        TaskArtifactUpdateEvent(),
+    ],
+)
+def test_bytes_of_event_are_those_of_its_stream_response(event: Event) -> None:
+    assert stream_response_bytes(event) == stream_response(event).SerializeToString()
 
 
 def artifact(data: Any) -> Artifact:

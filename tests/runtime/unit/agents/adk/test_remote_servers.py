@@ -6,12 +6,14 @@ import httpx
 import pytest
 from a2a.types import AgentCard
 from google.adk.a2a.utils.agent_to_a2a import to_a2a
+from google.adk.agents.callback_context import CallbackContext
 from google.adk.agents.remote_a2a_agent import RemoteA2aAgent
 from google.protobuf.json_format import ParseDict
 
 from aion_core.agents.adk.remote_agents import run
 from aion_core.agents.adk.remote_agents.whole_responses import WholeResponses
 from aion_core.delegation.durable_call import Patience
+from aion_core.protocol.stream_artifacts import STREAM_DELTA_ID
 from aion_core.protocol.types import (
     Artifact,
     Message,
@@ -85,6 +87,30 @@ async def test_caller_passes_on_answer_of_adks_server(shape: str) -> None:
     assert [outcome(task)[1], *outcome(task)[2]].count("I worked.") == 1
 
 
+async def test_session_has_no_copies_of_request_and_task() -> None:
+    """ADK would put the whole request and the whole task so far into the metadata of each event."""
+    found: list[dict[str, Any]] = []
+
+    def note(callback_context: CallbackContext) -> None:
+        found.extend(dict(event.custom_metadata or {}) for event in callback_context.session.events)
+
+    with SERVERS["this server"]() as url:
+        agent = RemoteA2aAgent(
+            name="remote", agent_card=f"{url}/.well-known/agent-card.json", after_agent_callback=note
+        )
+        clock = ManualClock()
+        made = parts(served(agent), MemoryTaskStore(clock), clock, lease_seconds=10_000, blocking_wait=1e9)
+        async with http(made.app()) as client:
+            task = task_of(await patient(client.post("/", json=send("file")), clock))
+    assert outcome(task)[0] == "COMPLETED"
+    copies = [(each["a2a:request"], each["a2a:response"]) for each in found if "a2a:response" in each]
+    assert copies
+    for request, response in copies:
+        assert set(request) == {"messageId", "contextId", "taskId"}
+        assert set(response) == {"id", "contextId", "status"}
+        assert set(response["status"]) == {"state"}
+
+
 async def test_remote_agent_that_is_gone_fails_task(monkeypatch: pytest.MonkeyPatch) -> None:
     """There is no server at the URL, neither for the card nor for the message."""
     monkeypatch.setattr(run, "PATIENCE", Patience(first_wait=0.1, longest_wait=0.1, first_contact=0.3))
@@ -127,3 +153,21 @@ def test_answer_in_artifact_and_status_reaches_adk_once(begins_with_task: bool) 
     assert [each.WhichOneof("payload") for each in received] == ["artifact_update", "status_update"]
     assert not received[-1].status_update.status.HasField("message")
     assert given[-1].WhichOneof("payload") == "task" or given[-1].status_update.status.HasField("message")
+
+
+def test_chunks_reach_adk_alone_and_then_whole() -> None:
+    """A chunk that continues another would make ADK copy all earlier ones, for each chunk."""
+
+    def chunk(text: str, *, first: bool = False, last: bool = False, artifact_id: str = "a") -> StreamResponse:
+        artifact = Artifact(artifact_id=artifact_id, parts=[Part(text=text)])
+        update = TaskArtifactUpdateEvent(task_id="t", artifact=artifact, append=not first, last_chunk=last)
+        return StreamResponse(artifact_update=update)
+
+    given = [chunk("a", first=True), chunk("b"), chunk("c", last=True), chunk("x", artifact_id=STREAM_DELTA_ID)]
+    before = [each.SerializeToString() for each in given]
+    whole = WholeResponses()
+    updates = [each.artifact_update for response in given for each in whole.of(response)]
+    assert [[part.text for part in each.artifact.parts] for each in updates] == [["a"], ["b"], ["abc"], ["x"]]
+    assert [each.last_chunk for each in updates] == [False, False, True, False]
+    assert not any(each.append for each in updates)
+    assert [each.SerializeToString() for each in given] == before

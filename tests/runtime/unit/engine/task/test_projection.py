@@ -1,9 +1,11 @@
 """Life cycle of a task: transitions, timestamps, and the head and the task after an event."""
 
 import re
+import resource
 import sys
 from collections.abc import Callable, Iterable
 from datetime import UTC, datetime, timedelta, timezone
+from pathlib import Path
 from types import FrameType
 from typing import Any, cast
 
@@ -261,6 +263,22 @@ def test_artifact_event_replaces_or_extends_artifact() -> None:
     assert dict(task.artifacts[0].metadata) == {"m": 1}
     assert texts(apply(task, artifact("new"))) == {"a": ["new"], "b": ["x"]}
     assert texts(apply(task, artifact("none yet", artifact_id="z", append=True)))["z"] == ["none yet"]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads the memory from /proc")
+def test_many_chunks_need_memory_of_one_text() -> None:
+    """Add 4,000 chunks. Were each joined to the text at once, protobuf would keep 160 MB of earlier texts."""
+    chunk = "0123456789" * 2
+    events: list[Event] = [submitted(), *(artifact(chunk, append=number > 0) for number in range(4000))]
+    before = _resident_bytes()
+    task = fold(events)
+    assert texts(task) == {"a": [chunk * 4000]}
+    assert _resident_bytes() - before < 50 * len(chunk) * 4000
+
+
+def _resident_bytes() -> int:
+    """Return the memory of this process: protobuf's own is not in Python's statistics."""
+    return int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize()
 
 
 def test_only_plain_text_continues_the_text_before_it() -> None:
