@@ -131,13 +131,12 @@ def _confirm(question: str, *, default: bool) -> None:
 def _run_doctor(project: Path) -> "DeploymentConfig":
     """Run the checks of `aion doctor`. Return the configuration of aion.yaml or, without one, of discovered agents."""
     from aion_core.loading.deployment import read_deployment_config
-    from aion_tools.cli.checks import local
     from aion_tools.cli.doctor import of_project
 
     config = project / "aion.yaml"
     config = config if config.is_file() else project
     with step("doctor") as running:
-        found = [*of_project(config), *local.check_template(project)]
+        found = list(of_project(config, project))
         for check in found:
             if check.status is not Status.OK:
                 for line in _lines(check):

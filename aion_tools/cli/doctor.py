@@ -20,7 +20,6 @@ from aion_tools.cli.deployment_options import Deployment
 from aion_tools.cli.environment_set import environment_set
 from aion_tools.cli.error_text import error_text
 from aion_tools.cli.steps import waiting
-from aion_tools.shipped import shipped
 from aion_tools.template import stacks
 
 if TYPE_CHECKING:
@@ -132,8 +131,8 @@ def _checks(
     deployed = bool(url or deployment.stack or deployment.given)
     if not deployed:
         yield from local.check_machine(port)
-        yield from of_project(path.expanduser() if path is not None else options.found_config(config))
-        yield from () if no_template else local.check_template(_project())
+        config = path.expanduser() if path is not None else options.found_config(config)
+        yield from of_project(config, None if no_template else _with_template())
         return
     config = (path or config).expanduser()
     if config.is_dir():
@@ -145,21 +144,25 @@ def _checks(
     yield from asyncio.run(_collected(_deployed(url, text, deployment, config, agents)))
 
 
-def of_project(config: Path) -> Iterator[CheckResult]:
-    """Yield the results of checks of aion.yaml, the agents' code, their environment variables and the package's files.
+def of_project(config: Path, with_template: Path | None) -> Iterator[CheckResult]:
+    """Yield the results of checks of aion.yaml, the agents' code, their environment variables, the package and the template.
 
-    `config` is the path of an aion.yaml, or a folder, file or module with agents as for `aion dev`.
+    `config` is the path of an aion.yaml, or a folder, file or module with agents as for `aion dev`. In a folder without
+    agents only this is reported.
     """
     from aion_tools.cli.checks import local
 
     declared, results = local.check_config(config)
     yield from results
+    if declared is None and not local.is_file(config):
+        return
     variables, results = local.check_environment(config)
     yield from results
     with environment_set(variables):
         yield from local.check_agents(declared) if declared is not None else ()
     place = Path(str(config).partition(":")[0])
     yield from local.check_package(place) if place.exists() else ()
+    yield from local.check_template(with_template) if with_template is not None else ()
 
 
 async def _deployed(
@@ -204,10 +207,10 @@ async def _collected(checks: AsyncIterator[CheckResult]) -> list[CheckResult]:
     return [check async for check in checks]
 
 
-def _project() -> Path | None:
+def _with_template() -> Path | None:
+    """Return this folder or the next one above it with a template and its stacks, or None."""
     here = Path.cwd()
-    folders = (here, *here.parents, shipped())
-    return next((each for each in folders if (each / "infra").is_dir() or stacks.are_used(each)), None)
+    return next((each for each in (here, *here.parents) if (each / "infra").is_dir() or stacks.are_used(each)), None)
 
 
 def _print(check: CheckResult) -> None:

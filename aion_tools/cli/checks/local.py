@@ -95,8 +95,7 @@ def check_config(config: Path) -> Read:
         default_agent(agents)
     except ConfigurationError as error:
         lines = str(error).splitlines()
-        is_file = config.is_file() or (config / LANGGRAPH_JSON).is_file()
-        return None, [failed("aion.yaml", line, _FIXES[not is_file]) for line in lines]
+        return None, [failed("aion.yaml", line, _FIXES[not is_file(config)]) for line in lines]
     if found is not None and found.config is None:
         next_step = "Run `aion init` before you deploy: it writes an aion.yaml for secrets and callers."
         message = f"{config.resolve()} has no aion.yaml. Found there: {found.found}"
@@ -118,6 +117,11 @@ def check_config(config: Path) -> Read:
         message = "aion.yaml declares no callers: a deployment accepts only requests signed for AWS IAM."
         checks.append(ok("security", message))
     return declared, checks
+
+
+def is_file(config: Path) -> bool:
+    """Return True if `config` is a file, or a folder with a langgraph.json."""
+    return config.is_file() or (config / LANGGRAPH_JSON).is_file()
 
 
 _FIXES = {
@@ -228,11 +232,8 @@ def check_agents(declared: DeploymentConfig) -> Iterator[CheckResult]:
 PER_TURN = "a factory, called for each turn and not called by this check"
 
 
-def check_template(project: Path | None) -> Iterator[CheckResult]:
+def check_template(project: Path) -> Iterator[CheckResult]:
     """Check template.yaml with the policy checks in scripts/policies, if that folder and its tools are installed."""
-    if project is None:
-        yield warning("template", "There is no template.yaml here.", "Run this in your project's folder.")
-        return
     if not (project / "scripts" / "policies").is_dir():
         yield _check_stacks(project)
         return

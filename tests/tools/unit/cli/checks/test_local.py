@@ -14,6 +14,7 @@ from aion_tools.cli.checks.local import check_package, check_template
 from aion_tools.template import stacks
 from tests.support import operating
 from tests.support.operating import RunCommand
+from tests.support.server import ROOT
 from tests.tools.unit.cli.checks.doctor_command import AGENT, OPEN, run_doctor, written
 
 NESTED = """
@@ -91,6 +92,17 @@ def test_broken_agent_does_not_stop_other_doctor_checks(run: RunCommand, tmp_pat
     )
     assert results["agent bad"]["next"].startswith("Run `uv add no_such_module`.")
     assert results["agent good"]["status"] == "ok"
+
+
+@pytest.mark.parametrize("folder", ["", "docs"])
+def test_doctor_without_project_checks_machine_only(
+    run: RunCommand, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, folder: str
+) -> None:
+    """Run it in an empty folder, and in one of the clone: the clone's template is not the user's project."""
+    monkeypatch.chdir(ROOT / folder if folder else tmp_path)
+    code, results = run_doctor(run)
+    assert (code, [*results]) == (1, ["python", "uv", "credentials", "port", "aion.yaml"])
+    assert results["aion.yaml"]["next"].endswith("create an agent: `aion new my-agent`.")
 
 
 def test_doctor_reads_langgraph_json(run: RunCommand, tmp_path: Path) -> None:
