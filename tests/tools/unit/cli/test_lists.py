@@ -23,6 +23,7 @@ ITEMS = 5
 OWNER = ("--owner", "alice", "--agent", "echo")
 LISTS = {
     "tasks of owner": ("tasks", "list", *OWNER),
+    "tasks of owner in a state": ("tasks", "list", *OWNER, "--state", "working"),
     "tasks of all": ("tasks", "list", "--scan"),
     "tasks of expired leases": ("tasks", "list", "--expired"),
     "dead letters": ("dlq", "list"),
@@ -42,6 +43,7 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> RunCommand:
     folder, clock = tmp_path / ".aion" / "store", ManualClock(at=datetime.now(UTC) - timedelta(hours=1))
     asyncio.run(stored(folder, clock))
     monkeypatch.setattr("aion_core.table.semantics.pages.MAX_PAGE_BYTES", 1)
+    monkeypatch.setattr("aion_core.engine.listing.task_list.MAX_READS", 2)
     monkeypatch.setattr("aion_tools.cli.push.TASKS_AT_ONCE", 2)
     return operating.runs({})
 
