@@ -1,4 +1,4 @@
-"""Graph with one interrupt: it asks for a day, then answers with the number of messages in its state."""
+"""Graph with one interrupt: it asks for a day, then answers with the number of messages in its state; one that fails."""
 
 from typing import Any
 
@@ -15,3 +15,11 @@ async def book(state: MessagesState) -> dict[str, Any]:
 
 
 graph = StateGraph(MessagesState).add_node("book", book).add_edge(START, "book").compile()
+
+
+async def fail(state: MessagesState) -> dict[str, Any]:
+    """Fail the turn."""
+    raise ValueError("all rooms are taken")
+
+
+failing = StateGraph(MessagesState).add_node("fail", fail).add_edge(START, "fail").compile()

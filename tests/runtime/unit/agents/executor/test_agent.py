@@ -80,7 +80,7 @@ def test_executor_class_without_cancel_is_refused(tmp_path: Path) -> None:
 
 
 def test_sdk_server_is_imported_for_executors_only(tmp_path: Path) -> None:
-    """Load an executor: this imports the SDK's server, but no other framework and no database driver."""
+    """Load an executor: this imports the SDK's server, but no other framework."""
     (tmp_path / "agent.py").write_text(EXECUTOR)
     (tmp_path / "aion.yaml").write_text("aion:\n  agents:\n    greeter:\n      path: agent.py\n")
     program = """
@@ -93,7 +93,7 @@ turns = build_turn_services(settings, build_telemetry(settings))
 print([name for name in ("a2a.server", "aion_core.agents.executor") if name in sys.modules])
 turns.agents["greeter"].load()
 print([name for name in ("a2a.server", "aion_core.agents.executor") if name in sys.modules])
-print([name for name in ("sqlalchemy", "fastapi", "langgraph", "google.adk", "grpc") if name in sys.modules])
+print([name for name in ("fastapi", "langgraph", "google.adk", "grpc") if name in sys.modules])
 """
     environ = {"AION_STORE": "memory", "AION_CONFIG": str(tmp_path / "aion.yaml"), "PATH": "/usr/bin:/bin"}
     ran = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, env=environ)
