@@ -1,7 +1,6 @@
 """TaskFunction: runs a turn for each wake-up message of an SQS batch. Only failed messages return to the queue."""
 
 import logging
-from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -18,8 +17,6 @@ logger = logging.getLogger(__name__)
 telemetry = build_telemetry()
 worker = build_worker(telemetry=telemetry)
 
-Answer = Callable[[SQSRecord, LambdaContext], Awaitable[None]]
-
 
 # Keep the names of the parameters, because Powertools passes them as keyword arguments.
 async def answer(record: SQSRecord, lambda_context: LambdaContext) -> None:
@@ -33,9 +30,9 @@ async def answer(record: SQSRecord, lambda_context: LambdaContext) -> None:
         await worker.handle(wake_up, until=datetime.now(UTC) + left)
 
 
-def handler(event: dict[str, Any], context: LambdaContext, answer: Answer = answer) -> PartialItemFailureResponse:
+def handler(event: dict[str, Any], context: LambdaContext) -> PartialItemFailureResponse:
     """Handle an SQS batch of wake-up messages. Return the ids of failed messages."""
-    # Use a new processor for each batch: it stores the failures, and `aion dev` handles several batches at once.
+    # Use a new processor for each batch: it stores the failures, and a local stack handles several batches at once.
     # If all messages fail, return their ids: after an exception, Lambda would reduce the function's concurrency.
     processor = AsyncBatchProcessor(EventType.SQS, raise_on_entire_batch_failure=False, logger=logger)
     with telemetry.invocation(context):

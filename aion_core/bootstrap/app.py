@@ -97,7 +97,7 @@ def build_app(settings: Settings, telemetry: Telemetry, additions: MakeAdditions
         )
     tasks = turns.stores.tasks, turns.stores.task_list
     lister, conversations = TaskLister(*tasks), Conversations(*tasks)
-    app = build_web_app(
+    return build_web_app(
         SharedServices(
             service,
             lister,
@@ -127,9 +127,6 @@ def build_app(settings: Settings, telemetry: Telemetry, additions: MakeAdditions
         console=settings.console,
         additions=additions(settings, turns) if additions else None,
     )
-    # Let the server of a single-process deployment find `background`, to hand off running turns before it stops.
-    app.state.background = turns.background
-    return app
 
 
 def _open_tasks(turns: TurnServices, limits: CallerLimits | None) -> OpenTasks | None:

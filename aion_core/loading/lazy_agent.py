@@ -106,6 +106,10 @@ class LazyAgent:
         self._found, self.is_per_turn = found, isinstance(found.agent, PerTurnFactory)
         self._agent = agent
 
+    def stand_in(self, agent: Agent) -> None:
+        """Let this agent run the turns and make the profile, in place of code that could not be loaded."""
+        self._agent, self._profile = agent, agent.profile()
+
     def run(self, request: TurnRequest) -> AsyncGenerator[Emission, None]:
         """Run one turn of the agent. See `Agent.run`."""
         return self._load_and_run(request) if self._agent is None else self._agent.run(request)

@@ -22,7 +22,7 @@ def code_profile(config: Path, agent_id: str) -> AgentProfile:
     """
     from aion_core.loading.deployment import read_deployment_config
     from aion_core.loading.discovery.discover import discover
-    from aion_tools.cli.dev import agents_variables
+    from aion_tools.dev.environment import agents_variables
 
     try:
         variables, _ = agents_variables(discover(config), os.environ)

@@ -19,8 +19,8 @@ SQLITE = "AION_SQLITE_FOLDER"
 """Name of the environment variable with the folder of the SQLite files."""
 VARIABLE = "AION_DATA_DIR"
 STATE = "dev.json"
-STORE, SNAPSHOT = "store", "state"
-"""Names of the SQLite folder and of the emulator's snapshot file within the data folder."""
+STORE = "store"
+"""Name of the SQLite folder within the data folder."""
 LOG = "log.jsonl"
 """Name of the log file within the data folder. The previous log file has this name with the suffix `.1`."""
 _LOCK = "dev.lock"
@@ -117,7 +117,7 @@ class DataFolder:
         """Return True if the server has created the file. The data folder may also contain files of the project."""
         folder = self.path.resolve()
         inner = path.relative_to(folder).parts if path.is_relative_to(folder) else ()
-        return bool(inner) and (inner[0] in (STORE, SNAPSHOT) or inner[0].startswith((STATE, LOG, _LOCK)))
+        return bool(inner) and (inner[0] == STORE or inner[0].startswith((STATE, LOG, _LOCK)))
 
     @contextlib.contextmanager
     def locked(self) -> Iterator[None]:

@@ -2,13 +2,18 @@
 
 import json
 from collections.abc import Collection, Mapping
+from pathlib import Path
 from typing import Any
 
 from aion_core.errors import ContentTypeNotSupported
-from aion_core.loading.agent_cards import DESCRIBE_IT, UNDESCRIBED
+from aion_core.loading.agent_cards import DESCRIBE_IT, UNDESCRIBED, is_described, public_card
 from aion_core.loading.aion_yaml.agent import AgentConfig, default_agent
+from aion_core.loading.lazy_agent import LazyAgent
 from aion_core.protocol.media_types import check_parts, modes_of
 from aion_core.protocol.types import AgentCard, Part
+from aion_tools.dev.data_folder import STORE
+from aion_tools.dev.worker_task import WorkerTask
+from aion_tools.shipped import shipped
 
 STOPS = "Press Ctrl-C to stop."
 
@@ -20,6 +25,44 @@ def example_agent(agents: Mapping[str, AgentConfig], failed: Collection[str]) ->
     """Return the id of the agent in the example request: the default agent or, if it failed, the first loaded one."""
     at_root = default_agent(agents)
     return min(agents, key=lambda agent_id: (agent_id in failed, agent_id != at_root))
+
+
+def agents_greeting(
+    task: WorkerTask,
+    configs: Mapping[str, AgentConfig],
+    agents: Mapping[str, LazyAgent],
+    failures: Mapping[str, str],
+    credentials: str,
+) -> str:
+    """Return the start message for these agents. `failures` and `credentials` are those of `greeting`."""
+    said = {agent_id: agent.profile() for agent_id, agent in agents.items() if agent_id not in failures}
+    called = example_agent(configs, failures)
+    return greeting(
+        configs,
+        task.base_url,
+        where_stored(task),
+        credentials,
+        failed=failures,
+        per_turn=[agent_id for agent_id in said if agents[agent_id].is_per_turn],
+        undescribed=[agent_id for agent_id in said if not is_described(agent_id, configs[agent_id], said[agent_id])],
+        part=example_part(public_card(called, configs[called], said[called])) if called in said else None,
+    )
+
+
+def where_stored(task: WorkerTask) -> str:
+    """Return a sentence about the server's store."""
+    if task.store == "memory":
+        return "State is stored in memory, until the next reload."
+    if task.store == "sqlite":
+        return f"State is stored in {_near(Path(task.data_folder) / STORE)} (SQLite)."
+    template = Path(task.template)
+    of = "template of aion-lambda" if template == shipped() / "template.yaml" else _near(template)
+    return f"State is stored in an emulated AWS at {task.place[2]} ({of}), until the server stops."
+
+
+def _near(path: Path) -> str:
+    """Return the path as text. A path below the current folder becomes relative to it."""
+    return str(path.relative_to(Path.cwd())) if path.is_relative_to(Path.cwd()) else str(path)
 
 
 def greeting(
@@ -55,7 +98,7 @@ def greeting(
         if agent_id in undescribed:
             lines.append(f"{name} {UNDESCRIBED} {DESCRIBE_IT}")
     if called in failed:
-        waits = f"The server at {base_url}/ is waiting for an edit. Until then, tasks fail."
+        waits = f"The server at {base_url}/ is waiting for an edit. Until then, it refuses messages."
         key = [f"Send this header when an agent is loaded: {credentials}"] if credentials else []
         return "\n".join([*lines, waits, where, *key, "", STOPS])
     target = base_url if called == at_root else f"{base_url}/agents/{called}"

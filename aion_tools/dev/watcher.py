@@ -1,7 +1,8 @@
 """File watcher for the agents' code, configuration and prompts."""
 
+import os
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from watchfiles import Change, DefaultFilter, watch
@@ -36,6 +37,16 @@ class EditFilter(DefaultFilter):
         return place.suffix in SUFFIXES
 
 
+def named(paths: Iterable[str]) -> str:
+    """Return a short list of edited files as text, with paths relative to the current folder."""
+    try:
+        names = sorted({os.path.relpath(path) for path in paths}, key=len)
+    except OSError:
+        # Print the paths unchanged, because a deleted current folder has no path to make them relative to.
+        names = sorted(set(paths), key=len)
+    return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
+
+
 def is_ignored(folder: Path) -> bool:
     """Return True for a folder that cannot contain agents' code: a hidden folder, a virtual environment or a cache."""
     return folder.name in _IGNORED or folder.name.startswith(".") or (folder / "pyvenv.cfg").exists()
@@ -46,17 +57,18 @@ class Watcher:
 
     def __init__(
         self,
-        folders: Sequence[Path],
+        folders: Iterable[Path],
         data: DataFolder,
         edited: Callable[[Iterable[str]], None],
         failed: Callable[[Exception], None],
     ) -> None:
         """Watch the folders. Call `edited` with the edited paths, or `failed` if the folders cannot be watched."""
         self._data, self._edited, self._failed = data, edited, failed
-        self._stopping = threading.Event()
+        roots = [folder.resolve() for folder in folders]
         self._threads = [
             threading.Thread(target=self._watch, args=(root, paths, recursive), name="edits", daemon=True)
-            for root in folders
+            for root in dict.fromkeys(roots)
+            if not any(root.is_relative_to(other) for other in roots if other != root)
             for paths, recursive in ((_itself, False), (_inner, True))
         ]
 
@@ -64,10 +76,6 @@ class Watcher:
         """Start the threads of the watcher."""
         for thread in self._threads:
             thread.start()
-
-    def stop(self) -> None:
-        """Stop the threads of the watcher, without waiting for their end."""
-        self._stopping.set()
 
     def _watch(self, root: Path, paths: Callable[[Path], list[Path]], recursive: bool) -> None:
         # Do not watch ignored folders, because a virtual environment may have more folders than the operating system
@@ -81,7 +89,6 @@ class Watcher:
                 watch_filter=EditFilter(root, self._data),
                 step=_STEP,
                 debounce=_DEBOUNCE,
-                stop_event=self._stopping,
                 recursive=recursive,
                 raise_interrupt=False,
                 ignore_permission_denied=True,

@@ -1,51 +1,60 @@
-"""Worker process of the development server. It loads the agents, then serves HTTP requests and queue messages."""
+"""Worker process of the development server. It loads the agents, then serves HTTP requests and queue messages.
+
+`python -m aion_tools.dev.worker TASK` runs it, with sockets inherited from the supervisor.
+"""
 
 import asyncio
 import contextlib
 import logging
 import os
+import shutil
 import signal
 import socket
 import sys
 import threading
 import time
-from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping
-from concurrent.futures import Future
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
-from functools import partial
+from datetime import timedelta
+from io import TextIOWrapper
 from itertools import chain
-from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from uuid import uuid4
 
 from aion_core.errors import AionError, ConfigurationError
+from aion_core.garbage import no_garbage_collection
 from aion_tools.dev import console_log, log_file
-from aion_tools.dev.data_folder import SQLITE
-from aion_tools.dev.messages import ENDING, AgentsLoaded, Load, LoadFailed, Serve, Serving, Stop, Stopping
+from aion_tools.dev.data_folder import SQLITE, STORE, DataFolder, RunningServer
+from aion_tools.dev.supervisor import END_SECONDS, ENDING
+from aion_tools.dev.worker_task import WorkerTask
+from aion_tools.shipped import shipped
+from aion_tools.terminal import clean
 
 if TYPE_CHECKING:
+    from starlette.types import ASGIApp, Receive, Scope, Send
+
+    from aion_core.bootstrap.turns import TurnServices
+    from aion_core.engine.process.deadline import Deadline
+    from aion_core.engine.runner.worker import Worker
+    from aion_core.loading.discovery.discovered import Discovered
+    from aion_core.settings import Settings
+    from aion_core.web.additions import AppAdditions
     from aion_tools.stack.stack import LocalStack
 
 logger = logging.getLogger(__name__)
 
-TURN_GRACE, STREAM_GRACE = 0.5, 1.5
-"""Grace periods in seconds of a stopping worker: for a turn to reach a step boundary, and for the turn's stream.
+TURN_GRACE = 0.5
+"""Seconds for the turns of a stopping worker to reach a step boundary. Streams end after this time."""
 
-Meanwhile the next worker resumes the turn, so the stream can still send the end of the turn to the client.
-"""
+HANDOFF_SECONDS = 3.0
+"""Seconds for handing off turns from queues."""
 
-LEAVE_SECONDS = 1.0
-"""Seconds after the grace periods for a stream to end by itself. Then the worker ends the stream."""
+CUT_SECONDS = 5
+"""Seconds from the stop until the worker cancels all requests."""
 
-HANDOFF_SECONDS, HANDOFF_SECONDS_BESIDE_SUCCESSOR = 3.0, 10.0
-"""Seconds for handing off turns, without and with a successor.
-
-With a successor there is more time: the successor already serves requests, so the developer does not wait.
-"""
-
-CUT_SECONDS, CUT_SECONDS_BESIDE_SUCCESSOR = 5, 15
-"""Seconds from the stop command until the worker cancels all requests, without and with a successor."""
+NOTICE_SECONDS = 1.0
+"""Seconds after which a slow first start is reported."""
 
 SLOW_SECONDS = 10.0
 """Seconds after which the worker reports an agent that is still being loaded."""
@@ -59,173 +68,255 @@ KEY_DAYS = 30
 """Life of the API key that `aion dev --auth on` makes at its start."""
 
 
-def main(listener: socket.socket, connection: Connection) -> None:
-    """Run the worker until the supervisor stops it through the connection, then exit the process."""
+def main() -> None:
+    """Run the worker until the supervisor stops it, then exit the process."""
+    task = WorkerTask.of(sys.argv.pop())
     for number in ENDING:
         signal.signal(number, signal.SIG_IGN)
-    _own_group()
-    _keep_from_children(listener, connection)
+    if hasattr(signal, "SIGTTOU"):
+        # A terminal may otherwise stop this background process when it prints.
+        signal.signal(signal.SIGTTOU, signal.SIG_IGN)
+    if isinstance(sys.stdout, TextIOWrapper):
+        sys.stdout.reconfigure(errors="replace")
+    # httpx imports its command line, if the packages for it are installed. That would be a twentieth of the start's time.
+    sys.modules["httpx._main"] = None  # type: ignore[assignment]
+    listener, channel = (socket.socket(fileno=each) for each in (task.listener, task.channel))
+    _keep_from_children(listener, channel)
     try:
-        _Worker(listener, connection).run()
+        code = _Worker(task, listener, channel).run()
     except KeyboardInterrupt:
         # Exit with the code for Ctrl-C. The worker ignores Ctrl-C, so KeyboardInterrupt means that an agent's code has
         # installed Python's default handler again.
-        os._exit(130)
+        code = 130
     except BaseException:
-        logging.getLogger(__name__).critical("The development server has failed.", exc_info=True)
-        sys.stderr.flush()
-        os._exit(1)
+        logger.critical("The development server has failed.", exc_info=True)
+        code = 2
     sys.stdout.flush()
     sys.stderr.flush()
     # Exit at once. A normal exit would wait for threads of agents and synchronous nodes, which may never end.
-    os._exit(0)
+    os._exit(code)
 
 
-def _own_group() -> None:
-    """Make this process the leader of a process group, so that the supervisor can kill it with its children."""
-    if hasattr(os, "setpgid"):
-        os.setpgid(0, 0)
-        # Ignore SIGTTOU, because otherwise a terminal may stop this background process when it prints.
-        signal.signal(signal.SIGTTOU, signal.SIG_IGN)
-
-
-def _keep_from_children(*held: socket.socket | Connection) -> None:
-    """Close this listener and this connection in every child process that an agent's code forks.
+def _keep_from_children(*held: socket.socket) -> None:
+    """Keep these sockets from the child processes that an agent's code starts.
 
     A child that outlives the worker would otherwise keep the port open, and the supervisor would not notice the
-    worker's end, because the connection would stay open too.
+    worker's end, because the socket to it would stay open too.
     """
-    if not hasattr(os, "register_at_fork"):
-        return
 
     def close() -> None:
         for each in held:
             with contextlib.suppress(OSError):
                 each.close()
 
-    os.register_at_fork(after_in_child=close)
+    for each in held:
+        each.set_inheritable(False)
+    if hasattr(os, "register_at_fork"):
+        os.register_at_fork(after_in_child=close)
 
 
 @dataclass
-class _CommandReader:
-    """Reader of the supervisor's commands. When the supervisor ends, it kills this process and the child processes."""
+class _Loaded:
+    """What this worker serves."""
 
-    connection: Connection
-    stop: "Future[Stop]" = field(default_factory=Future)
-    serve: threading.Event = field(default_factory=threading.Event)
-
-    def read(self) -> None:
-        try:
-            while True:
-                match self.connection.recv():
-                    case Serve():
-                        self.serve.set()
-                    case Stop() as stop:
-                        self.serve.set()
-                        self.stop.set_result(stop)
-        except (EOFError, OSError):
-            if hasattr(os, "killpg"):
-                # Kill the whole process group, because without a supervisor no other process ends the agents' child
-                # processes.
-                os.killpg(0, signal.SIGKILL)
-            os._exit(1)
+    app: "ASGIApp | None" = None
+    """App of the agents. None if nothing but an error can be served."""
+    failures: Mapping[str, str] = field(default_factory=dict)
+    """Reason for each agent that could not be loaded, by agent id. Without an app, the reason has the id ""."""
+    at_root: str = ""
+    """Id of the agent at the root."""
+    is_empty: bool = False
+    """True if no agent could be loaded."""
+    greeting: str = ""
 
 
 class _Worker:
-    def __init__(self, listener: socket.socket, connection: Connection) -> None:
-        self._listener, self._connection = listener, connection
-        self._commands = _CommandReader(connection)
+    def __init__(self, task: WorkerTask, listener: socket.socket, channel: socket.socket) -> None:
+        self._task, self._listener, self._channel = task, listener, channel
+        self._folder = DataFolder(Path(task.data_folder))
+        self._loop = asyncio.new_event_loop()
+        self._stopped = asyncio.Event()
+        self._is_serving = False
+        self._own: dict[str, str] = {}
+        """Environment variables that take precedence over the template's."""
+        self._environment: Mapping[str, str] = {}
+        """Environment variables with which other commands find the server's store."""
         self._stack: LocalStack | None = None
+        self._turns: TurnServices | None = None
         self._pollers: list[Any] = []
-        self._background: Any = None
 
-    def run(self) -> None:
+    def run(self) -> int:
+        """Load the agents and serve them until the supervisor stops this worker. Return the exit code."""
+        threading.Thread(target=self._follow_supervisor, name="supervisor", daemon=True).start()
+        is_first = self._task.is_first
+        slow = threading.Timer(NOTICE_SECONDS, _tell, ["Loading the agents …"])
+        slow.daemon = True
+        if is_first:
+            slow.start()
         try:
-            task: Load = self._connection.recv()
-        except (EOFError, OSError):
-            # Return without an error: the connection is closed because the supervisor has ended or has started another
-            # worker.
-            return
-        threading.Thread(target=self._commands.read, name="supervisor", daemon=True).start()
-        try:
-            app = self._load(task)
-        except AionError as error:
-            self._connection.send(LoadFailed(str(error)))
-            return
-        self._commands.serve.wait()
-        if not self._commands.stop.done():
-            # Do not use asyncio.run, because at its end it would wait for threads that agents have left running.
-            loop = asyncio.new_event_loop()
-            asyncio.set_event_loop(loop)
-            loop.run_until_complete(self._serve(app))
+            with no_garbage_collection():
+                loaded = self._load()
+        except (AionError, OSError) as error:
+            if is_first:
+                _tell(f"aion: {error}")
+                return 1
+            loaded = _Loaded(failures={"": str(error)})
+        finally:
+            slow.cancel()
+        for failure in loaded.failures.values():
+            _tell(f"{failure}\n")
+        if is_first and loaded.is_empty:
+            _tell("No agent could be loaded." + (" Waiting for an edit." if self._task.reloads else ""))
+            if not self._task.reloads:
+                return 1
+        # Do not use asyncio.run, because at its end it would wait for threads that agents have left running.
+        asyncio.set_event_loop(self._loop)
+        self._loop.run_until_complete(self._serve(loaded))
+        return 0
 
-    def _load(self, task: Load) -> Any:
-        console_log.install(colour=task.colour)
-        if task.log_file is not None:
-            log_file.install(task.log_file)
-        os.environ.update({**task.variables, **task.environment})
-        sys.path[:0] = [str(task.project)]
-        if task.template is not None and task.place is not None:
-            from aion_tools.stack.stack import LocalStack
+    def _follow_supervisor(self) -> None:
+        """Stop when the supervisor closes its socket or ends. Kill this process if it does not end in time."""
+        with contextlib.suppress(OSError):
+            while self._channel.recv(64):
+                pass
+        if self._is_serving:
+            self._loop.call_soon_threadsafe(self._stopped.set)
+            time.sleep(END_SECONDS)
+        if hasattr(os, "killpg"):
+            # Kill the whole process group, because without a supervisor no other process ends the agents' child
+            # processes.
+            os.killpg(0, signal.SIGKILL)
+        os._exit(1)
 
-            self._stack = LocalStack.at(task.template, task.place, receiver=task.receiver)
-            # Remove AWS_PROFILE, because boto3 fails if this machine has no such profile, although the emulator needs
-            # none.
-            os.environ.pop("AWS_PROFILE", None)
-            os.environ.update(self._stack.environment("ApiFunction"))
-            os.environ.update(task.environment)
+    def _report(self, text: str) -> None:
+        with contextlib.suppress(OSError):
+            self._channel.sendall(f"{text}\n".encode(errors="replace"))
+
+    # --- Load ---
+
+    def _load(self) -> _Loaded:
+        """Load the agents. Raises ConfigurationError or OSError if nothing can be served."""
+        found = self._discover()
+        if self._task.error:
+            raise ConfigurationError(self._task.error)
+        console_log.install(colour=sys.stderr.isatty() and not os.environ.get("NO_COLOR"))
+        self._prepare_store()
+        config = self._set_variables(found)
         # Import the agents' code and build the app only after the variables are set, as on Lambda.
         from aion_core.bootstrap import build_app
-        from aion_tools.dev.console.additions import console_additions
+        from aion_core.loading.aion_yaml.agent import default_agent
+        from aion_tools.dev.greeting import agents_greeting
+        from aion_tools.dev.load_errors import FailedAgent
 
-        app = build_app(additions=console_additions)
-        failures, agents = {}, app.state.agents
+        app = build_app(additions=self._additions)
+        assert self._turns is not None  # noqa: S101  # `_additions` has set it
+        failures, agents = {}, self._turns.agents
         for agent_id, agent in agents.items():
             if (failure := _load_agent(agent_id, agent)) is not None:
                 failures[agent_id] = failure
-        per_turn = tuple(agent_id for agent_id, agent in agents.items() if getattr(agent, "is_per_turn", False))
-        # Empty the app's map of agents, so that its startup does not load them a second time. The supervisor reports
-        # agents that could not be loaded.
-        app.state.agents = {}
-        self._background = app.state.background
-        names = {name: value for name, value in task.environment.items() if name in (SQLITE, "AION_RETENTION_DAYS")}
-        has_keys = task.with_key and os.environ.get("AION_STORE") != "memory"
-        header = _developer_header(task.config, failures) if has_keys else ""
-        if self._stack is not None:
-            names = self._stack.environment("ApiFunction")
-            self._pollers = self._stack.pollers({"TaskFunction": self._task_function}, environ=task.environment)
-        undescribed = _undescribed(task.config, agents, failures)
-        part = _example_part(task.config, agents, failures)
-        self._connection.send(AgentsLoaded(tuple(agents), failures, per_turn, header, undescribed, part, names))
-        return app
+                agent.stand_in(FailedAgent(failure))
+        greeting = ""
+        if self._task.is_first:
+            has_keys = self._task.auth == "on" and self._task.store != "memory"
+            header = _developer_header(config, failures) if has_keys else ""
+            greeting = agents_greeting(self._task, self._turns.configs, agents, failures, header)
+        return _Loaded(app, failures, default_agent(self._turns.configs), len(failures) == len(agents), greeting)
 
-    def _task_function(self, event: Any, context: Any) -> Any:
-        return self._answer_turns(event, context)
+    def _discover(self) -> "Discovered":
+        """Search for the agents, and watch their folders for edits."""
+        from aion_core.loading.discovery.discover import discover, project_above
 
-    async def _serve(self, app: Any) -> None:
+        path = Path(self._task.path)
+        folders = [path if path.is_dir() else path.parent]
+        try:
+            found = discover(path)
+            folders = [found.folder, *found.roots]
+        finally:
+            # Watch the place of an invalid aion.yaml too, because the next edit may correct it.
+            if self._task.reloads:
+                self._watch(folders)
+        if self._task.is_first:
+            for text in (found.found, *found.notices):
+                _tell(text)
+            if found.config is None and (above := project_above(Path.cwd())) is not None:
+                _tell(f"Not used: the aion.yaml in {above}. `aion dev {os.path.relpath(above)}` serves it.")
+        return found
+
+    def _watch(self, folders: Iterable[Path]) -> None:
+        from aion_tools.dev.watcher import Watcher, named
+
+        def failed(error: Exception) -> None:
+            _tell(f"Cannot watch for edits: {error}. Restart the server after an edit.")
+
+        Watcher(folders, self._folder, lambda paths: self._report(f"edited {named(paths)}"), failed).start()
+
+    def _prepare_store(self) -> None:
+        """Delete stored data for --fresh. Make queue messages visible again that an ended worker had received."""
+        from aion_core.bootstrap.stores import QUEUES_FILE
+        from aion_core.local.sqlite.message_queue import release_messages
+
+        is_fresh, store = self._task.fresh and self._task.is_first, self._folder.path / STORE
+        if self._task.store != "memory":
+            # Write no log file for a server in memory: only `aion why` reads it, and cannot read this server's tasks.
+            log_file.install(log_file.prepare(self._folder.path, fresh=is_fresh))
+        if self._task.store == "sqlite":
+            if is_fresh and store.exists():
+                try:
+                    shutil.rmtree(store)
+                except OSError as error:
+                    raise ConfigurationError(f"Cannot delete {store}: {error.strerror}.") from error
+            release_messages(store / QUEUES_FILE)
+
+    def _set_variables(self, found: "Discovered") -> Path:
+        """Set the environment variables of the agents and the server. Return the value of AION_CONFIG."""
+        from aion_tools.dev.environment import agents_variables, server_environment
+
+        variables, warnings = agents_variables(found, os.environ)
+        for warning in warnings:
+            _tell(f"aion: {warning}")
+        config = _config(Path(self._task.path), found)
+        self._own = own = {**server_environment(self._task, {**variables, **os.environ}), "AION_CONFIG": str(config)}
+        self._environment = {name: own[name] for name in (SQLITE, "AION_RETENTION_DAYS") if name in own}
+        os.environ.update({**variables, **own})
+        sys.path[:0] = [str(shipped())]
+        if self._task.template:
+            from aion_tools.stack.stack import LocalStack
+            from aion_tools.template.reader import Place
+
+            self._stack = LocalStack.at(self._task.template, Place(*self._task.place))
+            self._environment = self._stack.environment("ApiFunction")
+            # Remove AWS_PROFILE, because boto3 fails if this machine has no such profile, although the emulator needs
+            # none.
+            os.environ.pop("AWS_PROFILE", None)
+            os.environ.update({**self._environment, **own})
+        return config
+
+    def _additions(self, settings: "Settings", turns: "TurnServices") -> "AppAdditions":
+        from aion_tools.dev.console.additions import console_additions
+
+        self._turns = turns
+        return console_additions(settings, turns)
+
+    # --- Serve ---
+
+    async def _serve(self, loaded: _Loaded) -> None:
         import uvicorn
 
         from aion_core.engine.process.deadline import Deadline
         from aion_core.web.middleware.loopback import LoopbackOnlyMiddleware
         from aion_core.web.request.call_context import DEADLINE
         from aion_tools.dev.http_protocol import HeaderTimeoutProtocol, stop_accepting
+        from aion_tools.dev.load_errors import LoadErrors
         from aion_tools.dev.request_log import RequestLogMiddleware
 
-        loop = asyncio.get_running_loop()
-        ends = Deadline(grace=TURN_GRACE, leave=loop.create_future())
-        if self._stack is not None:
-            self._answer_turns = task_function_on(loop, ends)
-        if self._background is not None:
-            self._background.deadline = ends
-        loop.set_exception_handler(_log_unhandled)
-        inner = LoopbackOnlyMiddleware(app)
-        streams_end = asyncio.Event()
+        ends = Deadline(grace=TURN_GRACE, leave=self._loop.create_future())
+        if loaded.app is not None:
+            self._start_turns_with(ends)
+        self._loop.set_exception_handler(_log_unhandled)
+        app = LoadErrors(loaded.app, loaded.failures, loaded.at_root)
 
-        async def with_end(scope: Any, receive: Any, send: Any) -> None:
-            if scope["type"] == "lifespan":
-                await inner(scope, receive, send)
-            else:
-                await inner({**scope, DEADLINE: ends}, _leaving(receive, streams_end), send)
+        async def with_end(scope: "Scope", receive: "Receive", send: "Send") -> None:
+            await app({**scope, DEADLINE: ends} if scope["type"] == "http" else scope, receive, send)
 
         worker = self
 
@@ -239,11 +330,11 @@ class _Worker:
                 await super().startup(sockets)
                 for poller in worker._pollers:
                     poller.start()
-                worker._connection.send(Serving())
+                worker._serves(loaded)
 
         server = WorkerServer(
             uvicorn.Config(
-                RequestLogMiddleware(with_end),
+                RequestLogMiddleware(LoopbackOnlyMiddleware(with_end)),
                 http=HeaderTimeoutProtocol,
                 ws="none",
                 log_config=None,
@@ -252,68 +343,115 @@ class _Worker:
             )
         )
         serving = asyncio.ensure_future(server.serve([self._listener]))
-        stopped = asyncio.wrap_future(self._commands.stop)
-        either: set[asyncio.Future[Any]] = {serving, stopped}
-        await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait({serving, asyncio.ensure_future(self._stopped.wait())}, return_when=asyncio.FIRST_COMPLETED)
         if not serving.done():
             # Close the listeners now, because uvicorn notices `should_exit` up to 0.1 s later and would accept connections
-            # until then.
+            # until then. Further clients wait for the next worker.
             await stop_accepting(server)
-            self._stop_serving(server, ends, streams_end, has_successor=stopped.result().has_successor)
+            self._stop_serving(server, ends)
         await serving
-        await self._turns_ended(beside=stopped.done() and stopped.result().has_successor)
+        await self._turns_ended()
 
-    def _stop_serving(self, server: Any, ends: Any, streams_end: asyncio.Event, *, has_successor: bool) -> None:
+    def _start_turns_with(self, ends: "Deadline") -> None:
+        """Let turns from the queues end with this process."""
+        assert self._turns is not None  # noqa: S101  # there is an app
+        if self._turns.background is not None:
+            self._turns.background.deadline = ends
+        if self._stack is not None:
+            handler = task_function_on(self._turns.worker, self._loop, ends)
+            self._pollers = self._stack.pollers({"TaskFunction": handler}, environ=self._own)
+
+    def _serves(self, loaded: _Loaded) -> None:
+        """Tell the supervisor, the other commands and the developer that this worker serves."""
+        task = self._task
+        self._is_serving = True
+        self._report("serving")
+        try:
+            endpoint = task.place[2] if task.place else ""
+            self._folder.announce(RunningServer(os.getppid(), task.base_url, endpoint, self._environment))
+        except OSError as error:
+            _tell(f"Cannot write to {self._folder.path} ({error.strerror}): other commands cannot find this server.")
+        if task.is_first:
+            print(clean(loaded.greeting), flush=True)
+            if task.opens_browser:
+                import click
+
+                click.launch(task.base_url)
+            return
+        what = "Reloaded" + (" with errors" if loaded.failures else "")
+        why = f" after an edit of {task.edited}" if task.edited else ""
+        until = ". Until the next edit, the server answers with the errors" if loaded.failures else ""
+        seconds = time.monotonic() - task.since
+        _tell(f"{time.strftime('%H:%M:%S')}  {what}{why} ({seconds:.1f} s){until}.")
+
+    def _stop_serving(self, server: Any, ends: "Deadline") -> None:
         """Start no more turns, hand off the running turns, and end the streams after a grace period."""
         # Hide uvicorn's log messages about cancelled streams, because the worker itself cancels them.
         logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)
         for connection in list(server.server_state.connections):
             connection.shutdown()
-        # Report the stop. Otherwise the supervisor would assume a blocked event loop and kill the worker.
-        self._connection.send(Stopping())
-        for each in (*self._pollers, *([self._background] if self._background else [])):
-            each.stop()
-        server.config.timeout_graceful_shutdown = CUT_SECONDS_BESIDE_SUCCESSOR if has_successor else CUT_SECONDS
+        for poller in self._pollers:
+            poller.stop()
+        if self._turns is not None and self._turns.background is not None:
+            self._turns.background.stop()
         server.should_exit = True
         ends.now.set()
-        loop, leave = asyncio.get_running_loop(), TURN_GRACE + (STREAM_GRACE if has_successor else 0.0)
-        loop.call_later(leave, ends.leave.set_result, None)
-        loop.call_later(leave + LEAVE_SECONDS, streams_end.set)
+        assert ends.leave is not None  # noqa: S101  # see `_serve`
+        self._loop.call_later(TURN_GRACE, ends.leave.set_result, None)
 
-    async def _turns_ended(self, *, beside: bool) -> None:
-        """Wait until turns from queues are handed off, up to a time limit. With a successor, the limit is longer."""
-        seconds = HANDOFF_SECONDS_BESIDE_SUCCESSOR if beside else HANDOFF_SECONDS
-        deadline = time.monotonic() + seconds
+    async def _turns_ended(self) -> None:
+        """Wait until turns from queues are handed off, up to a time limit."""
+        deadline = time.monotonic() + HANDOFF_SECONDS
         for poller in self._pollers:
             # Wait in a thread, so that the event loop stays free: the poller's turns need it to reach their end.
             await asyncio.to_thread(poller.join, deadline, polls=False)
-        if self._background is not None:
+        if self._turns is not None and self._turns.background is not None:
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._background.join(), seconds)
+                await asyncio.wait_for(self._turns.background.join(), HANDOFF_SECONDS)
 
 
-def _leaving(receive: Callable[[], Awaitable[Any]], leaving: asyncio.Event) -> Callable[[], Awaitable[Any]]:
-    """Return an ASGI `receive` that reports a disconnect once `leaving` is set, so that the app ends its streams.
+def task_function_on(
+    worker: "Worker", loop: asyncio.AbstractEventLoop, ends: "Deadline"
+) -> Callable[[Any, Any], dict[str, Any]]:
+    """Return a handler in place of TaskFunction's. It runs turns on `loop` until `ends` hands them off.
 
-    The disconnect is reported only after the whole body of the request was received.
+    In this process, HTTP requests and queue messages share the agents' modules. An HTTP client in such a module works
+    on one event loop only, so turns run on the loop of the HTTP server. On Lambda, each function has its own process
+    and event loop.
     """
-    whole = False
+    from aion_core import log
+    from aion_core.bootstrap import wake_up_of
 
-    async def receive_or_leave() -> Any:
-        nonlocal whole
-        if not whole:
-            message = await receive()
-            whole = not message.get("more_body")
-            return message
-        waiting = [asyncio.ensure_future(receive()), asyncio.ensure_future(leaving.wait())]
-        try:
-            await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
-            return waiting[0].result() if waiting[0].done() else {"type": "http.disconnect"}
-        finally:
-            for each in waiting:
-                each.cancel()
+    async def run(body: str) -> None:
+        wake_up = wake_up_of(body)
+        log.note(context_id=wake_up.context.context_id, agent=wake_up.context.agent)
+        with log.request(str(uuid4())):
+            await worker.handle(wake_up, deadline=ends)
 
-    return receive_or_leave
+    def handle(event: Any, context: Any) -> dict[str, Any]:
+        failed = []
+        for record in event["Records"]:
+            try:
+                asyncio.run_coroutine_threadsafe(run(record["body"]), loop).result()
+            except Exception:  # a turn may raise any exception
+                logger.exception("A message of the task queue was not handled.")
+                failed.append({"itemIdentifier": record["messageId"]})
+        return {"batchItemFailures": failed}
+
+    return handle
+
+
+def _config(path: Path, found: "Discovered") -> Path:
+    """Return the value of AION_CONFIG: the path of the aion.yaml, or the file, folder or module with the agents."""
+    if found.config is not None:
+        return found.config
+    place, colon, name = str(path).partition(":")
+    return Path(f"{Path(place).resolve()}{colon}{name}") if Path(place).exists() else path
+
+
+def _tell(text: str) -> None:
+    """Print to standard error a text that may quote the agents' code."""
+    print(clean(text), file=sys.stderr, flush=True)
 
 
 def _developer_header(config: Path, failed: Collection[str]) -> str:
@@ -350,29 +488,6 @@ def _developer_header(config: Path, failed: Collection[str]) -> str:
     return f"{header}: {made.text}"
 
 
-def _undescribed(config: Path, agents: Mapping[str, Any], failed: Collection[str]) -> tuple[str, ...]:
-    """Return the ids of the loaded agents whose cards have no description."""
-    from aion_core.loading.agent_cards import is_described
-    from aion_core.loading.deployment import read_deployment_config
-
-    configs = read_deployment_config(config).agents
-    loaded = {agent_id: agent.profile() for agent_id, agent in agents.items() if agent_id not in failed}
-    return tuple(agent_id for agent_id, said in loaded.items() if not is_described(agent_id, configs[agent_id], said))
-
-
-def _example_part(config: Path, agents: Mapping[str, Any], failed: Collection[str]) -> dict[str, Any] | None:
-    """Return the part of the example request, which the agent accepts; None if the agent could not be loaded."""
-    from aion_core.loading.agent_cards import public_card
-    from aion_core.loading.deployment import read_deployment_config
-    from aion_tools.dev.greeting import example_agent, example_part
-
-    configs = read_deployment_config(config).agents
-    called = example_agent(configs, failed)
-    if called in failed:
-        return None
-    return example_part(public_card(called, configs[called], agents[called].profile()))
-
-
 def _load_agent(agent_id: str, agent: Any, slow_seconds: float = SLOW_SECONDS) -> str | None:
     """Load the agent. Return the reason as text if it cannot be loaded, else None. Log a warning if loading is slow."""
     # No agent is available until all are loaded, so name the agent whose import may never end.
@@ -391,38 +506,10 @@ def _load_agent(agent_id: str, agent: Any, slow_seconds: float = SLOW_SECONDS) -
     return None
 
 
-def task_function_on(loop: asyncio.AbstractEventLoop, ends: Any) -> Callable[[Any, Any], Any]:
-    """Return the Lambda handler of TaskFunction for this process. It runs turns on `loop` until `ends` hands them off.
-
-    In this process, HTTP requests and queue messages share the agents' modules. An HTTP client in such a module works
-    on one event loop only, so turns run on the loop of the HTTP server. On Lambda, each function has its own process
-    and event loop.
-    """
-    from aion_core import log
-    from aion_core.bootstrap import wake_up_of
-    from aion_core.engine.process.deadline import Deadline
-    from handlers import run_task
-
-    async def on_loop(record: Any, lambda_context: Any) -> None:
-        log.note(queue_message_id=record.message_id)
-        wake_up = wake_up_of(record.body)
-        log.note(context_id=wake_up.context.context_id, agent=wake_up.context.agent)
-        until = datetime.now(UTC) + timedelta(milliseconds=lambda_context.get_remaining_time_in_millis())
-        deadline = Deadline(until, now=ends.now, grace=ends.grace, leave=ends.leave)
-        await run_task.worker.handle(wake_up, deadline=deadline)
-
-    async def answer(record: Any, lambda_context: Any) -> None:
-        turn = asyncio.run_coroutine_threadsafe(on_loop(record, lambda_context), loop)
-        try:
-            await asyncio.wrap_future(turn)
-        except asyncio.CancelledError:
-            # Wait forever, because the server has ended and this thread ends with the process. A return would mean that
-            # the message was processed.
-            await asyncio.get_running_loop().create_future()
-
-    return partial(run_task.handler, answer=answer)
-
-
 def _log_unhandled(_: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
     error = context.get("exception")
     logger.error(context.get("message", "Unhandled error."), exc_info=error)
+
+
+if __name__ == "__main__":
+    main()

@@ -5,7 +5,6 @@ resources            creates the template's tables, queues, buckets and keys
 emulator             moto's server on a local port
 request_serializer   lets moto handle one request at a time
 moto_patches         makes moto faster, and adds an operation that it lacks
-snapshot             stores the emulator's content in a file
 poller               what a poller does, and the function that it invokes
 queue_poller         invokes a function for queue messages
 schedule_poller      invokes a function at its schedule
@@ -14,13 +13,7 @@ lambda_events        events and contexts as Lambda passes them to a function
 Importing this module does not import moto.
 """
 
-import re
-
 REGION = "us-east-1"
-
-RECEIVER_PREFIX = "aion-receiver/"
-"""Prefix in the User-Agent of an SQS client, followed by the name of the receiving process."""
-RECEIVER = re.compile(rf"\b{RECEIVER_PREFIX}(\w+)")
 
 
 class EmulatorError(Exception):

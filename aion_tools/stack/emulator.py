@@ -62,34 +62,17 @@ class Emulator:
         return wrapped
 
     @property
-    def writes(self) -> int:
-        """Number of requests so far that may have changed the emulator's state."""
-        return self._requests.writes
-
-    @property
     def polls_waiting(self) -> int:
         """Number of ReceiveMessage requests that now wait for a message."""
         return self._requests.waiting
 
-    @contextmanager
-    def paused(self) -> Iterator[None]:
-        """Handle no request while the block runs, so that the emulator's state does not change."""
-        with self._requests.locked():
-            yield
-
-    def release_messages(self, receiver: str | None = None) -> None:
-        """Make queue messages received by ended processes visible again.
-
-        With the name of a `receiver` (see `stack.client_of`), release only its messages and refuse its later polls.
-        """
-        with self.paused():
-            theirs = None if receiver is None else self._requests.dismiss(receiver)
+    def release_messages(self) -> None:
+        """Make the received queue messages visible again. Call this when the processes that received them have ended."""
+        with self._requests.sqs_locked():
             for queues in get_backend("sqs")[self.account].values():
                 for queue in queues.queues.values():
                     for message in queue.pending_messages:
-                        if theirs is None or message.receipt_handle in theirs:
-                            message.visible_at = 0.0
-        self._requests.wake_polls()
+                        message.visible_at = 0.0
 
     @contextmanager
     def no_long_polls(self) -> Iterator[None]:

@@ -14,27 +14,12 @@ from urllib.parse import urlsplit
 
 from werkzeug.test import run_wsgi_app
 
-from aion_tools.stack import RECEIVER
-
 if TYPE_CHECKING:
     from _typeshed.wsgi import StartResponse, WSGIApplication, WSGIEnvironment
 
 
 _OUR_NAMES = frozenset({"localhost", "host.docker.internal"})
 """Host names accepted in the Host header, besides IP addresses: those used on this machine and in containers."""
-_READS = (
-    "BatchGet",
-    "Decrypt",
-    "Describe",
-    "Encrypt",
-    "GenerateDataKey",
-    "Get",
-    "List",
-    "Query",
-    "Scan",
-    "TransactGet",
-)
-"""Prefixes of the names of AWS operations that only read."""
 
 
 class RequestSerializer:
@@ -55,9 +40,6 @@ class RequestSerializer:
         self._sqs = Condition()
         self._others = Lock()
         self._polls_wait = True
-        self._receivers: dict[str, str] = {}
-        self._dismissed: set[str] = set()
-        self.writes = 0
         self.waiting = 0
 
     def __call__(self, environ: "WSGIEnvironment", start_response: "StartResponse") -> Iterable[bytes]:
@@ -72,36 +54,19 @@ class RequestSerializer:
         target = environ.get("HTTP_X_AMZ_TARGET", "")
         if target == "AmazonSQS.ReceiveMessage":
             return self._receive(environ, body, start_response)
-        if not _only_reads(environ, target):
-            # Do not lock this counter: it may be inexact, because the snapshot saver only checks if it has changed.
-            self.writes += 1
         if target.startswith("AmazonSQS"):
             with self._sqs:
                 response = self._app(environ, start_response)
-                if target == "AmazonSQS.DeleteMessage":
-                    self._receivers.pop(_receipt(body), None)
                 self._sqs.notify_all()
             return response
         with self._others:
             return self._app(environ, start_response)
 
     @contextmanager
-    def locked(self) -> Iterator[None]:
-        """Hold the locks for SQS and for other services while the block runs, so that no request is handled."""
-        with self._others, self._sqs:
-            yield
-
-    def dismiss(self, receiver: str) -> set[str]:
-        """Refuse later polls of this receiver and return its messages' receipt handles. Call it with the locks held."""
-        self._dismissed.add(receiver)
-        handles = {handle for handle, name in self._receivers.items() if name == receiver}
-        for handle in handles:
-            del self._receivers[handle]
-        return handles
-
-    def wake_polls(self) -> None:
-        """Let waiting long polls look for messages again."""
+    def sqs_locked(self) -> Iterator[None]:
+        """Handle no SQS request while the block runs. Then waiting long polls look for messages again."""
         with self._sqs:
+            yield
             self._sqs.notify_all()
 
     def allow_waiting(self, allowed: bool) -> None:
@@ -118,11 +83,9 @@ class RequestSerializer:
         body = json.dumps({**request, "WaitTimeSeconds": 0}).encode()
         environ["CONTENT_LENGTH"] = str(len(body))
         end = time.monotonic() + wait
-        named = RECEIVER.search(environ.get("HTTP_USER_AGENT", ""))
-        receiver = named[1] if named else ""
         with self._sqs:
             while True:
-                if _is_disconnected(environ) or receiver in self._dismissed:
+                if _is_disconnected(environ):
                     # Return no message to a receiver that has ended, because nobody would handle it, and it would stay
                     # hidden until its visibility timeout.
                     start_response("400 Bad Request", [("Content-Type", "text/plain")])
@@ -133,10 +96,7 @@ class RequestSerializer:
                 # End the long poll also for an error response of moto, because waiting would not change it.
                 messages = json.loads(response).get("Messages") or [] if status.startswith("200") else []
                 is_empty = status.startswith("200") and not messages
-                if receiver:
-                    self._receivers.update((message["ReceiptHandle"], receiver) for message in messages)
                 remaining = end - time.monotonic()
-                self.writes += not is_empty
                 if not is_empty or not self._polls_wait or remaining <= 0:
                     break
                 self.waiting += 1
@@ -146,21 +106,6 @@ class RequestSerializer:
                     self.waiting -= 1
         start_response(status, list(headers))
         return [response]
-
-
-def _only_reads(environ: "WSGIEnvironment", target: str) -> bool:
-    """Return True for a request that only reads, by the operation in X-Amz-Target or, for S3, by the HTTP method."""
-    if not target:
-        return environ.get("REQUEST_METHOD") in ("GET", "HEAD")
-    return target.rpartition(".")[2].startswith(_READS)
-
-
-def _receipt(body: bytes) -> str:
-    """Return the receipt handle in the body of an SQS request, or "" if it has no receipt handle."""
-    try:
-        return str(json.loads(body)["ReceiptHandle"])
-    except (ValueError, KeyError, TypeError):
-        return ""
 
 
 def _is_disconnected(environ: "WSGIEnvironment") -> bool:

@@ -13,7 +13,7 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from threading import Event, Lock
 from types import TracebackType
@@ -23,7 +23,7 @@ from urllib.parse import urlsplit
 import botocore.session
 from botocore.config import Config
 
-from aion_tools.stack import RECEIVER_PREFIX, REGION, EmulatorError
+from aion_tools.stack import REGION, EmulatorError
 from aion_tools.stack.poller import Function, Handler, Poller
 from aion_tools.stack.queue_poller import QueuePoller, QueueSource
 from aion_tools.stack.resources import create_resources
@@ -50,11 +50,8 @@ _session = botocore.session.Session({"profile": (None, None, None, None)})
 _creating_a_client = Lock()
 
 
-def client_of(service: str, endpoint: str, *, receiver: str = "") -> Any:
-    """Return an AWS client for this endpoint, independent of the machine's AWS settings.
-
-    `receiver` names the receiving process, so that the emulator can release its messages when it ends.
-    """
+def client_of(service: str, endpoint: str) -> Any:
+    """Return an AWS client for this endpoint, independent of the machine's AWS settings."""
     with _creating_a_client:
         return _session.create_client(
             service,
@@ -66,7 +63,6 @@ def client_of(service: str, endpoint: str, *, receiver: str = "") -> Any:
                 proxies={},
                 max_pool_connections=50,
                 s3={"addressing_style": "path"},
-                user_agent_extra=f"{RECEIVER_PREFIX}{receiver}" if receiver else None,
             ),
         )
 
@@ -74,9 +70,9 @@ def client_of(service: str, endpoint: str, *, receiver: str = "") -> Any:
 class LocalStack:
     """A template's resources in an emulator. It is a context manager that stops the pollers and the emulator."""
 
-    def __init__(self, emulator: "Emulator | None", template: Template, *, receiver: str = "") -> None:
+    def __init__(self, emulator: "Emulator | None", template: Template) -> None:
         """Use an emulator in this process, or pass None for an emulator in another process."""
-        self._emulator, self._receiver = emulator, receiver
+        self._emulator = emulator
         self._pollers: list[Poller] = []
         self.template = template
 
@@ -89,12 +85,10 @@ class LocalStack:
         host: str = "127.0.0.1",
         port: int = 0,
         stack_name: str = "local",
-        prepare: "Callable[[LocalStack], bool] | None" = None,
     ) -> Self:
         """Start an emulator with the template's resources on this address. Port 0 selects a free port.
 
-        No function is invoked until `poll`. `prepare` may restore earlier resources, and returns True if it did.
-        Otherwise the resources are created.
+        No function is invoked until `poll`.
         """
         # Import moto only here: without it, a worker attached to another process's stack starts a second faster.
         from aion_tools.stack.emulator import Emulator
@@ -103,20 +97,16 @@ class LocalStack:
         try:
             place = Place(emulator.account, REGION, f"http://{host}:{emulator.port}", stack_name)
             stack = cls(emulator, Template(Path(template).resolve(), place, parameters))
-            if prepare is None or not prepare(stack):
-                create_resources(stack.template, stack.client)
+            create_resources(stack.template, stack.client)
         except BaseException:
             emulator.stop()
             raise
         return stack
 
     @classmethod
-    def at(cls, template: str | Path, place: Place, *, receiver: str = "") -> Self:
-        """Return a stack whose resources are in the emulator of another process, at the endpoint of `place`.
-
-        `receiver` names this process in its ReceiveMessage requests, for `Emulator.release_messages`.
-        """
-        return cls(None, Template(Path(template).resolve(), place), receiver=receiver)
+    def at(cls, template: str | Path, place: Place) -> Self:
+        """Return a stack whose resources are in the emulator of another process, at the endpoint of `place`."""
+        return cls(None, Template(Path(template).resolve(), place))
 
     @property
     def endpoint(self) -> str:
@@ -146,7 +136,7 @@ class LocalStack:
 
     def client(self, service: str) -> Any:
         """Return an AWS client of a service, such as `sqs`, for this stack's emulator."""
-        return client_of(service, self.endpoint, receiver=self._receiver)
+        return client_of(service, self.endpoint)
 
     def poll(
         self,

@@ -51,18 +51,12 @@ def open_queues(file: Path) -> Database:
     return Database(file, _SCHEMA)
 
 
-def release_messages(file: Path, receiver: str = "") -> None:
-    """Make messages received by the ended process `receiver` visible again, or by any process if `receiver` is ""."""
+def release_messages(file: Path) -> None:
+    """Make received messages visible again. Call this when the processes that received them have ended."""
     change = "UPDATE messages SET visible_at = 0, receiver = '' WHERE receiver != ''"
     database = open_queues(file)
     try:
-        database.write_blocking(
-            lambda connection: (
-                connection.execute(f"{change} AND receiver = ?", (receiver,))
-                if receiver
-                else connection.execute(change)
-            )
-        )
+        database.write_blocking(lambda connection: connection.execute(change))
     finally:
         database.close()
 
@@ -73,10 +67,10 @@ class SQLiteQueue:
     The queue also stores its dead letters; `aion dlq` reads them. Every method may raise StoreError.
     """
 
-    def __init__(self, database: Database, name: str, clock: Clock, *, receiver: str = "") -> None:
-        """Mark received messages with `receiver`, by default this process's id, for `release_messages`."""
+    def __init__(self, database: Database, name: str, clock: Clock) -> None:
         self._database, self.name, self.clock = database, name, clock
-        self._receiver = receiver or str(os.getpid())
+        self._receiver = str(os.getpid())
+        """Mark of received messages, for `release_messages`."""
         self.sent: Callable[[], None] = lambda: None
         """Callback after each message sent by this process, called in the sender's thread."""
 

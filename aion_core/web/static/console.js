@@ -57,7 +57,7 @@ async function choose() {
   try {
     const response = await fetch(`${url}/.well-known/agent-card.json`, { headers: { "A2A-Version": "1.0" } });
     if (response.ok) found = await response.json();
-    else failure = `HTTP status ${response.status}`;
+    else failure = (await response.json().catch(() => ({}))).error?.message ?? `HTTP status ${response.status}`;
   } catch (error) {
     failure = error.message;
   }

@@ -25,8 +25,7 @@ from aion_core.loading.importing.places import LANGGRAPH_JSON
 from aion_core.loading.load_errors.import_remedies import hides_installed_module
 from aion_tools.cli.checks import CheckResult, failed, ok, warning
 from aion_tools.cli.code_profile import in_memory_agents
-from aion_tools.cli.dev import agents_variables
-from aion_tools.dev.environment import read_dotenv
+from aion_tools.dev.environment import agents_variables, read_dotenv
 from aion_tools.programs import interpreter
 from aion_tools.template import stacks
 

@@ -15,6 +15,7 @@ import pytest
 import handlers
 from aion_core.aws.client import AwsClient
 from aion_core.aws.queues import SQSWorkQueue
+from aion_core.bootstrap import build_worker
 from aion_core.clock import SystemClock
 from aion_core.engine.process.deadline import Deadline
 from aion_core.engine.queues import WakeUp, body_of
@@ -94,7 +95,7 @@ async def test_several_turns_run_concurrently(stack: LocalStack) -> None:
 async def test_dev_server_runs_all_turns_on_one_event_loop(stack: LocalStack, monkeypatch: pytest.MonkeyPatch) -> None:
     """Run all turns on one event loop: an agent's HTTP client works only on the loop of its first use."""
     monkeypatch.setenv("AION_CONFIG", str(AGENTS / "where.yaml"))
-    stack.poll({"TaskFunction": task_function_on(asyncio.get_running_loop(), Deadline())})
+    stack.poll({"TaskFunction": task_function_on(build_worker(), asyncio.get_running_loop(), Deadline())})
     for _ in range(2):
         head = await orphan(stack, "where do you run?", agent="where")
         await enqueue(stack, WakeUp(head.context))

@@ -1,8 +1,8 @@
 """Processes of Python modules, forked from a server that has imported the packages: a cold start takes seconds of CPU.
 
 `python -m tests.support.e2e.forked` runs the fork server. It has one thread, and no client and no event loop. If a forked process
-uses multiprocessing, as `aion dev` does, its child processes are forked too. The workers of pytest-xdist are also forked
-from this server (`fork_workers`).
+starts `python -P -m module`, as `aion dev` does for its worker, this process is forked too. The workers of pytest-xdist are also
+forked from this server (`fork_workers`).
 """
 
 import atexit
@@ -11,8 +11,6 @@ import fcntl
 import gc
 import importlib
 import json
-import multiprocessing.forkserver
-import multiprocessing.resource_tracker
 import os
 import runpy
 import select
@@ -26,7 +24,6 @@ import threading
 import traceback
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
-from multiprocessing import util
 from pathlib import Path
 from tempfile import TemporaryDirectory, TemporaryFile
 from typing import IO, Any, NoReturn
@@ -294,7 +291,7 @@ def _run(request: list[Any], streams: list[int]) -> NoReturn:
             exec(arguments[0], {"__name__": "__main__"})  # noqa: S102  # execnet's own program
             atexit._run_exitfuncs()
         else:
-            util.spawnv_passfds = _fork_interpreter  # type: ignore[assignment]
+            subprocess._fork_exec = _fork_interpreter  # type: ignore[attr-defined]
             runpy.run_module(module, run_name="__main__", alter_sys=True)
         code = 0
     except SystemExit as ended:
@@ -310,17 +307,25 @@ def _run(request: list[Any], streams: list[int]) -> NoReturn:
         os._exit(code if isinstance(code, int) else 0 if code is None else 1)
 
 
-def _fork_interpreter(path: str, arguments: Sequence[str], descriptors: Iterable[int]) -> int:
-    """Fork instead of starting `python -c <program> …` for multiprocessing; return the process id."""
-    *_, command = (place for place, argument in enumerate(arguments) if argument == "-c")
+_fork_exec = subprocess._fork_exec  # type: ignore[attr-defined]
+
+
+def _fork_interpreter(command: Sequence[Any], *arguments: Any) -> int:
+    """Fork instead of starting `python -P -m module …` by subprocess.Popen; return the process id."""
+    if list(command[:3]) != [sys.executable, "-P", "-m"] or threading.active_count() > 1:
+        return int(_fork_exec(command, *arguments))
+    stdin, process_group = arguments[5], arguments[15]
     process = os.fork()
     if process:
         return process
     code: object = 1
     try:
-        _reset(descriptors)
-        sys.argv = ["-c", *arguments[command + 2 :]]
-        exec(arguments[command + 1], {"__name__": "__main__"})  # noqa: S102  # multiprocessing's own program
+        if process_group >= 0:
+            os.setpgid(0, process_group)
+        os.dup2(stdin, 0)
+        _reset()
+        module, *sys.argv[1:] = command[3:]
+        runpy.run_module(module, run_name="__main__", alter_sys=True)
         code = 0
     except SystemExit as ended:
         code = ended.code
@@ -330,17 +335,16 @@ def _fork_interpreter(path: str, arguments: Sequence[str], descriptors: Iterable
         os._exit(code if isinstance(code, int) else 0 if code is None else 1)
 
 
-def _reset(descriptors: Iterable[int]) -> None:
-    """Reset the process as exec would: keep only these descriptors, no signal handlers, and no locks."""
-    kept = sorted({0, 1, 2, *descriptors})
-    for low, high in zip(kept, [*kept[1:], os.sysconf("SC_OPEN_MAX")], strict=True):
-        os.closerange(low + 1, high)
+def _reset() -> None:
+    """Reset the process as exec would: keep only inheritable descriptors, and no signal handlers."""
+    for each in map(int, os.listdir("/dev/fd")):
+        with contextlib.suppress(OSError):  # the listing's own descriptor
+            if not os.get_inheritable(each):
+                os.close(each)
     signal.set_wakeup_fd(-1)
     for number in signal.valid_signals():
         if callable(signal.getsignal(number)):
             signal.signal(number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL)
-    importlib.reload(multiprocessing.resource_tracker)
-    importlib.reload(multiprocessing.forkserver)
 
 
 if __name__ == "__main__":

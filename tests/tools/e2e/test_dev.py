@@ -241,10 +241,9 @@ def test_printed_curl_command_sends_data_to_data_agent(tmp_path: Path) -> None:
 def test_ctrl_c_leaves_no_dev_server_process() -> None:
     with serving(aion_dev("--store", "dynamodb")) as server:
         address = urlsplit(server.url)
-        endpoint = re.search(r"emulated at (http://127\.0\.0\.1:\d+)", "".join(server.printed))
+        endpoint = re.search(r"emulated AWS at (http://127\.0\.0\.1:\d+)", "".join(server.printed))
         assert endpoint is not None
         server.stop()
-        # Wait for multiprocessing's helper processes, because they end shortly after the server.
         assert has_ended(server.process.pid)
         for place in (address, urlsplit(endpoint[1])):
             with socket.socket() as attempt:
@@ -320,20 +319,17 @@ def test_dev_command_has_help() -> None:
         assert option in shown.stdout
 
 
-def test_agent_with_import_error_is_reported_and_its_tasks_fail(tmp_path: Path) -> None:
-    (tmp_path / "aion.yaml").write_text("aion: {agents: {broken: {path: agent.py}}}")
-    (tmp_path / "agent.py").write_text("import no_such_module\n")
-    with serving(aion_dev("--store", "memory", "--config", str(tmp_path / "aion.yaml"))) as server:
-        body = {
-            "jsonrpc": "2.0",
-            "id": 1,
-            "method": "message/send",
-            "params": {"message": {"messageId": "m", "role": "user", "parts": [{"kind": "text", "text": "hi"}]}},
-        }
-        task = httpx.post(server.url, json=body, timeout=TIMEOUT).json()["result"]
-        assert task["status"]["state"] == "failed"
-        server.stop()
-    assert "no_such_module" in "".join(server.printed)
+def test_open_option_opens_browser_at_server_url(tmp_path: Path) -> None:
+    """Run a browser of our own in place of the desktop's."""
+    browser, opened = tmp_path / "xdg-open", tmp_path / "opened"
+    browser.write_text(f"#!/bin/sh\necho $1 > {opened}.new && mv {opened}.new {opened}\n")
+    browser.chmod(0o755)
+    with serving(aion_dev("--store", "memory", "--open"), PATH=f"{tmp_path}:{os.environ['PATH']}") as server:
+        end = time.monotonic() + TIMEOUT
+        while not opened.exists():
+            assert time.monotonic() < end
+            time.sleep(0.05)
+        assert opened.read_text() == f"{server.url}\n"
 
 
 VARIABLES = """

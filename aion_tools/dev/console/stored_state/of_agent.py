@@ -1,8 +1,10 @@
 """Stored state of a context, read in the way of the agent's framework."""
 
+from aion_core.errors import ConfigurationError
 from aion_core.loading.lazy_agent import LazyAgent
 from aion_core.table.keys import ContextKey
 from aion_tools.dev.console.stored_state.state import StoredState
+from aion_tools.dev.load_errors import FailedAgent
 
 
 async def stored_state(agent: LazyAgent, context: ContextKey, *, limit: int) -> StoredState | None:
@@ -11,6 +13,8 @@ async def stored_state(agent: LazyAgent, context: ContextKey, *, limit: int) -> 
     Raises ConfigurationError if the agent's code cannot be loaded, and StoreError.
     """
     loaded = await agent.loaded()
+    if isinstance(loaded, FailedAgent):
+        raise ConfigurationError(loaded.reason)
     # Import only the framework of this agent.
     if agent.framework == "langgraph":
         from aion_core.agents.langgraph.agent import LangGraphAgent

@@ -8,8 +8,9 @@ import pytest
 
 from aion_core.errors import ConfigurationError
 from aion_core.loading.discovery.discover import discover, project_above
-from aion_tools.cli.dev import _environment, _greeter, _listen, agents_variables
-from aion_tools.dev.messages import AgentsLoaded
+from aion_tools.cli.dev import _listen
+from aion_tools.dev.environment import agents_variables, server_environment
+from aion_tools.dev.worker_task import WorkerTask
 from tests.support import operating
 from tests.support.server import ROOT
 
@@ -32,23 +33,10 @@ def test_taken_port_error_names_port_option() -> None:
         pass
 
 
-@pytest.mark.parametrize("is_wanted", [True, False])
-def test_open_option_opens_browser_at_server_url(
-    is_wanted: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (tmp_path / "aion.yaml").write_text("aion: {agents: {mine: {path: 'agent.py:graph'}}}")
-    opened: list[str] = []
-    monkeypatch.setattr("click.launch", opened.append)
-    url = "http://127.0.0.1:8000"
-    greet = _greeter(tmp_path / "aion.yaml", url, "memory", tmp_path, None, opens_browser=is_wanted)
-    assert f"Console for browsers: {url}/" in greet(AgentsLoaded(("mine",), {}), "")
-    assert opened == ([url] if is_wanted else [])
-
-
 @pytest.mark.parametrize("page", ["console", "development"])
 def test_docs_pages_state_actual_lease_time_of_development_server(page: str) -> None:
     text = (ROOT / "docs" / f"{page}.md").read_text(encoding="utf-8")
-    lease = _environment("sqlite", Path(), "", {})["AION_LEASE_SECONDS"]
+    lease = server_environment(WorkerTask("", "sqlite", "off", "", ""), {})["AION_LEASE_SECONDS"]
     assert re.findall(r"leases? expires? \((\d+)\s+seconds", text) == [lease]
 
 

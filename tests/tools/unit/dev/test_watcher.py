@@ -42,7 +42,6 @@ def test_edits_of_code_and_configuration_reload_agents(tmp_path: Path, path: str
     [
         ("data/dev.json", False),
         ("data/dev.json.new", False),
-        ("data/state/dynamodb.json", False),
         ("data/store/files/x.json", False),
         ("data/products.json", True),
         ("data/mine/tools.py", True),

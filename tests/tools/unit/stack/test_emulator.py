@@ -1,5 +1,7 @@
-"""AWS emulator: it serves programs on this machine and refuses requests of web pages."""
+"""AWS emulator: it serves programs on this machine, refuses requests of web pages, and loses no queue message."""
 
+import socket
+import time
 from collections.abc import Iterator
 
 import boto3
@@ -8,6 +10,7 @@ import pytest
 
 from aion_tools.stack import REGION
 from aion_tools.stack.emulator import Emulator
+from aion_tools.stack.stack import LocalStack
 
 TABLE = "what-is-kept"
 LIST_TABLES = {
@@ -57,3 +60,39 @@ def test_emulator_refuses_requests_sent_by_web_pages(emulator: Emulator, headers
     assert answer.status_code == status
     assert (TABLE in answer.text) is (status == 200)
     assert status == 200 or "access-control-allow-origin" not in answer.headers
+
+
+@pytest.fixture(scope="module")
+def stack() -> Iterator[LocalStack]:
+    with LocalStack.start("template.yaml") as found:
+        yield found
+
+
+def test_disconnected_queue_poll_receives_no_message(stack: LocalStack) -> None:
+    """Disconnect during a long poll, as a killed worker does: the next message stays visible for others."""
+    queue, sqs = stack.environment("ApiFunction")["AION_TASK_QUEUE_URL"], stack.client("sqs")
+    body = f'{{"QueueUrl": "{queue}", "WaitTimeSeconds": 20}}'
+    gone = socket.create_connection(("127.0.0.1", stack.emulator.port))
+    head = [
+        "POST / HTTP/1.1",
+        "Host: 127.0.0.1",
+        "Authorization: AWS4-HMAC-SHA256 Credential=local/20260101/us-east-1/sqs/aws4_request, Signature=x",
+        "X-Amz-Target: AmazonSQS.ReceiveMessage",
+        "Content-Type: application/x-amz-json-1.0",
+        f"Content-Length: {len(body)}",
+    ]
+    gone.sendall(("\r\n".join(head) + "\r\n\r\n" + body).encode())
+    while stack.emulator.polls_waiting == 0:
+        time.sleep(0.01)
+    gone.close()
+    sqs.send_message(QueueUrl=queue, MessageBody="x")
+    assert sqs.receive_message(QueueUrl=queue, WaitTimeSeconds=20)["Messages"][0]["Body"] == "x"
+
+
+def test_received_queue_messages_become_visible_after_release(stack: LocalStack) -> None:
+    queue, sqs = stack.environment("ApiFunction")["AION_PUSH_QUEUE_URL"], stack.client("sqs")
+    sqs.send_message(QueueUrl=queue, MessageBody="x")
+    assert sqs.receive_message(QueueUrl=queue)["Messages"]
+    assert "Messages" not in sqs.receive_message(QueueUrl=queue)
+    stack.emulator.release_messages()
+    assert sqs.receive_message(QueueUrl=queue)["Messages"][0]["Body"] == "x"

@@ -34,9 +34,9 @@ WAKE_UP = WakeUp(ContextKey("owner", "echo", "c-1"), 1)
 class QueueProcess:
     """Process with a queue and a consumer. Tests make its handler fail or wait."""
 
-    def __init__(self, path: Path, clock: ManualClock, receiver: str = "one", *, at_once: int = 4) -> None:
+    def __init__(self, path: Path, clock: ManualClock, *, at_once: int = 4) -> None:
         self.file = open_queues(path)
-        self.queue = SQLiteQueue(self.file, "task", clock, receiver=receiver)
+        self.queue = SQLiteQueue(self.file, "task", clock)
         self.letters = SQLiteDeadLetters(self.file, "task", clock)
         self.work_queue = SQLiteWorkQueue(self.queue, at_once=at_once)
         self.consumer = QueueConsumer(self.queue, self._handle, at_once=at_once)
@@ -77,7 +77,7 @@ def one(path: Path, clock: ManualClock) -> Iterator[QueueProcess]:
 
 @pytest.fixture
 def other(path: Path, clock: ManualClock) -> Iterator[QueueProcess]:
-    process = QueueProcess(path, clock, "other")
+    process = QueueProcess(path, clock)
     yield process
     process.file.close()
 
@@ -186,23 +186,17 @@ async def test_slow_receiver_does_not_change_message_that_another_has_received(
     assert (again.id, again.receives) == (theirs.id, 3)
 
 
-async def test_messages_of_ended_process_are_released_at_once(
+async def test_messages_of_ended_processes_are_released_at_once(
     path: Path, one: QueueProcess, other: QueueProcess
 ) -> None:
-    one.go.clear()
-    for fence in (1, 2):
-        await one.work_queue.enqueue(WakeUp(WAKE_UP.context, fence))
-    await one.consumer.receive()
-    other.go.clear()
-    await other.work_queue.enqueue(WakeUp(WAKE_UP.context, 3))
-    await other.consumer.receive()
-    release_messages(path, "one")
-    third = QueueProcess(path, other.queue.clock, "third")  # type: ignore[arg-type]
-    await third.turn()
-    assert sorted(wake_up.fence for wake_up in third.handled) == [1, 2], "the message of a living process stays its own"
+    for process, fence in ((one, 1), (other, 2)):
+        process.go.clear()
+        await process.work_queue.enqueue(WakeUp(WAKE_UP.context, fence))
+        await process.consumer.receive()
     release_messages(path)
+    third = QueueProcess(path, other.queue.clock)  # type: ignore[arg-type]
     await third.turn()
-    assert sorted(wake_up.fence for wake_up in third.handled) == [1, 2, 3]
+    assert sorted(wake_up.fence for wake_up in third.handled) == [1, 2]
     third.file.close()
 
 
@@ -214,7 +208,7 @@ async def test_killed_process_loses_no_message(path: Path, one: QueueProcess) ->
         "from aion_core.local.sqlite.message_queue import SQLiteQueue, open_queues\n"
         "async def main():\n"
         "    database = open_queues(Path(sys.argv[1]))\n"
-        "    queue = SQLiteQueue(database, 'task', SystemClock(), receiver='killed')\n"
+        "    queue = SQLiteQueue(database, 'task', SystemClock())\n"
         "    messages = await queue.receive(20)\n"
         "    for message in messages[:5]:\n        await queue.delete(message)\n"
         "    with database.writing() as connection:\n"
@@ -229,7 +223,7 @@ async def test_killed_process_loses_no_message(path: Path, one: QueueProcess) ->
     assert process.stdout.readline() == "20\n"
     os.kill(process.pid, signal.SIGKILL)
     process.communicate()
-    release_messages(path, "killed")
+    release_messages(path)
     while await one.turn():
         pass
     assert sorted(wake_up.fence for wake_up in one.handled) == list(range(5, 20))
