@@ -137,7 +137,10 @@ class _Worker:
         self._loop = asyncio.new_event_loop()
         self._stopped = asyncio.Event()
         self._is_serving = False
+        self._own: dict[str, str] = {}
+        """Environment variables that take precedence over the template's."""
         self._environment: Mapping[str, str] = {}
+        """Environment variables with which other commands find the server's store."""
         self._stack: LocalStack | None = None
         self._turns: TurnServices | None = None
         self._pollers: list[Any] = []
@@ -272,7 +275,7 @@ class _Worker:
         for warning in warnings:
             _tell(f"aion: {warning}")
         config = _config(Path(self._task.path), found)
-        own = {**server_environment(self._task, {**variables, **os.environ}), "AION_CONFIG": str(config)}
+        self._own = own = {**server_environment(self._task, {**variables, **os.environ}), "AION_CONFIG": str(config)}
         self._environment = {name: own[name] for name in (SQLITE, "AION_RETENTION_DAYS") if name in own}
         os.environ.update({**variables, **own})
         sys.path[:0] = [str(shipped())]
@@ -356,7 +359,7 @@ class _Worker:
             self._turns.background.deadline = ends
         if self._stack is not None:
             handler = task_function_on(self._turns.worker, self._loop, ends)
-            self._pollers = self._stack.pollers({"TaskFunction": handler}, environ=dict(os.environ))
+            self._pollers = self._stack.pollers({"TaskFunction": handler}, environ=self._own)
 
     def _serves(self, loaded: _Loaded) -> None:
         """Tell the supervisor, the other commands and the developer that this worker serves."""

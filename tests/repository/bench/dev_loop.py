@@ -1,6 +1,7 @@
-"""Times of `aion dev`: the first start (without stored state), the second start, and from an edit to its first answer.
+"""Costs of `aion dev`: the first start (without stored state), the second start, and from an edit to its first answer.
 
-`python -m tests.repository.bench.dev_loop [--framework adk] [--edits 5]` has no limit, because the times depend on the machine.
+`python -m tests.repository.bench.dev_loop [--framework adk] [--edits 5]` has no limit, because times depend on the machine.
+CPU times and memory are those of all processes together, on Linux.
 """
 
 import argparse
@@ -10,10 +11,12 @@ import subprocess
 import sys
 import tempfile
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import httpx
 
+from tests.repository.bench.newcomer import cpu_of_session
 from tests.support.server import serving
 from tests.support.service import send
 
@@ -56,15 +59,17 @@ def main() -> None:
         command = as_user(folder)
         with serving(command, AION_DATA_DIR=str(folder / ".aion")) as server, httpx.Client(timeout=60) as http:
             asked(http, server.url)
-            took = []
+            took, cpu = [], []
             for version in range(1, given.edits + 1):
-                began = time.monotonic()
+                began, before = time.monotonic(), cpu_of_session(server.process.pid)
                 agent.write_text(code.replace("VERSION", str(version)))
                 while asked(http, server.url) != str(version):
                     time.sleep(0.02)
                 took.append(time.monotonic() - began)
+                cpu.append(cpu_of_session(server.process.pid) - before)
             print(
-                f"edit to served            {statistics.median(took):5.2f} s (median of {len(took)}; slowest {max(took):.2f} s)"
+                f"edit to served            {statistics.median(took):5.2f} s, {statistics.median(cpu):.2f} s of CPU "
+                f"(medians of {len(took)}; slowest {max(took):.2f} s)"
             )
             began = time.monotonic()
             server.stop()
@@ -81,19 +86,32 @@ def started(folder: Path, what: str) -> None:
     began = time.monotonic()
     with serving(as_user(folder), AION_DATA_DIR=str(folder / ".aion")) as server:
         greeted = time.monotonic() - began
+        session = server.process.pid
         with httpx.Client(timeout=60) as http:
+            http.get(f"{server.url}/.well-known/agent-card.json").raise_for_status()
+            cpu, memory = cpu_of_session(session), memory_of_session(session)
             asked(http, server.url)
-        print(f"{what:25} {greeted:5.2f} s, first answer {time.monotonic() - began - greeted:.2f} s later")
+        print(
+            f"{what:25} {greeted:5.2f} s; first card after {cpu:.2f} s of CPU, {sum(memory):.0f} MB in {len(memory)} processes; "
+            f"first answer {cpu_of_session(session) - cpu:.2f} s of CPU later"
+        )
         server.stop()
 
 
+def memory_of_session(session: int) -> list[float]:
+    """Read from /proc the resident memory of each process of a session, in MB."""
+    found = []
+    for folder in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):  # the process has ended
+            if int((folder / "stat").read_text().rpartition(")")[2].split()[3]) == session:
+                found.append(int((folder / "statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE") / 2**20)
+    return found
+
+
 def asked(http: httpx.Client, url: str) -> str:
-    """Send a message; return the agent's answer, or "" while the server restarts."""
-    try:
-        task = http.post(url, json=send("hello")).json()["result"]["task"]
-    except httpx.TransportError:
-        return ""
-    return str(task["status"]["message"]["parts"][0]["text"])
+    """Send a message; return the agent's answer, or "" if the worker was stopped during its turn."""
+    status = http.post(url, json=send("hello")).json()["result"]["task"]["status"]
+    return str(status["message"]["parts"][0]["text"]) if "message" in status else ""
 
 
 if __name__ == "__main__":

@@ -74,7 +74,7 @@ class Round:
         Other load on the machine hardly changes CPU times.
         """
         ended = resource.getrusage(resource.RUSAGE_CHILDREN)
-        return ended.ru_utime + ended.ru_stime + (_cpu_of_session(self.session) if self.session else 0.0)
+        return ended.ru_utime + ended.ru_stime + (cpu_of_session(self.session) if self.session else 0.0)
 
     def walk(self) -> float:
         """Take all steps; return their total duration in seconds."""
@@ -162,7 +162,7 @@ def _edit(agent: Path) -> None:
     agent.write_text(after, encoding="utf-8")
 
 
-def _cpu_of_session(session: int) -> float:
+def cpu_of_session(session: int) -> float:
     """Read from /proc the CPU time of a session's processes and their ended children."""
     ticks = 0
     for file in Path("/proc").glob("[0-9]*/stat"):
