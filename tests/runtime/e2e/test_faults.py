@@ -1,4 +1,4 @@
-"""Faults of processes, queues and stores during LangGraph and ADK turns: no event is lost or repeated, no step runs again.
+"""Faults of processes, queues and stores during turns: no event is lost or repeated, no finished step runs again.
 
 The summary of the test run has the figures of each test.
 """
@@ -8,7 +8,7 @@ import os
 import signal
 import time
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterator, Sequence
 from functools import partial
 from random import Random
 
@@ -17,7 +17,19 @@ import pytest
 
 from tests.support.e2e.agents.noting import STEPS, Note, read_notes
 from tests.support.e2e.fault_proxy import Rule, cancelled, delayed, lost, refused, repeated, reset, slow
-from tests.support.e2e.fleet import PATIENCE, Figures, Fleet, FleetTurn, a_turn_of_each, fleet, played, recovery, until
+from tests.support.e2e.fleet import (
+    PATIENCE,
+    RESUMING,
+    Figures,
+    Fleet,
+    FleetTurn,
+    a_turn_of_each,
+    fleet,
+    played,
+    recovery,
+    state_of,
+    until,
+)
 from tests.support.receiver import WebhookReceiver, receiving
 
 pytestmark = [pytest.mark.deep, pytest.mark.timeout(1800)]
@@ -192,38 +204,55 @@ async def test_suspended_process_starts_no_step_after_another_took_its_turn(
     await report(record_property, f"{kind} process frozen", figures)
 
 
+def is_last(note: Note) -> bool:
+    """Return True for the note at the end of a turn."""
+    return (note.step, note.word) == (STEPS[-1], "end")
+
+
 @pytest.mark.parametrize("attempt", range(6))
 async def test_thawed_processes_begin_no_step_of_ended_turns(
     processes: Fleet, record_property: Record, attempt: int
 ) -> None:
-    """Freeze the busiest API process and worker at a random moment, until others have ended every turn; then thaw them."""
+    """Freeze a busy API process and worker at a random moment, until others have ended every task; then thaw them."""
     for add, pids in (processes.add_api, processes.api_pids), (processes.add_worker, processes.worker_pids):
         if len(pids()) < 2:
             await asyncio.to_thread(add)
     chance = Random()
-    turns = a_turn_of_each(processes, f"thawed-{attempt}-{chance.randrange(10**6)}", seconds=0.8)
+    name = f"thawed-{attempt}-{chance.randrange(10**6)}"
+    turns = a_turn_of_each(processes, name, agents=(*RESUMING, "executor"), seconds=0.8)
     names = {turn.name for turn in turns}
-    frozen: list[Note] = []
+    frozen: dict[str, Note] = {}
+    """Last note of each turn that is frozen, in a step or between two."""
     thawed_at = 0.0
 
-    def ended() -> bool:
-        notes = read_notes(processes.notes)
-        return names <= {note.turn for note in notes if (note.step, note.word) == (STEPS[-1], "end")}
+    async def ended_elsewhere(victims: Container[int]) -> None:
+        """Wait until all tasks have ended, as another API process says."""
+        other = next(api.url for api in processes.apis if api.process.pid not in victims)
+        waiting = list(turns)
+        async with asyncio.timeout(PATIENCE), httpx.AsyncClient(timeout=PATIENCE) as client:
+            while waiting:
+                found = await waiting[-1].rpc(client, other, "ListTasks", contextId=f"c-{waiting[-1].name}")
+                if [state_of(task) for task in found["tasks"]] == ["TASK_STATE_COMPLETED"]:
+                    waiting.pop()
+                else:
+                    await asyncio.sleep(0.2)
 
     async def freeze() -> None:
         nonlocal thawed_at
         await until(partial(processes.running_steps, turns, processes.worker_pids()), "a worker runs a step")
         await asyncio.sleep(chance.uniform(0, 2.5))
-        busy = Counter(
-            note.pid for note in processes.running_steps(turns, processes.api_pids() + processes.worker_pids())
-        )
-        victims = [max(pids(), key=lambda pid: busy[pid]) for pids in (processes.api_pids, processes.worker_pids)]
+        running = processes.running_steps(turns, processes.api_pids() + processes.worker_pids())
+        busy = {note.pid for note in running}
+        victims = [
+            chance.choice([pid for pid in pids() if pid in busy] or pids())
+            for pids in (processes.api_pids, processes.worker_pids)
+        ]
         for pid in victims:
             os.kill(pid, signal.SIGSTOP)
         try:
-            frozen.extend(processes.running_steps(turns, victims))
-            await until(ended, "other processes ended the turns")
-            await asyncio.sleep(2)  # the last event of each turn is recorded
+            last = {note.turn: note for note in read_notes(processes.notes) if note.turn in names}
+            frozen.update({turn: note for turn, note in last.items() if note.pid in victims and not is_last(note)})
+            await ended_elsewhere(victims)
         finally:
             thawed_at = time.monotonic()
             for pid in victims:
@@ -237,5 +266,6 @@ async def test_thawed_processes_begin_no_step_of_ended_turns(
         if note.turn in names and note.word == "begin" and note.at > thawed_at
     ]
     figures.run_again += late
-    figures.extra.append(f"{len(frozen)} steps frozen, {len(late)} steps begun after the thaw")
+    agents = Counter(f"{turn.agent} {frozen[turn.name].word}" for turn in turns if turn.name in frozen)
+    figures.extra.append(f"turns frozen after the note: {dict(agents)}, steps begun after the thaw: {len(late)}")
     await report(record_property, f"frozen together, {attempt + 1}", figures)

@@ -296,9 +296,15 @@ def state_of(result: dict[str, Any]) -> str:
     return str(status.get("state", ""))
 
 
-def a_turn_of_each(fleet: Fleet, prefix: str, rounds: int = 1, **options: Any) -> list[FleetTurn]:
-    """Return `rounds` turns for each pair of agent (graph, sequence) and request (blocking, background, streaming)."""
-    kinds = itertools.product(range(rounds), ("graph", "sequence"), ("blocking", "background", "streaming"))
+RESUMING = ("graph", "sequence")
+"""The agents that run no finished step again. After a crash the executor starts over."""
+
+
+def a_turn_of_each(
+    fleet: Fleet, prefix: str, rounds: int = 1, *, agents: Sequence[str] = RESUMING, **options: Any
+) -> list[FleetTurn]:
+    """Return `rounds` turns for each pair of agent and request (blocking, background, streaming)."""
+    kinds = itertools.product(range(rounds), agents, ("blocking", "background", "streaming"))
     return [FleetTurn(fleet, agent, kind, f"{prefix}-{n}-{agent}-{kind}", **options) for n, agent, kind in kinds]
 
 
@@ -363,7 +369,8 @@ async def played(turns: Sequence[FleetTurn], meanwhile: Awaitable[Any] | None = 
                 figures.lost.append(f"{turn.name}: {end!r}; {turn.errors[-3:]}")
             else:
                 await _compare(turn, client, figures)
-    figures.run_again = list(run_again(read_notes(turns[0].fleet.notes), {turn.name for turn in turns}))
+    resuming = {turn.name for turn in turns if turn.agent in RESUMING}
+    figures.run_again = list(run_again(read_notes(turns[0].fleet.notes), resuming))
     return figures
 
 

@@ -1,4 +1,4 @@
-"""LangGraph graph and ADK sequence that write a note to a file when a step of a turn begins or ends.
+"""LangGraph graph, ADK sequence and executor that write a note to a file when a step of a turn begins or ends.
 
 The first word of a message is the name of its turn, the second the length of a step in seconds.
 """
@@ -13,6 +13,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from a2a.server.agent_execution import AgentExecutor, RequestContext
+from a2a.server.events import EventQueue
+from a2a.server.tasks import TaskUpdater
+from a2a.types import Part
 from google.adk.agents import LlmAgent, SequentialAgent
 from google.adk.models.base_llm import BaseLlm
 from google.adk.models.llm_request import LlmRequest
@@ -116,9 +120,26 @@ sequence = SequentialAgent(
 )
 
 
+class StepsExecutor(AgentExecutor):
+    """Executor that sends `<turn>: <step> is done` after each step. After a crash it starts over."""
+
+    async def execute(self, context: RequestContext, event_queue: EventQueue) -> None:
+        """Run the steps."""
+        updater = TaskUpdater(event_queue, context.task_id or "", context.context_id or "")
+        for name in STEPS:
+            with noted(context.get_user_input(), name) as (turn, seconds):
+                await asyncio.sleep(seconds)
+            said = updater.new_agent_message([Part(text=f"{turn}: {name} is done")])
+            await (updater.complete(said) if name == STEPS[-1] else updater.start_work(said))
+
+    async def cancel(self, context: RequestContext, event_queue: EventQueue) -> None:
+        """Cancel nothing: no test does."""
+        raise NotImplementedError
+
+
 def expected_texts(agent: str, turn: str, seconds: float) -> list[str]:
     """Return the agent's texts in the task's history after a turn without faults; the last text is the reply."""
-    if agent == "sequence":
+    if agent != "graph":
         return [f"{turn}: {name} is done" for name in STEPS]
     spoken = [spoken_in(seconds)]
     return [
