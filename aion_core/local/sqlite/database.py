@@ -23,8 +23,17 @@ READERS = 4
 """Number of reader threads. There is one writer thread, since SQLite allows one writer at a time."""
 
 TURN = 64
-"""Of this many short calls, one goes to a thread although none must. Other tasks of the event loop run meanwhile, and a
-writer thread checkpoints the file: it copies the commits in the WAL file to the file itself, and waits for the disk."""
+"""After this many short calls, other tasks of the event loop run. SQLite alone would not let them."""
+
+CHECKPOINT = 256
+"""After this many writes, the writer thread checkpoints the file."""
+
+LARGE_LOG = 4000
+"""Number of pages in the WAL file from which a checkpoint keeps other writes waiting, because it must reach the end."""
+
+BRIEF_SECONDS = 0.002
+"""Seconds that a short write waits in the event loop's thread for a write of this process. Most take less. If it went to
+the writer thread at once, the next one would find it there: under load, each would go."""
 
 _CORRUPT = ("SQLITE_CORRUPT", "SQLITE_NOTADB")
 _PASSING = ("SQLITE_BUSY", "SQLITE_LOCKED", "SQLITE_FULL", "SQLITE_IOERR", "SQLITE_CANTOPEN")
@@ -49,8 +58,9 @@ class Database:
         self._idle: deque[sqlite3.Connection] = deque()
         self._write_lock = threading.Lock()
         self._short: sqlite3.Connection | None = None
-        """Connection of short writes, which neither waits nor checkpoints. The write lock guards it."""
+        """Connection of short writes, which does not wait for other processes. The write lock guards it."""
         self._calls = itertools.count(1)
+        self._writes = itertools.count(1)
         self._readers = ThreadPoolExecutor(READERS, f"{path.stem}-read")
         self._writer = ThreadPoolExecutor(1, f"{path.stem}-write")
         self._open(schema)
@@ -101,24 +111,40 @@ class Database:
 
     async def read(self, work: Callable[[sqlite3.Connection], T], *, large: bool = False) -> T:
         """Run the function `work` with a connection, and return its result. A `large` read runs in a reader thread."""
-        if large or next(self._calls) % TURN == 0:
+        if large:
             return await asyncio.get_running_loop().run_in_executor(self._readers, self.read_blocking, work)
+        await self._let_others_run()
         return self.read_blocking(work)
 
     async def write(self, work: Callable[[sqlite3.Connection], T], *, large: bool = False) -> T:
         """Run the function `work` in a transaction, and return its result. A `large` write runs in the writer thread."""
-        if not large and next(self._calls) % TURN and self._write_lock.acquire(blocking=False):
+        await self._let_others_run()
+        if not large and self._write_lock.acquire(timeout=BRIEF_SECONDS):
             try:
                 with self._errors():
                     if self._short is None:
                         self._short = self._connect(busy_seconds=0)
-                        self._short.execute("PRAGMA wal_autocheckpoint = 0")
                     if _has_begun(self._short):
-                        with _committed(self._short):
+                        with self._committed(self._short):
                             return work(self._short)
             finally:
                 self._write_lock.release()
         return await asyncio.get_running_loop().run_in_executor(self._writer, self.write_blocking, work)
+
+    async def _let_others_run(self) -> None:
+        if next(self._calls) % TURN == 0:
+            await asyncio.sleep(0)
+
+    def _checkpoint(self) -> None:
+        """Copy the commits in the WAL file to the file itself. Writes go on meanwhile, unless the WAL file has grown large.
+
+        A failure loses nothing, and shows at the next write.
+        """
+        with self.reading() as connection:
+            [(_, pages, _)] = connection.execute("PRAGMA wal_checkpoint(PASSIVE)")
+            if pages > LARGE_LOG:
+                with self._write_lock:
+                    connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
 
     def read_blocking(self, work: Callable[[sqlite3.Connection], T]) -> T:
         """Run the function `work` with a connection in this thread, and return its result."""
@@ -148,7 +174,7 @@ class Database:
         """Yield a connection in a transaction. Commit the transaction at the end, or undo it after an exception."""
         with self._write_lock, self.reading() as connection:
             connection.execute(_BEGIN)
-            with _committed(connection):
+            with self._committed(connection):
                 yield connection
 
     def close(self) -> None:
@@ -163,7 +189,24 @@ class Database:
     def _connect(self, busy_seconds: float) -> sqlite3.Connection:
         connection = sqlite3.connect(self._path, timeout=busy_seconds, isolation_level=None, check_same_thread=False)
         connection.execute("PRAGMA synchronous = NORMAL")
+        # A commit does not wait for the disk: `_checkpoint` does that, in a thread of its own.
+        connection.execute("PRAGMA wal_autocheckpoint = 0")
         return connection
+
+    @contextmanager
+    def _committed(self, connection: sqlite3.Connection) -> Iterator[None]:
+        """Commit the connection's transaction at the end, or undo it after an exception."""
+        try:
+            yield
+            connection.execute("COMMIT")
+        except BaseException:
+            if connection.in_transaction:
+                connection.execute("ROLLBACK")
+            raise
+        if next(self._writes) % CHECKPOINT == 0:
+            # A thread pool that shuts down takes no more calls. Closing the file then checkpoints it.
+            with suppress(RuntimeError):
+                self._writer.submit(self._checkpoint)
 
     @contextmanager
     def _errors(self) -> Iterator[None]:
@@ -191,18 +234,6 @@ def _has_begun(connection: sqlite3.Connection) -> bool:
             return False
         raise
     return True
-
-
-@contextmanager
-def _committed(connection: sqlite3.Connection) -> Iterator[None]:
-    """Commit the connection's transaction at the end, or undo it after an exception."""
-    try:
-        yield
-        connection.execute("COMMIT")
-    except BaseException:
-        if connection.in_transaction:
-            connection.execute("ROLLBACK")
-        raise
 
 
 _REMEDY = "Delete it to start with an empty store, or use `aion dev --fresh`."

@@ -14,7 +14,7 @@ import pytest
 
 from aion_core.errors import ConfigurationError, StoreCorrupt, StoreError, StoreUnavailable
 from aion_core.local.sqlite.blobs import SQLiteBlobs
-from aion_core.local.sqlite.database import TURN, Database
+from aion_core.local.sqlite.database import CHECKPOINT, TURN, Database
 from aion_core.local.sqlite.table import CLEANING, GRACE_SECONDS, SQLiteTable
 from aion_core.table.item import Key
 from aion_core.table.refusals import WriteRefused
@@ -251,7 +251,28 @@ async def test_failed_short_write_is_rolled_back(path: Path) -> None:
     database.close()
 
 
-async def test_many_short_writes_checkpoint_file_and_let_others_run(path: Path) -> None:
+async def test_short_writes_at_once_with_large_one_do_not_follow_it_to_its_thread(path: Path) -> None:
+    database = Database(path, "CREATE TABLE t (a)")
+    threads = []
+
+    def work(connection: sqlite3.Connection) -> None:
+        connection.execute("INSERT INTO t VALUES (1)")
+        threads.append(threading.current_thread() is threading.main_thread())
+
+    async def turn() -> None:
+        for _ in range(20):
+            await database.write(work)
+            await asyncio.sleep(0)
+
+    await asyncio.gather(database.write(work, large=True), *(turn() for _ in range(16)))
+    assert threads.count(True) >= 300
+    database.close()
+
+
+async def test_many_short_writes_checkpoint_file_and_let_others_run(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("aion_core.local.sqlite.database.LARGE_LOG", 500)
     database = Database(path, "CREATE TABLE t (n INTEGER PRIMARY KEY, filler TEXT)")
     turns = 0
 
@@ -265,11 +286,15 @@ async def test_many_short_writes_checkpoint_file_and_let_others_run(path: Path) 
         connection.execute("INSERT INTO t (filler) VALUES (?)", ("x" * 4000,))
 
     running = asyncio.create_task(other())
-    for _ in range(40 * TURN):
+    for _ in range(10 * CHECKPOINT):
         await database.write(insert)
     running.cancel()
-    assert turns >= 39
-    # These writes have 10 MB. SQLite checkpoints at 4 MB, and then begins the WAL file again.
+    assert turns >= 10 * CHECKPOINT / TURN - 1
+    # The writer thread checkpoints before these writes.
+    for _ in range(CHECKPOINT):
+        await database.write(insert, large=True)
+    await database.write(insert, large=True)
+    assert path.stat().st_size > 10_000_000
     assert path.with_name(f"{path.name}-wal").stat().st_size < 6_000_000
     database.close()
 
