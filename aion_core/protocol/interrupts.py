@@ -54,7 +54,7 @@ class OpenQuestion(Struct, frozen=True):
 
     def required(self) -> list[str]:
         """Return the names of the fields that the answer must have."""
-        names = _resolved(self.schema).get("required")
+        names = resolved(self.schema).get("required")
         return [name for name in self.fields() if name in names] if isinstance(names, list) else []
 
 
@@ -63,7 +63,7 @@ def ordered_fields(schema: Mapping[str, Any]) -> list[str]:
 
     Return an empty list if the schema does not describe an object with properties.
     """
-    found = _resolved(schema)
+    found = resolved(schema)
     properties = found.get("properties")
     if not isinstance(properties, Mapping):
         return []
@@ -73,7 +73,7 @@ def ordered_fields(schema: Mapping[str, Any]) -> list[str]:
     return [*first, *(name for name in properties if name not in first)]
 
 
-def _resolved(schema: Mapping[str, Any]) -> Mapping[str, Any]:
+def resolved(schema: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return the schema, or the definition to which its `$ref` points: pydantic has one at the top of a recursive class."""
     reference = schema.get("$ref")
     definitions = schema.get("$defs")

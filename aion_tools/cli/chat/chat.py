@@ -1,10 +1,11 @@
 """`aion chat`: a conversation with an agent in the terminal."""
 
 import asyncio
+import json
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -12,7 +13,9 @@ from aion_core.log import one_line
 from aion_tools import terminal
 from aion_tools.cli import options
 from aion_tools.cli.chat.content import Answer, data_part, file_part, name_interrupt
-from aion_tools.cli.chat.output import PlainPrinter, described, markdown_of, saved_files
+from aion_tools.cli.chat.forms import check_answer, fields_of, object_of
+from aion_tools.cli.chat.live_answer import LiveAnswer
+from aion_tools.cli.chat.output import PlainPrinter, described, saved_files
 from aion_tools.cli.chat.reception import answered
 from aion_tools.cli.chat.session import ChatSession, chat_session, refusal_text
 from aion_tools.cli.chat.target import EPILOG, endpoint_of, target
@@ -20,10 +23,15 @@ from aion_tools.cli.chat.target import EPILOG, endpoint_of, target
 if TYPE_CHECKING:
     from a2a.types import Part
     from rich.console import Console
-    from rich.markdown import Markdown
 
     from aion_core.protocol.interrupts import OpenQuestion
 
+
+Reader = Callable[[str, list[str]], Awaitable[str]]
+"""Function that reads a line after a prompt. Tab completes the given choices."""
+
+LEFT_OUT = object()
+"""Value of an optional field that has no answer."""
 
 HELP = """/file PATH   add a file to the next message
 /save FOLDER save the files of the last answer
@@ -50,8 +58,7 @@ def chat(url: str, stack: str | None, agent: str, context_id: str, sign: str) ->
     asyncio.run(run())
 
 
-def _reader() -> Callable[[str, list[str]], Awaitable[str]]:
-    """Return a function that reads a line after a prompt. Tab completes the given choices."""
+def _reader() -> Reader:
     from prompt_toolkit import PromptSession
     from prompt_toolkit.completion import WordCompleter
     from prompt_toolkit.history import InMemoryHistory
@@ -97,7 +104,7 @@ async def _converse(opened: ChatSession, *, is_earlier: bool) -> None:
     while True:
         asked = answer if opened.task_id else Answer()
         try:
-            line = (await read(*prompt_of(asked, len(given)))).strip()
+            line = await _line(read, asked, len(given), console)
         except EOFError:
             break
         except KeyboardInterrupt:
@@ -138,6 +145,35 @@ async def _converse(opened: ChatSession, *, is_earlier: bool) -> None:
     console.print(text, style="dim", soft_wrap=True)
 
 
+async def _line(read: Reader, asked: Answer, place: int, console: "Console") -> str:
+    """Read the next message, or the answer to the question at this place: with fields, a line for each, returned as JSON.
+
+    A command, or an answer as JSON, takes the place of the fields.
+    """
+    prompt, choices = prompt_of(asked, place)
+    question = asked.questions[place] if place < len(asked.questions) else None
+    fields = fields_of(question) if question else []
+    values: dict[tuple[str, ...], Any] = {}
+    while len(values) < len(fields):
+        field = fields[len(values)]
+        line = (await read(f"{prompt.removesuffix('> ')}: {field.prompt}", field.choices)).strip()
+        if line.startswith("/") or (not values and line.startswith("{")):
+            return line
+        try:
+            values[field.path] = LEFT_OUT if not line and not field.is_required else field.value_of(line)
+        except click.ClickException as error:
+            console.print(error.format_message(), style="red")
+    if question is None or not fields:
+        return (await read(prompt, choices)).strip()
+    answer = object_of({path: value for path, value in values.items() if value is not LEFT_OUT})
+    try:
+        check_answer(question, answer)
+    except click.ClickException as error:
+        console.print(error.format_message(), style="red")
+        return await _line(read, asked, place, console)
+    return json.dumps(answer, ensure_ascii=False)
+
+
 def prompt_of(answer: Answer, place: int) -> tuple[str, list[str]]:
     """Return the prompt, and the choices of the question at this place."""
     if not answer.question:
@@ -168,11 +204,10 @@ def parts_of(line: str, attached: list["Part"], questions: Sequence["OpenQuestio
 
 
 def hints_of(question: "OpenQuestion") -> list[str]:
-    """Return lines about the form of the answer: its choices, or its fields in the author's order."""
-    choices, required = choices_of(question), question.required()
+    """Return lines about the form of the answer: its choices, or that it has fields."""
+    choices = choices_of(question)
     lines = [f"Choices: {', '.join(choices)} (Tab completes them)"] if choices else []
-    fields = [f"{name} (required)" if name in required else name for name in question.fields()]
-    return lines + ([f"Answer with a JSON object of the fields: {', '.join(fields)}"] if fields else [])
+    return lines + (["Answer each field, or all as one JSON object."] if question.fields() else [])
 
 
 async def _resumed(opened: ChatSession, console: "Console") -> Answer:
@@ -186,25 +221,13 @@ async def _resumed(opened: ChatSession, console: "Console") -> Answer:
     return await _shown(opened, opened.resume(task_id), console) if task_id else Answer()
 
 
-class _Shown:
-    """Markdown that is parsed when it is shown: a few times a second, however fast the text grows."""
-
-    def __init__(self, text: str) -> None:
-        self._text = text
-
-    def __rich__(self) -> "Markdown":
-        return markdown_of(self._text)
-
-
 async def _shown(opened: ChatSession, answers: AsyncIterator[Answer], console: "Console") -> Answer:
     """Show the answer as Markdown while it is received, then its files and data."""
-    from rich.live import Live
-
     if not console.is_terminal:
         answer = await answered(opened, answers, PlainPrinter())
     else:
-        with Live(console=console, refresh_per_second=12, vertical_overflow="visible") as live:
-            answer = await answered(opened, answers, lambda each: live.update(_Shown(each.shown)))
+        async with LiveAnswer(console) as live:
+            answer = await answered(opened, answers, live, live.close)
     for part in answer.parts:
         if text := described(part, is_question=answer.question):
             console.print(text)

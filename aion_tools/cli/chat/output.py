@@ -2,8 +2,10 @@
 
 import json
 import os
+import re
 import sys
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,6 +16,7 @@ from aion_tools.terminal import beneath
 
 if TYPE_CHECKING:
     from a2a.types import Part
+    from markdown_it.token import Token
     from rich.markdown import Markdown
 
 
@@ -59,13 +62,25 @@ def _created(path: Path) -> int | None:
 
 def markdown_of(text: str) -> "Markdown":
     """Return an agent's text as Markdown for the terminal. HTML in the text is not interpreted."""
-    from markdown_it import MarkdownIt
     from rich.markdown import Markdown
 
     shown = Markdown("")
-    parser = MarkdownIt().enable(["strikethrough", "table"]).disable(["html_block", "html_inline"])
-    shown.markup, shown.parsed = text, parser.parse(text)
+    shown.markup, shown.parsed = text, _parsed(text)
     return shown
+
+
+def blocks_of(text: str) -> list[str]:
+    """Split Markdown before each of its outermost blocks: paragraphs, lists, tables and the like. Nothing is left out."""
+    starts = sorted({each.map[0] for each in _parsed(text) if each.map and not each.level})
+    lines = [0, *(each.end() for each in re.finditer(r"\r\n?|\n", text)), len(text)]
+    return [text[start:end] for start, end in pairwise([0, *(lines[each] for each in starts[1:]), len(text)])]
+
+
+def _parsed(text: str) -> "list[Token]":
+    from markdown_it import MarkdownIt
+
+    parser = MarkdownIt().enable(["strikethrough", "table"]).disable(["html_block", "html_inline"])
+    return parser.parse(text)
 
 
 class PlainPrinter:

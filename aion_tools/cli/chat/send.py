@@ -80,7 +80,7 @@ def send(
             if text and not is_saved:
                 click.echo(text, err=True)
         if answer.state != "completed":
-            click.echo(one_line(f"The task {answer.task_id} is {answer.state}."), err=True)
+            click.echo(one_line(f"The task {answer.task_id} is {answer.state}.{_how_to_answer(answer)}"), err=True)
         for each in answer.questions if len(answer.questions) > 1 else ():
             click.echo(one_line(f"Answer with --interrupt {each.id}: {each.text}"), err=True)
     if save is not None:
@@ -101,6 +101,13 @@ def document(answer: Answer) -> dict[str, Any]:
         "interrupts": [each.document() for each in answer.questions],
         "parts": [to_json(part) for part in answer.parts],
     }
+
+
+def _how_to_answer(answer: Answer) -> str:
+    if not answer.question:
+        return ""
+    form = "--data '{…}'" if any(each.fields() for each in answer.questions) else '"…"'
+    return f" Answer with: aion send {form} --task {answer.task_id}"
 
 
 def _no_output(answer: Answer) -> None:

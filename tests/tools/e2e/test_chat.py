@@ -2,6 +2,7 @@
 
 import contextlib
 import http.server
+import io
 import json
 import os
 import pty
@@ -14,6 +15,7 @@ from pathlib import Path
 
 import httpx
 import pexpect
+import pyte
 import pytest
 from pexpect.fdpexpect import fdspawn
 
@@ -191,15 +193,15 @@ def test_send_resumes_after_killed_worker(url: str, folder: Path) -> None:
     assert re.fullmatch(r"A worker of `aion dev` began the turn(, .* after its message)?\.", sentences[3])
     assert sentences[4].startswith("A worker of `aion dev` took over the turn (try 2)")
     assert any(each.startswith("The turn ended as completed after ") for each in sentences[5:])
-    assert why.stdout.splitlines()[-1].startswith("Now: The task is completed since ")
+    assert why.stdout.splitlines()[-1].startswith("Now: The task completed at ")
 
 
 class ChatTerminal(fdspawn):  # type: ignore[type-arg]  # fdspawn is generic only in its stubs
     """Pseudo-terminal that runs `aion chat`."""
 
-    def __init__(self, *arguments: str, **environ: str) -> None:
+    def __init__(self, *arguments: str, lines: int = 40, columns: int = 200, **environ: str) -> None:
         ours, theirs = pty.openpty()
-        termios.tcsetwinsize(theirs, (40, 200))
+        termios.tcsetwinsize(theirs, (lines, columns))
         environment = {**os.environ, "TERM": "xterm", "PROMPT_TOOLKIT_NO_CPR": "1", **environ}
         self._process = forked.ForkedProcess(
             *("aion_tools.cli", "chat", *arguments), env=environment, stdin=theirs, stdout=theirs, stderr=theirs
@@ -264,6 +266,52 @@ def test_chat_renders_streamed_markdown_in_terminal(url: str) -> None:
     terminal.expect("onerror")
     terminal.expect("\x1b\\[1mbold")
     terminal.expect("• .*one")
+    terminal.leave()
+
+
+@pytest.mark.parametrize(
+    ("number", "columns"),
+    [(1000, 40), *(pytest.param(10_000, columns, marks=pytest.mark.deep) for columns in (80, 40))],
+)
+def test_long_answer_has_each_line_once_in_scrollback(url: str, number: int, columns: int) -> None:
+    """Read many words, a table, a code block and right-to-left text in a small window."""
+    terminal, received = ChatTerminal(url, lines=24, columns=columns), io.StringIO()
+    terminal.logfile_read = received
+    terminal.say(f"essay {number}")
+    terminal.expect("That is all", timeout=300)
+    terminal.leave()
+    screen = pyte.HistoryScreen(columns, 24, history=5000, ratio=0.01)
+    pyte.Stream(screen).feed(received.getvalue())
+    above = ["".join(line[column].data for column in range(columns)) for line in screen.history.top]
+    words = re.findall(r"\b(?:word|row|code|\u05e9\u05dc\u05d5\u05dd)\d+\b", " ".join([*above, *screen.display]))
+    assert len(words) == len(set(words)) == number + 60 + 80 + 400
+
+
+def test_no_line_of_answer_appears_after_ctrl_c(url: str) -> None:
+    terminal = ChatTerminal(url, lines=24, columns=80)
+    terminal.say("essay 2000")
+    terminal.expect("word499")
+    terminal.interrupt()
+    terminal.expect("Canceling")
+    terminal.expect("you>")
+    assert "word" not in str(terminal.before)
+    terminal.send("\x04")
+    terminal.ends()
+
+
+def test_chat_asks_for_each_field_of_answer(url: str) -> None:
+    terminal = ChatTerminal(url)
+    terminal.say("form")
+    terminal.expect("Answer each field, or all as one JSON object")
+    terminal.say("Paris", prompt=r"answer: city \(Oslo, Bergen\)>")
+    terminal.expect("city: 'Paris' is not one of \\['Oslo', 'Bergen'\\]")
+    terminal.say("Oslo", prompt=r"answer: city \(Oslo, Bergen\)>")
+    terminal.say("0", prompt=r"answer: seats \(integer\)>")
+    terminal.expect("seats: 0 is less than the minimum of 1")
+    terminal.say("2", prompt=r"answer: seats \(integer\)>")
+    terminal.say("no", prompt=r"answer: window \(yes, no, optional\)>")
+    terminal.say("Ada", prompt=r"answer: who\.first \(optional\)>")
+    terminal.expect(r"Got \{")
     terminal.leave()
 
 
