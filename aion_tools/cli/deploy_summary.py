@@ -27,7 +27,7 @@ def print_summary(stack: "CloudFormationStack", declared: Sequence[str], *, requ
         try:
             _first_reply(stack.name, application.parameters, url, declared)
         except AionError as error:
-            click.echo(f"aion: {error}", err=True)
+            click.echo(f"Error: {error}", err=True)
             failed = True
     click.echo(f"\n{stack.name} is deployed.")
     for name, text in (

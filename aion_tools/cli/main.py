@@ -138,20 +138,20 @@ def _run() -> None:
             aion.commands.get(sys.argv[1])
         aion()
     except AionError as error:
-        click.echo(f"aion: {error_text(error)}", err=True)
+        click.echo(f"Error: {error_text(error)}", err=True)
         sys.exit(1)
     except OSError as error:
         if error.errno == errno.ENOSPC:
-            click.echo(f"aion: {error.filename or 'The output'} cannot be written: {error.strerror}.", err=True)
+            click.echo(f"Error: {error.filename or 'The output'} cannot be written: {error.strerror}.", err=True)
             # Exit without flushing the output, because another flush would fail too.
             os._exit(1)
         if error.errno not in _UNUSABLE or not error.filename:
             raise
-        click.echo(f"aion: {os.fsdecode(error.filename)} cannot be read or written: {error.strerror}.", err=True)
+        click.echo(f"Error: {os.fsdecode(error.filename)} cannot be read or written: {error.strerror}.", err=True)
         sys.exit(1)
     except ImportError as error:
         missing = missing_import(error)
         if missing is None:
             raise
-        click.echo(f"aion: {how_to_install(missing)}", err=True)
+        click.echo(f"Error: {how_to_install(missing)}", err=True)
         sys.exit(1)

@@ -57,16 +57,16 @@ def _state(report: TaskReport, cancel: str, options: str) -> tuple[str, str]:
     head, since = report.head, time_text(report.head.timestamp)
     if head.state in TERMINAL:
         return {
-            TaskState.TASK_STATE_COMPLETED: f"The task is completed since {since}: nothing is to be done",
-            TaskState.TASK_STATE_CANCELED: f"The task is canceled since {since}: its client may send a new message",
+            TaskState.TASK_STATE_COMPLETED: f"The task completed at {since}: there is nothing to do",
+            TaskState.TASK_STATE_CANCELED: f"The task was canceled at {since}: its client may send a new message",
             TaskState.TASK_STATE_REJECTED: f"The agent rejected the task at {since}: its client may send another message",
         }.get(
             head.state,
-            f"The task has failed at {since}: correct the cause, then its client may send the message again with a new id",
+            f"The task failed at {since}: correct the cause, then its client may send the message again with a new id",
         ), ""
     if head.state in INTERRUPTED:
         wants = "an answer" if head.state == TaskState.TASK_STATE_INPUT_REQUIRED else "credentials"
-        return f"The task waits for {wants} of its client since {since}; {{}} ends it", cancel
+        return f"The task has been waiting for {wants} from its client since {since}; {{}} ends it", cancel
     if report.context is None or report.context.record.expired:
         return "The task has no context any more, and no worker runs it; {} ends it", cancel
     return _turn(report, report.context, cancel, options)
@@ -78,27 +78,33 @@ def _turn(report: TaskReport, context: ContextStatus, cancel: str, options: str)
     if record.running is not None and record.runs(task_id):
         tries = f"try {record.running.tries}"
         if not record.holder:
-            return "The turn is suspended between two workers, and a wake-up message resumes it; {} ends it", cancel
+            return "The turn is suspended between two workers, and a wake-up message will resume it; {} ends it", cancel
         until = time_text(moment(record.until))
         if moment(record.until) > report.now:
-            return f"The turn runs ({tries}) under a lease until {until}, which its worker renews; {{}} ends it", cancel
+            return (
+                f"The turn is running ({tries}) under a lease until {until}, which its worker renews; {{}} ends it",
+                cancel,
+            )
         return (
-            f"The worker of the turn ({tries}) is gone: its lease ended at {until}, and a wake-up message or the sweep, "
-            "each minute, starts another worker; {} ends the task",
+            f"The worker of the turn ({tries}) is gone: its lease ended at {until}, and a wake-up message or the "
+            "next sweep, within a minute, will start another worker; {} ends the task",
             cancel,
         )
     if not record.waits_for(task_id):
         return "The task is active without a turn, and no worker will run it; {} ends it", cancel
     if record.running is not None:
         ahead = record.active_task
-        return f"The turn waits behind the running task {ahead} of its context: {{}}", f"aion why {ahead}{options}"
+        return f"The turn is waiting behind the running task {ahead} of its context: {{}}", f"aion why {ahead}{options}"
     if record.interrupted is not None:
         ahead = record.interrupted
         return (
-            f"The turn waits until the task {ahead} of its context is answered or canceled: {{}}",
+            f"The turn is waiting until the task {ahead} of its context is answered or canceled: {{}}",
             f"aion why {ahead}{options}",
         )
-    return "The turn is queued, and a wake-up message or the sweep, each minute, starts it; {} ends it", cancel
+    return (
+        "The turn is queued, and a wake-up message or the next sweep, within a minute, will start it; {} ends it",
+        cancel,
+    )
 
 
 def _pushes(report: TaskReport, options: str) -> Iterator[tuple[str, str]]:
@@ -121,6 +127,6 @@ def delivery_text(delivery: Delivery) -> str:
         return f"{name} has {events}, from event {delivery.dead_from} on{failed}"
     if delivery.tries:
         due = f"; the next try is at {time_text(delivery.next_at)}" if delivery.next_at else ""
-        tries = "1 time" if delivery.tries == 1 else f"{delivery.tries} times"
-        return f"{name} failed {tries}{failed}{due}"
+        tries = "once" if delivery.tries == 1 else f"{delivery.tries} times"
+        return f"{name} has failed {tries}{failed}{due}"
     return f"{name} has all events through number {delivery.cursor}"

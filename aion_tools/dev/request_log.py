@@ -18,8 +18,10 @@ MOST = 65_536
 _METHOD = re.compile(r"[A-Za-z]+(/[A-Za-z]+)*")
 
 _CONSOLE = re.compile(r"GET (/agents/[^/]+)?/console/.*")
-"""Pattern of the console's requests for its files and views. Only failed ones are logged, because each view polls once
-a second."""
+"""Pattern of the console's requests for its files and views."""
+
+_READS = {"ListTasks", "GetTask", "GetExtendedAgentCard"}
+"""Operations by which the console keeps its views up to date."""
 
 
 class RequestLogMiddleware:
@@ -58,6 +60,8 @@ class _RequestRecord:
         # Log the path without its query, because the query may contain the client's data. Escape control characters,
         # because the decoded path could forge a log line or control the terminal.
         self._request_line = log.one_line(f"{scope['method']} {scope['path']}")
+        # Only a browser sends this header, and only the console's pages have the server's origin.
+        self._is_of_console = (b"sec-fetch-site", b"same-origin") in scope["headers"]
         self._body, self._answer = bytearray(), bytearray()
         self._status = 0
         self._is_logged = False
@@ -79,8 +83,6 @@ class _RequestRecord:
         if self._is_logged:
             return
         self._is_logged = True
-        if not broken and self._status < 400 and _CONSOLE.fullmatch(self._request_line):
-            return
         request, answer = _json(bytes(self._body)), _json(_first(bytes(self._answer)))
         method = request.get("method")
         operation = method if isinstance(method, str) and _METHOD.fullmatch(method) else self._request_line
@@ -89,13 +91,19 @@ class _RequestRecord:
         status = str(self._status or "no answer") + (f" error {code}" if isinstance(code, int) and code < 0 else "")
         if broken and self._status:
             status += " cut"
+        is_failure = broken or self._status >= 400 or code is not None
+        is_view = _CONSOLE.fullmatch(self._request_line) or (
+            self._is_of_console and (operation in _READS or self._request_line.startswith("GET "))
+        )
         with log.about(**_ids(answer) or _ids(request)):
-            logger.info(
+            logger.log(
+                # The console polls once a second.
+                logging.DEBUG if is_view and not is_failure else logging.INFO,
                 "request",
                 extra={
                     "operation": operation,
                     "status": status,
-                    "is_failure": broken or self._status >= 400 or code is not None,
+                    "is_failure": is_failure,
                     "duration_ms": round((time.monotonic() - self._began) * 1000),
                 },
             )

@@ -158,7 +158,7 @@ class _Worker:
                 loaded = self._load()
         except (AionError, OSError) as error:
             if is_first:
-                _tell(f"aion: {error}")
+                _tell(f"Error: {error}")
                 return 1
             loaded = _Loaded(failures={"": str(error)})
         finally:
@@ -273,7 +273,7 @@ class _Worker:
 
         variables, warnings = agents_variables(found, os.environ)
         for warning in warnings:
-            _tell(f"aion: {warning}")
+            _tell(f"Warning: {warning}")
         config = _config(Path(self._task.path), found)
         self._own = own = {**server_environment(self._task, {**variables, **os.environ}), "AION_CONFIG": str(config)}
         self._environment = {name: own[name] for name in (SQLITE, "AION_RETENTION_DAYS") if name in own}

@@ -217,7 +217,7 @@ class TaskRunner:
         if not turn.over:
             turn.over = True
             lease = turn.lease
-            logger.warning(
+            logger.info(
                 "The turn was canceled, or another worker took it over.",
                 extra={"holder": lease.holder, "fence": lease.fence},
             )

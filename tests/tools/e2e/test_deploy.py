@@ -137,7 +137,7 @@ def test_deploy_ends_with_output_of_failed_build(project: SamProject) -> None:
     assert done.returncode == 1
     assert "warning function url: " in done.stdout
     assert "there is no compiler for this" in done.stderr
-    assert done.stderr.endswith("aion: `sam build` failed, and its output above has the reason.\n")
+    assert done.stderr.endswith("Error: `sam build` failed, and its output above has the reason.\n")
 
 
 def in_aion(project: SamProject, *lines: str) -> None:
@@ -153,7 +153,7 @@ def test_deploy_refuses_nested_parameters_before_the_build(project: SamProject) 
     done = project.run("deploy", "--yes", "--stack", "refused")
     assert done.returncode == 1
     assert done.stderr == (
-        "aion: CloudFormation would refuse these parameters:\n"
+        "Error: CloudFormation would refuse these parameters:\n"
         "  PushPorts: 'https' does not match ([0-9]+(,[0-9]+)*)?. Allowed ports of webhooks, separated by commas. Empty allows "
         "443 and 8443.\n"
         "  SubnetIds and SecurityGroupIds need each other; leave both empty for no VPC.\n"
@@ -185,7 +185,7 @@ def test_deploy_prints_reason_of_nested_stack_failure(project: SamProject) -> No
         done = project.run("deploy", "--yes", "--stack", "failing")
         assert done.returncode == 1
         assert done.stderr.endswith(
-            "aion: The stack failing is ROLLBACK_COMPLETE: its creation failed, so it cannot be updated.\n"
+            "Error: The stack failing is ROLLBACK_COMPLETE: its creation failed, so it cannot be updated.\n"
             "    Aion: CREATE_FAILED: Unsupported resource type: AWS::Logs::NoSuchType\n"
             "  → Run `aion destroy --stack failing --data`, then `aion deploy` again.\n"
         )

@@ -355,7 +355,7 @@ def test_dev_server_sets_variables_and_reports_unset_secrets(tmp_path: Path, sto
     command = aion_dev("--store", store, "--config", str(tmp_path / "aion.yaml"))
     with serving(command, BY_SHELL="shell", AWS_PROFILE="of-the-developer") as server:
         told = [
-            line for line in server.printed if line.startswith("aion: UNSET_KEY is not set: its secret (openai-key)")
+            line for line in server.printed if line.startswith("Warning: UNSET_KEY is not set: its secret (openai-key)")
         ]
         assert len(told) == 1, server.printed
         call = {"messageId": "m", "role": "ROLE_USER", "parts": [{"text": "hello"}]}

@@ -233,7 +233,7 @@ def test_card_command_failure_is_one_sentence_and_exit_1(tmp_path: Path) -> None
     command = [sys.executable, "-m", "aion_tools.cli", "card", "verify", str(tmp_path / "nowhere.json"), "--key", "k"]
     ran = subprocess.run(command, capture_output=True, text=True, timeout=60)
     assert (ran.returncode, ran.stdout) == (1, "")
-    assert ran.stderr.startswith("aion: k cannot be read")
+    assert ran.stderr.startswith("Error: k cannot be read")
     assert ran.stderr.count("\n") == 1
 
 

@@ -54,7 +54,7 @@ def without_moto(folder: Path, *command: str) -> "subprocess.CompletedProcess[st
 )
 def test_missing_optional_package_error_names_extra_to_install(tmp_path: Path, code: str) -> None:
     done = run(tmp_path, code)
-    assert (done.returncode, done.stderr) == (1, f"aion: nothing_of_this_name {TO_INSTALL}\n")
+    assert (done.returncode, done.stderr) == (1, f"Error: nothing_of_this_name {TO_INSTALL}\n")
 
 
 @pytest.mark.parametrize(
@@ -67,7 +67,7 @@ def test_command_without_extra_local_names_it(tmp_path: Path, command: str, code
     assert (done.returncode, said.count(TO_INSTALL)) == (code, 1)
     assert "Traceback" not in said
     if code == 1:
-        assert (done.stdout, done.stderr) == ("", f"aion: moto {TO_INSTALL}\n")
+        assert (done.stdout, done.stderr) == ("", f"Error: moto {TO_INSTALL}\n")
 
 
 @pytest.mark.parametrize("command", ["dev --help", "--version"])
@@ -103,7 +103,7 @@ def test_full_disk_error_is_one_sentence() -> None:
         ran = subprocess.run(
             [sys.executable, "-m", "aion_tools.cli", "--help"], stdout=full, stderr=subprocess.PIPE, text=True
         )
-    assert (ran.returncode, ran.stderr) == (1, "aion: The output cannot be written: No space left on device.\n")
+    assert (ran.returncode, ran.stderr) == (1, "Error: The output cannot be written: No space left on device.\n")
 
 
 def test_unusable_file_error_is_one_sentence(tmp_path: Path) -> None:
@@ -111,7 +111,7 @@ def test_unusable_file_error_is_one_sentence(tmp_path: Path) -> None:
     new = [sys.executable, "-m", "aion_tools.cli", "new", "file/mine", "--framework", "langgraph"]
     ran = subprocess.run(new, cwd=tmp_path, capture_output=True, text=True)
     assert (ran.returncode, ran.stdout) == (1, "")
-    assert ran.stderr == "aion: file/mine/vendor cannot be read or written: Not a directory.\n"
+    assert ran.stderr == "Error: file/mine/vendor cannot be read or written: Not a directory.\n"
 
 
 def test_unencodable_character_in_output_is_replaced(tmp_path: Path) -> None:
@@ -174,4 +174,4 @@ def test_failed_json_command_prints_nothing_to_standard_output(command: str) -> 
     with operating.refusing_aws("ExpiredTokenException") as url:
         done = operating.process(*command.split(), "--json", **SETTINGS, **places, AWS_ENDPOINT_URL=url)
     assert (done.returncode, done.stdout) == (1, "")
-    assert "aion: Your AWS credentials have expired. Sign in again (`aws sso login`).\n" in done.stderr
+    assert "Error: Your AWS credentials have expired. Sign in again (`aws sso login`).\n" in done.stderr

@@ -109,7 +109,7 @@ def test_missing_aws_credentials_error_is_one_sentence() -> None:
             "key", "list", "--table", "t", "--region", "us-east-1", "--endpoint-url", f"http://127.0.0.1:{port}"
         )
     assert (ran.returncode, ran.stdout) == (1, "")
-    assert ran.stderr.startswith("aion: There are no AWS credentials here.")
+    assert ran.stderr.startswith("Error: There are no AWS credentials here.")
     assert ran.stderr.count("\n") == 1
 
 
@@ -121,7 +121,7 @@ def test_missing_network_error_is_one_sentence() -> None:
         AION_TABLE="t", AION_BUCKET="b", AION_TASK_QUEUE_URL="https://sqs/q",
     )  # fmt: skip
     assert (ran.returncode, ran.stdout) == (1, "")
-    assert ran.stderr.startswith("aion: AWS does not respond.")
+    assert ran.stderr.startswith("Error: AWS does not respond.")
     assert ran.stderr.count("\n") == 1
 
 

@@ -81,7 +81,7 @@ def test_why_prints_message_texts_only_with_content_option(run: RunCommand, chat
         f"The client {chat.context.owner} sent the message m-1 to the agent echo.",
         "The agent completed the task.",
     ]
-    assert now(printed).startswith("The task is completed since ")
+    assert now(printed).startswith("The task completed at ")
     assert "private" not in printed
     whole = run("t-m-1", "--owner", chat.context.owner, "--content").stdout
     assert "to the agent echo: “a private word”." in whole
@@ -105,7 +105,7 @@ def test_why_command_lists_interrupt_its_answer_and_cancellation(run: RunCommand
         f"The client {owner} answered.",
         "The task was canceled.",
     ]
-    assert now(printed).startswith("The task is canceled since ")
+    assert now(printed).startswith("The task was canceled at ")
 
 
 @pytest.mark.parametrize(
@@ -124,7 +124,7 @@ def test_why_reports_that_interrupted_task_waits_for_client(
     asyncio.run(one())
     printed = run("t-m-1", "--owner", chat.context.owner, "--json").stdout
     (document,) = json.loads(printed)
-    assert document["now"]["text"].startswith(f"The task waits for {awaited} of its client since ")
+    assert document["now"]["text"].startswith(f"The task has been waiting for {awaited} from its client since ")
     assert document["now"]["commands"] == [f"aion tasks cancel t-m-1 --owner {chat.context.owner}"]
     assert [each["kind"] for each in document["story"]] == ["message", "status"]
     assert document["story"][1]["text"] == f"The agent interrupted the task: it needs {needed} of its client."
@@ -138,11 +138,11 @@ def test_why_explains_running_and_queued_turns(run: RunCommand, chat: StoreConve
 
     asyncio.run(busy())
     owner = ("--owner", chat.context.owner)
-    assert now(run("t-m-1", *owner).stdout).startswith("The turn runs (try 1) under a lease until ")
+    assert now(run("t-m-1", *owner).stdout).startswith("The turn is running (try 1) under a lease until ")
     waiting = run("t-m-2", *owner).stdout
     assert "Its turn has place 1 of 1 in the queue of its context." in waiting
     assert now(waiting) == (
-        f"The turn waits behind the running task t-m-1 of its context: `aion why t-m-1 --owner {chat.context.owner}`."
+        f"The turn is waiting behind the running task t-m-1 of its context: `aion why t-m-1 --owner {chat.context.owner}`."
     )
 
 
@@ -176,7 +176,7 @@ def test_why_explains_turn_that_waits_behind_interrupted_task(run: RunCommand, c
 
     asyncio.run(busy())
     assert now(run("t-m-2", "--owner", chat.context.owner).stdout) == (
-        "The turn waits until the task t-m-1 of its context is answered or canceled: "
+        "The turn is waiting until the task t-m-1 of its context is answered or canceled: "
         f"`aion why t-m-1 --owner {chat.context.owner}`."
     )
 
@@ -184,7 +184,7 @@ def test_why_explains_turn_that_waits_behind_interrupted_task(run: RunCommand, c
 @pytest.mark.parametrize(
     ("state", "said"),
     [
-        (FAILED, "The task has failed at "),
+        (FAILED, "The task failed at "),
         (TaskState.TASK_STATE_REJECTED, "The agent rejected the task at "),
     ],
 )
@@ -224,7 +224,7 @@ def test_why_explains_suspended_turn(run: RunCommand, chat: StoreConversation) -
 
     asyncio.run(suspended())
     assert now(run("t-m-1", "--owner", chat.context.owner).stdout) == (
-        "The turn is suspended between two workers, and a wake-up message resumes it; "
+        "The turn is suspended between two workers, and a wake-up message will resume it; "
         f"`aion tasks cancel t-m-1 --owner {chat.context.owner}` ends it."
     )
 
@@ -274,7 +274,7 @@ def test_why_command_combines_task_events_log_lines_and_killed_invocations(
         "for SendMessage: AccessDenied)",
         "The task failed.",
     ]
-    assert now(printed.stdout).startswith("The task has failed at ")
+    assert now(printed.stdout).startswith("The task failed at ")
     (document,) = json.loads(run("why", task_id, "--owner", chat.context.owner, "--stack", stack, "--json").stdout)
     codes = [each["code"] for each in document["story"] if "code" in each]
     assert codes == ["ThrottlingException", "AccessDenied"]

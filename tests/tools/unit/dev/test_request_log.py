@@ -79,13 +79,29 @@ async def test_deeply_nested_request_is_logged(depth: int, caplog: pytest.LogCap
     assert (await logged(Response("{}"), caplog, content=body))["operation"] == "POST /"
 
 
-@pytest.mark.parametrize("path", ["/console/console.js", "/agents/a/console/webhooks"])
+OF_CONSOLE = {"headers": {"sec-fetch-site": "same-origin"}}
+
+
+@pytest.mark.parametrize(
+    ("asked", "operation"),
+    [
+        ({"method": "GET", "path": "/console/console.js"}, "GET /console/console.js"),
+        ({"method": "GET", "path": "/agents/a/console/webhooks"}, "GET /agents/a/console/webhooks"),
+        ({"method": "GET", "path": "/.well-known/agent-card.json"} | OF_CONSOLE, "GET /.well-known/agent-card.json"),
+        ({"json": {"method": "ListTasks"}} | OF_CONSOLE, "ListTasks"),
+    ],
+)
 async def test_polling_requests_of_console_are_logged_only_if_failed(
-    path: str, caplog: pytest.LogCaptureFixture
+    asked: dict[str, Any], operation: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     """While the console shows webhooks, it sends a read each second, which would fill the log."""
-    said = await logged(Response(status_code=401), caplog, method="GET", path=path)
-    assert said["operation"] == f"GET {path}"
+    said = await logged(Response(status_code=401), caplog, **asked)
+    assert said["operation"] == operation
     caplog.clear()
     with pytest.raises(ValueError, match="not enough values"):
-        await logged(Response("{}"), caplog, method="GET", path=path)
+        await logged(Response("{}"), caplog, **asked)
+
+
+async def test_message_from_console_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+    said = await logged(Response("{}"), caplog, json={"method": "SendMessage"}, **OF_CONSOLE)
+    assert said["operation"] == "SendMessage"
