@@ -91,7 +91,7 @@ BUGS = [
     bug(
         "begins a step although its renewal was refused",
         "I11B",
-        Edit(LeaseTerm, "check", "and not self.renew()", "and self.renew() is None"),
+        Edit(LeaseTerm, "check", 'raise LeaseLost("The lease has run out, and another process has the turn.")', "return"),
         scenarios=("send and go", "two contexts, two owners"),
         aims=aims(Fault.FROZEN_BEFORE, "agent.step", range(1, 4), 400.0),
     ),
