@@ -23,6 +23,7 @@ from aion_core.engine.agent import (
 from aion_core.engine.agent_profile import UNKNOWN, AgentProfile
 from aion_core.engine.fenced_writes import Fence, FencedWrites
 from aion_core.engine.remote_calls.records import RemoteCall
+from aion_core.errors import LeaseLost
 from aion_core.protocol.types import Artifact, Message, Part, TaskState
 from aion_core.table import keys
 from aion_core.table.item import Key
@@ -162,14 +163,16 @@ class ScriptedAgent:
                 self._did(asked, "paused", state.position)
                 yield Paused()
                 return
-            # A process may be frozen here, between two steps. The check comes after it and right before the step.
             await self._process.effect("agent.step", lambda: None)
-            await unblocked(asked.check_lease.__self__, asked.check_lease)  # type: ignore[attr-defined]
+            await self._check_lease(asked, state.position)
+            await self._process.moment("agent.checked")
             self._did(asked, "began", state.position)
             asks = ""
             for ordinal, op in enumerate(program.steps[state.position]):
                 if op[0] == "ask":
                     asks = "auth" if op[1:] == ("auth",) else "input"
+                if ordinal:
+                    await self._process.moment("agent.within")
                 async for emission in self._perform(asked, op, f"{asked.turn.id}.{state.position}.{ordinal}", state):
                     yield emission
             finished = replace(state, position=state.position + 1, asking=asks)
@@ -190,6 +193,16 @@ class ScriptedAgent:
             yield AgentMessage(Message(message_id=f"{asked.turn.id}.after", parts=[Part(text="and another thing")]))
         if program.ending == "twice":
             yield Reply(Message(message_id=f"{asked.turn.id}.again", parts=[Part(text="or rather")]))
+
+    async def _check_lease(self, asked: TurnRequest, step: int) -> None:
+        """Check the lease right before a step, as the adapters of the frameworks do."""
+        check = asked.check_lease
+        try:
+            await unblocked(getattr(check, "__self__", self), check)
+        except LeaseLost:
+            self._did(asked, "refused", step)
+            raise
+        self._did(asked, "checked", step)
 
     async def _perform(
         self, asked: TurnRequest, op: Op, key: str, state: ProgramState

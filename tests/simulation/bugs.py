@@ -34,6 +34,8 @@ from tests.simulation.planting import Bug, Edit
 TOLD, LISTENS_LATE, FORGOTTEN = ("told of a task",), ("begins to listen late",), ("kept for an hour",)
 DELEGATES = ("cancels a call", "texts again during a call")
 READERS = ("readers elsewhere", "leaves in the middle", "stream")
+STEPS = ("send and go", "two contexts, two owners")
+MONOTONIC = "__import__('asyncio').get_running_loop().time()"
 LOST_WAKE_UPS = tuple(Aim(Fault.LOST, "queue.send", number) for number in range(1, 6))
 
 
@@ -52,6 +54,8 @@ def bug(
 ) -> Bug:
     return Bug(what, edits, frozenset(seen_by.split()), scenarios, aims, together)
 
+
+FROZEN_BETWEEN_STEPS = aims(Fault.FROZEN_BEFORE, "agent.step", range(1, 4), 400.0)
 
 BUGS = [
     bug(
@@ -85,15 +89,61 @@ BUGS = [
         "trusts the lease after a freeze",
         "I11B",
         Edit(LeaseTerm, "check", "self._clock.now() >= self._until", "False"),
-        scenarios=("send and go", "two contexts, two owners"),
-        aims=aims(Fault.FROZEN_BEFORE, "agent.step", range(1, 4), 400.0),
+        scenarios=STEPS,
+        aims=FROZEN_BETWEEN_STEPS,
+    ),
+    bug(
+        "leaves out the check before a step",
+        "I11B",
+        Edit(TurnExecution, "request", "self.term.check,", "lambda: None,"),
+        scenarios=STEPS,
+        aims=FROZEN_BETWEEN_STEPS,
+    ),
+    bug(
+        "judges the lease's term by the monotonic clock",
+        "I11B",
+        Edit(LeaseTerm, "__init__", "until or clock.now() + self._term", f"{MONOTONIC} + seconds"),
+        Edit(LeaseTerm, "renew", "self._clock.now() + self._term", f"{MONOTONIC} + self._term.total_seconds()"),
+        Edit(LeaseTerm, "check", "self._clock.now()", MONOTONIC),
+        scenarios=STEPS,
+        aims=FROZEN_BETWEEN_STEPS,
     ),
     bug(
         "begins a step although its renewal was refused",
         "I11B",
-        Edit(LeaseTerm, "check", "and not self.renew()", "and self.renew() is None"),
-        scenarios=("send and go", "two contexts, two owners"),
-        aims=aims(Fault.FROZEN_BEFORE, "agent.step", range(1, 4), 400.0),
+        Edit(
+            LeaseTerm, "check", 'raise LeaseLost("The lease has run out, and another process has the turn.")', "return"
+        ),
+        scenarios=STEPS,
+        aims=FROZEN_BETWEEN_STEPS,
+    ),
+    bug(
+        "does not look at the clock after a renewal",
+        "I11B",
+        Edit(LeaseTerm, "check", "while self._clock", "if self._clock"),
+        scenarios=STEPS,
+        together=(
+            Aim(Fault.FROZEN_BEFORE, "agent.step", 1, 31.0),
+            Aim(Fault.FROZEN_AFTER, "renew.write_blocking", 1, 95.0),
+        ),
+    ),
+    bug(
+        "takes a conflict for a renewal",
+        "I11B",
+        Edit(TaskStore, "renew", "if not refused.is_conflict:\n    return False", "return refused.is_conflict"),
+        scenarios=STEPS,
+        together=(
+            Aim(Fault.FROZEN_BEFORE, "agent.step", 1, 400.0),
+            Aim(Fault.CONFLICT, "renew.write_blocking", 1),
+        ),
+    ),
+    bug(
+        "records a late result under the newest fence",
+        "I10",
+        Edit(progress, "still_mine", "(now.generation, now.fence) != (head.generation, head.fence)", "now.state in ()"),
+        Edit(progress, "still_mine", "replace(head, push_epoch=now.push_epoch, push_events=now.push_events)", "now"),
+        scenarios=STEPS,
+        aims=aims(Fault.OVERTAKEN, "agent.within", range(1, 6)),
     ),
     bug(
         "does not give the lease back",

@@ -107,13 +107,13 @@ class Client:
 
     async def rest(self, task_id: str, *, within: float = 4 * 3600.0) -> Any:
         """Poll the task until it reaches a terminal or interrupted state."""
-        until, pause = self.world.loop.time() + within, 2.0
+        until, pause = self.world.loop.now + within, 2.0
         while True:
             task = await self.get(task_id)
             if (
                 not isinstance(task, Task)
                 or task.status.state in TERMINAL_OR_INTERRUPTED
-                or self.world.loop.time() > until
+                or self.world.loop.now > until
             ):
                 return task
             await asyncio.sleep(pause)
@@ -187,7 +187,7 @@ class Client:
         for tries in range(TRIES):
             known = world.history.log.get(TaskKey(self.owner, task_id), ())
             asking = Asking(
-                self.name, self.owner, what, world.loop.time(), message_id, task_id, context, key, before=len(known)
+                self.name, self.owner, what, world.loop.now, message_id, task_id, context, key, before=len(known)
             )
             world.history.askings.append(asking)
             connection = world.entrypoint_url.ask(self.owner, operation, of=of)
@@ -195,15 +195,15 @@ class Client:
             world.trace(self.name, f"{what} {message_id or task_id} (to {connection.process})")
             try:
                 asking.answer = await connection.result(TIMEOUT)
-                asking.answered = world.loop.time()
+                asking.answered = world.loop.now
                 world.trace(self.name, f"{what} {message_id or task_id} answered {_short(asking.answer)}")
                 return asking.answer
             except ClientError as error:
-                asking.answer, asking.answered = error, world.loop.time()
+                asking.answer, asking.answered = error, world.loop.now
                 world.trace(self.name, f"{what} {message_id or task_id} refused: {error!r}")
                 return error
             except StoreCorrupt as error:
-                asking.answer, asking.answered = error, world.loop.time()
+                asking.answer, asking.answered = error, world.loop.now
                 return error
             except AGAIN as error:
                 asking.answer = refused = error
@@ -226,10 +226,10 @@ class Client:
         asks: str = "",
     ) -> Hearing:
         world = self.world
-        hearing = Hearing(self.name, self.owner, world.loop.time(), cursor, after, task_id=task_id)
+        hearing = Hearing(self.name, self.owner, world.loop.now, cursor, after, task_id=task_id)
         hearing.subscribes = what.startswith("subscribe")
         world.history.hearings.append(hearing)
-        asking = Asking(self.name, self.owner, what.split()[0], world.loop.time(), message_id, task_id or asks)
+        asking = Asking(self.name, self.owner, what.split()[0], world.loop.now, message_id, task_id or asks)
         world.history.askings.append(asking)
         connection = world.entrypoint_url.listen(self.owner, operation, slow=slow)
         hearing.process = asking.process = connection.process
@@ -241,8 +241,8 @@ class Client:
                     hearing.task_id = getattr(spoken.payload, "task_id", "") or getattr(spoken.payload, "id", "")
             if leave_after and len(hearing.heard) >= leave_after:
                 connection.leave()
-        hearing.how, hearing.ended, hearing.seconds_left = _how(connection), world.loop.time(), connection.seconds_left
-        asking.answered, asking.answer = world.loop.time(), connection.ended
+        hearing.how, hearing.ended, hearing.seconds_left = _how(connection), world.loop.now, connection.seconds_left
+        asking.answered, asking.answer = world.loop.now, connection.ended
         world.trace(self.name, f"{what} ended {hearing.how}, heard {[id_ for _, id_, _ in hearing.heard]}")
         return hearing
 

@@ -45,6 +45,18 @@ def is_undisturbed(world: "SimWorld", *but: Fault) -> bool:
     )
 
 
+def late_actions(world: "SimWorld") -> set[str]:
+    """Return what agents did although another process had taken over their turn."""
+    return {
+        did.what
+        for did in world.history.agent
+        if any(
+            hold.context == did.context and hold.turn == did.turn and hold.fence > did.fence and hold.at <= did.at
+            for hold in world.history.holds
+        )
+    }
+
+
 def expires_after(world: "SimWorld", key: TaskKey) -> float | None:
     """Return the latest time at which the task may expire: the retention after its newest message."""
     entries = world.history.log.get(key)

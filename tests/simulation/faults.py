@@ -19,13 +19,13 @@ REMOTE_READS, REMOTE_WRITES = ("remote.read",), ("remote.send", "remote.cancel")
 QUEUE = ("queue.send", "queue.receive", "queue.delete", "queue.count")
 NOT_IN_TRANSACTIONS = ("append_deltas.write", "list.write", "count_task.write", "forget_tasks.write")
 """Writes of items that no transaction writes: they cannot conflict."""
+MOMENTS = ("agent.step", "agent.checked", "agent.within")
+"""Moments of an agent's code without an effect: between two steps, between the check of the lease and the step's first
+statement, and between two statements of a step."""
 WITHOUT_TABLE = (
-    *BLOB_READS, *BLOB_WRITES, *REMOTE_READS, *REMOTE_WRITES, *QUEUE, *TO_CLIENT, "agent.step", "agent.effect", "webhook.post", "invoke"
+    *BLOB_READS, *BLOB_WRITES, *REMOTE_READS, *REMOTE_WRITES, *QUEUE, *TO_CLIENT, *MOMENTS, "agent.effect", "webhook.post", "invoke"
 )  # fmt: skip
-"""Kinds of side effect other than requests to the table; "invoke" is the start of an invocation.
-
-"agent.step" is the moment before a step of the agent, and has no effect.
-"""
+"""Kinds of side effect other than requests to the table; "invoke" is the start of an invocation."""
 
 
 class Fault(StrEnum):
@@ -68,8 +68,10 @@ def applies(fault: Fault, kind: str) -> bool:
     method = "" if kind in WITHOUT_TABLE else kind.rpartition(".")[2]
     reads, writes = method in TABLE_READS, method in TABLE_WRITES
     match fault:
-        case Fault.CRASH_BEFORE | Fault.FROZEN_BEFORE | Fault.FROZEN_AFTER | Fault.OVERTAKEN:
+        case Fault.FROZEN_BEFORE | Fault.OVERTAKEN:
             return kind not in ("invoke", "queue.receive")
+        case Fault.CRASH_BEFORE | Fault.FROZEN_AFTER:
+            return kind not in ("invoke", "queue.receive", *MOMENTS)
         case Fault.CRASH_AFTER:
             return writes or kind in (
                 *BLOB_WRITES, *REMOTE_WRITES, "queue.send", "queue.delete", *TO_CLIENT, "agent.effect", "webhook.post"
@@ -119,13 +121,13 @@ def is_request(kind: str) -> bool:
 
 
 WHY_NOT: Mapping[Fault, str] = {
-    Fault.CRASH_BEFORE: "no process exists before this",
+    Fault.CRASH_BEFORE: "no process exists before this, or it is the crash before the next side effect",
     Fault.CRASH_AFTER: "a crash after a read is the crash before the next side effect",
     Fault.CRASH_IN_FLIGHT: "only a request that writes has an effect when its sender is gone",
     Fault.KILLED_SOON: "it is drawn when an invocation begins",
     Fault.TIME_IS_SHORT: "it is drawn when an invocation begins",
     Fault.FROZEN_BEFORE: "no process exists before this",
-    Fault.FROZEN_AFTER: "no process exists before this",
+    Fault.FROZEN_AFTER: "no process exists before this, or it is `frozen before`",
     Fault.OVERTAKEN: "no process exists before this",
     Fault.DOUBLED: "a repeated read changes nothing",
     Fault.LATE: "only messages are late; a slow request is `slow`",

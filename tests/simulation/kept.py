@@ -1,6 +1,7 @@
 """Regression schedules, each with its faults: `make test` plays them all.
 
 A schedule includes its faults, because its seed draws other faults once scenarios, faults or side effects are added.
+All are older than the clocks that stand still in a freeze: here each process's monotonic clock goes on.
 Schedules older than the table port are missing: their seeds no longer reproduce them.
 """
 

@@ -1,8 +1,13 @@
-"""Deterministic asyncio event loop with virtual time: idle time is skipped, and a seed orders the ready handles."""
+"""Deterministic asyncio event loop with virtual time: idle time is skipped, and a seed orders the ready handles.
+
+`SimLoop.now` is the world's time, which wall clocks show. `SimLoop.time()`, by which asyncio sets its timers, is the
+monotonic clock of the running process, which may stand still while the process is frozen.
+"""
 
 import asyncio
 import heapq
 import logging
+import math
 import sys
 import warnings
 from collections import deque
@@ -11,7 +16,7 @@ from contextlib import contextmanager
 from contextvars import Context, ContextVar
 from datetime import UTC, datetime, timedelta
 from random import Random
-from typing import Any
+from typing import Any, TypeVar
 
 BEGINNING = datetime(2030, 1, 1, tzinfo=UTC)
 
@@ -27,16 +32,38 @@ class Runaway(Exception):
 class Life:
     """State of a simulated process: running, paused or ended; the tasks of an ended process stay paused."""
 
-    __slots__ = ("alive", "held")
+    __slots__ = ("alive", "held", "stood_still", "stopped_at", "timers")
 
     def __init__(self) -> None:
         self.alive = True
         self.held: list[asyncio.Handle] | None = None
         """Delayed steps of a held or ended life; None without a hold."""
+        self.stood_still = 0.0
+        """Seconds for which its monotonic clock has stood still."""
+        self.stopped_at: float | None = None
+        """Time at which its monotonic clock stopped; None while it runs."""
+        self.timers: list[asyncio.TimerHandle] = []
+        """Timers of a stopped clock."""
 
 
 LIFE: ContextVar[Life | None] = ContextVar("life", default=None)
 """Life of the running code; None for the world itself, which is never held."""
+
+
+def _stood_still() -> float:
+    life = LIFE.get()
+    return life.stood_still if life is not None else 0.0
+
+
+def _first_time(when: float, stood_still: float) -> float:
+    """Return the first time of the world at which a monotonic clock that has stood still so long shows `when`.
+
+    Without the correction of the rounding error, code could wake a little too early, and wait for zero seconds for ever.
+    """
+    at = when + stood_still
+    while at - stood_still < when:
+        at = math.nextafter(at, math.inf)
+    return at
 
 
 class SimTask(asyncio.Task[Any]):
@@ -65,12 +92,19 @@ class SimLoop(asyncio.BaseEventLoop):
 
     def __init__(self, random: Random, *, most_steps: int = 150_000) -> None:
         super().__init__()
-        self._random, self._now, self._left = random, 0.0, most_steps
+        self.now = 0.0
+        """Time of the world in seconds."""
+        self._random, self._left = random, most_steps
         self.everything: list[SimTask] = []
         """All tasks of this loop, referenced so that the garbage collector closes none."""
 
     def time(self) -> float:
-        return self._now
+        """Return the time of the running process's monotonic clock."""
+        return self.now - _stood_still()
+
+    def call_at(self, when: float, callback: Callable[..., object], *args: Any, **options: Any) -> asyncio.TimerHandle:  # type: ignore[override]
+        """Set a timer by the running process's monotonic clock."""
+        return super().call_at(_first_time(when, _stood_still()), callback, *args, **options)
 
     def create_task(self, coro: Any, *, name: object = None, context: Context | None = None) -> SimTask:
         self._check_closed()
@@ -82,35 +116,52 @@ class SimLoop(asyncio.BaseEventLoop):
         self.everything.append(task)
         return task
 
-    def hold(self, life: Life) -> None:
-        """Pause the process with this life: delay all its handles until `release`."""
-        if life.held is None:
-            life.held = []
+    def hold(self, life: Life, *, stops_clock: bool = False) -> None:
+        """Pause the process with this life: delay all its handles until `release`.
+
+        With `stops_clock` its monotonic clock stands still meanwhile, and its timers wait.
+        """
+        if life.held is not None:
+            return
+        life.held = []
+        if stops_clock:
+            life.stopped_at = self.now
+            pending = [timer for timer in self._scheduled if not timer._cancelled]
+            life.timers = [timer for timer in pending if timer._context.get(LIFE) is life]
+            self._scheduled = [timer for timer in pending if timer._context.get(LIFE) is not life]
+            heapq.heapify(self._scheduled)
 
     def release(self, life: Life) -> None:
-        """Run the life's delayed handles; do nothing if the life has ended."""
+        """Run the life's delayed handles, and its monotonic clock; do nothing if the life has ended."""
         if not life.alive:
             return
         held, life.held = life.held, None
         self._ready.extend(held or ())
+        if life.stopped_at is not None:
+            before, life.stood_still = life.stood_still, life.stood_still + self.now - life.stopped_at
+            life.stopped_at = None
+            for timer in life.timers:
+                timer._when = _first_time(timer.when() - before, life.stood_still)  # type: ignore[attr-defined]
+                heapq.heappush(self._scheduled, timer)
+            life.timers = []
 
     def _run_once(self) -> None:
         scheduled, ready = self._scheduled, self._ready
         while scheduled and scheduled[0]._cancelled:
             heapq.heappop(scheduled)._scheduled = False
         if not ready and scheduled:
-            self._now = max(self._now, scheduled[0]._when)
-        while scheduled and scheduled[0]._when <= self._now:
+            self.now = max(self.now, scheduled[0]._when)
+        while scheduled and scheduled[0]._when <= self.now:
             timer = heapq.heappop(scheduled)
             timer._scheduled = False
             ready.append(timer)
         if not ready:
-            raise Deadlock(f"at {self._now:.3f} s everybody waits for somebody else")
+            raise Deadlock(f"at {self.now:.3f} s everybody waits for somebody else")
         batch = list(ready)
         ready.clear()
         self._left -= len(batch)
         if self._left < 0:
-            raise Runaway(f"at {self._now:.3f} s the schedule has taken more steps than any should")
+            raise Runaway(f"at {self.now:.3f} s the schedule has taken more steps than any should")
         if len(batch) > 1:
             self._random.shuffle(batch)
         for handle in batch:
@@ -153,13 +204,34 @@ class SimClock:
 
     def now(self) -> datetime:
         """Return the time; no two readings are the same."""
-        seconds = max(self._loop.time() + self._skew, self._next)
+        return reading(self._read)
+
+    def _read(self) -> datetime:
+        seconds = max(self._loop.now + self._skew, self._next)
         self._next = seconds + self._tick
         return BEGINNING + timedelta(seconds=seconds)
 
     async def sleep(self, seconds: float) -> None:
         """Wait for this number of seconds."""
         await asyncio.sleep(seconds)
+
+
+READINGS: ContextVar[tuple[Iterator[Any], list[Any]] | None] = ContextVar("readings", default=None)
+"""Earlier and all readings of clocks by the running blocking code; see `tests.simulation.table.unblocked`."""
+
+T = TypeVar("T")
+
+
+def reading(read: Callable[[], T]) -> T:
+    """Return a reading of a clock. Blocking code that runs again gets its earlier readings."""
+    readings = READINGS.get()
+    if readings is None:
+        return read()
+    earlier, every = readings
+    for known in earlier:
+        return known  # type: ignore[no-any-return]
+    every.append(read())
+    return every[-1]  # type: ignore[no-any-return]
 
 
 def at_once(work: Coroutine[Any, Any, Any] | Generator[Any, Any, Any]) -> Any:

@@ -11,7 +11,7 @@ from aion_core.engine.queues import PushWakeUp, WakeUp
 from aion_core.errors import StoreUnavailable
 from aion_core.push.client import PostOutcome
 from tests.simulation.faults import Aim, Fault, is_request
-from tests.simulation.loop import LIFE, Life, SimClock, SimTask, at_once
+from tests.simulation.loop import LIFE, Life, SimClock, SimTask, at_once, reading
 from tests.simulation.table import SimBlobs, SimTable, blocking
 
 if TYPE_CHECKING:
@@ -29,8 +29,6 @@ class Process:
         self.life, self.beating = Life(), Life()
         """Lives of the process's event loop and of its other threads: a blocked loop does not hold the threads."""
         self.clock = SimClock(world.loop, skew)
-        self._stood_still = 0.0
-        """Seconds for which the process was frozen: its monotonic clock stands still meanwhile, its wall clock doesn't."""
         self.parts: Any = None
         """`assembly.Parts`: the engine objects of this process."""
         self.buffered = world.random.random() < 0.2
@@ -85,8 +83,8 @@ class Process:
             return
         if self._death is not None:
             self._death.cancel()
-        self.world.loop.hold(self.life)
-        self.world.loop.hold(self.beating)
+        for life in (self.life, self.beating):
+            self.world.loop.hold(life, stops_clock=self.world.clocks_stop)
 
     def at_death(self, tell: Callable[[], None]) -> None:
         """Register a function to call when the process dies."""
@@ -98,7 +96,7 @@ class Process:
             return
         self.world.trace(self.name, f"dies: {why}")
         self.world.history.troubled.add(self.name)
-        self.world.history.deaths[self.name] = self.world.loop.time()
+        self.world.history.deaths[self.name] = self.world.loop.now
         for life in (self.life, self.beating):
             self.world.loop.hold(life)
             life.alive = False
@@ -109,40 +107,34 @@ class Process:
             self.world.outside(0.01, tell)
 
     async def freeze(self, seconds: float, *, after_takeover: float | None = None) -> None:
-        """Freeze all threads for this number of seconds; the clock continues.
+        """Freeze all threads for this number of seconds; the wall clock continues.
 
         With `after_takeover`, only until this many seconds after another process acquires a lease.
         """
         self.world.trace(self.name, f"is frozen for {seconds:g} s")
         self.world.history.troubled.add(self.name)
-        if self._death is not None and self._death.when() < self.world.loop.time() + seconds + 60:
+        if self._death is not None and self._death.when() < self.world.loop.now + seconds + 60:
             # Postpone the invocation's timeout until after the freeze, because Lambda freezes a process only between
             # invocations, when no timeout runs.
             self._death.cancel()
             self._death = self.world.outside(seconds + 60, self.kill, "its time was up")
         lives = [life for life in (self.life, self.beating) if life.held is None]
         for life in lives:
-            self.world.loop.hold(life)
-        began = self.world.loop.time()
-
-        def thawed() -> None:
-            self._stood_still += self.world.loop.time() - began
-            self._thaw(lives)
-
-        thaw = self.world.outside(seconds, thawed)
+            self.world.loop.hold(life, stops_clock=self.world.clocks_stop)
+        thaw = self.world.outside(seconds, self._thaw, lives)
         if after_takeover is not None:
 
             def thaw_now() -> None:
                 thaw.cancel()
-                thawed()
+                self._thaw(lives)
 
             self.world.waits_for_takeover(self, thaw_now, after_takeover)
-        self.world.thawed = max(self.world.thawed, self.world.loop.time() + seconds)
+        self.world.thawed = max(self.world.thawed, self.world.loop.now + seconds)
         await asyncio.sleep(0)
 
     async def block(self, seconds: float) -> None:
         """Block the event loop for this number of seconds, like a node that computes; other threads continue."""
-        now = self.world.loop.time()
+        now = self.world.loop.now
         self.world.history.blocked.append((self.name, now, now + seconds))
         self.world.loop.hold(self.life)
         self.world.outside(seconds, self._thaw, [self.life])
@@ -154,7 +146,7 @@ class Process:
 
     def monotonic(self) -> float:
         """Return the time of the process's monotonic clock."""
-        return self.world.loop.time() - self._stood_still
+        return reading(lambda: self.world.loop.now - self.life.stood_still)
 
     def remaining(self) -> float:
         """Return the seconds until the deadline by the process's own clock."""
@@ -194,6 +186,14 @@ class Process:
         if latency > 0.002:
             await asyncio.sleep(latency / 2)
         return result
+
+    async def moment(self, kind: str) -> None:
+        """Pass a moment without an effect in the agent's code. It takes no time, unless a fault happens."""
+        aim = self.world.plan.at(kind)
+        if aim is not None:
+            self.world.befalls(aim, kind, self)
+            await self._before(aim, kind, lambda: None)
+            await self._after(aim, kind)
 
     def acts(self, kind: str, act: Callable[[], Any], aim: Aim | None = None) -> Any:
         """Run `act` at this moment of the simulated time, and return its result."""
@@ -237,7 +237,7 @@ class Process:
             case Fault.THROTTLED:
                 raise StoreUnavailable("Throttled.")
             case Fault.BURST:
-                self.world.unavailable_until = self.world.loop.time() + aim.amount
+                self.world.unavailable_until = self.world.loop.now + aim.amount
             case Fault.SKEWED:
                 self.clock.skew += aim.amount
                 self.world.skewed = True

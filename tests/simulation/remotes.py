@@ -63,7 +63,7 @@ class RemoteAgent:
             known.sends += 1
             return known.task_id
         seconds = float(message.parts[0].text)
-        now = self._world.loop.time()
+        now = self._world.loop.now
         begun = RemoteTask(f"remote-{len(self.tasks)}", message, now, now + seconds)
         self.tasks[message.message_id] = begun
         return begun.task_id
@@ -77,7 +77,7 @@ class RemoteAgent:
 
     def is_over(self, task: RemoteTask) -> bool:
         """Return True if the task has ended or is canceled."""
-        return task.canceled is not None or self._world.loop.time() >= task.ends
+        return task.canceled is not None or self._world.loop.now >= task.ends
 
     def read(self, task_id: str) -> Task:
         """Return the task as GetTask does."""
@@ -98,7 +98,7 @@ class RemoteAgent:
         found = self.found(task_id)
         if self.is_over(found):
             raise TaskNotCancelableError
-        found.canceled = self._world.loop.time()
+        found.canceled = self._world.loop.now
         return self.read(task_id)
 
 
@@ -150,7 +150,7 @@ class SimRemoteClient:
         """Yield the task's end. The stream may break off before."""
         found = self._remote.found(task_id)
         while not self._remote.is_over(found):
-            await asyncio.sleep(min(5.0, max(0.01, found.ends - self._process.world.loop.time())))
+            await asyncio.sleep(min(5.0, max(0.01, found.ends - self._process.world.loop.now)))
             # Receive a heartbeat: with a fault, the stream breaks off.
             await self._request("remote.read", lambda: None)
         yield StreamResponse(task=self._remote.read(task_id))

@@ -7,6 +7,7 @@ from random import Random
 
 from tests.simulation import faults
 from tests.simulation import long_life as _registers_its_scenarios  # noqa: F401
+from tests.simulation.facts import late_actions
 from tests.simulation.faults import Aim, Fault, FaultPlan, applies
 from tests.simulation.invariants import violations
 from tests.simulation.scenarios import SCENARIOS, SimScenario
@@ -25,6 +26,8 @@ class Outcome:
     points: Sequence[str]
     """The kind of each side effect, in their order."""
     violations: Sequence[str]
+    late: Collection[str]
+    """What agents did although another process had taken over their turn."""
     lines: Sequence[str] = ()
 
     def __str__(self) -> str:
@@ -32,9 +35,17 @@ class Outcome:
         return "\n  ".join([*told, *self.violations])
 
 
-def play(scenario: SimScenario, seed: int, aims: Sequence[Aim] = (), *, tracing: bool = False) -> Outcome:
-    """Play the scenario with these faults."""
-    world = SimWorld(seed, FaultPlan(aims), deployment=scenario.deployment, tracing=tracing)
+def play(
+    scenario: SimScenario,
+    seed: int,
+    aims: Sequence[Aim] = (),
+    *,
+    clocks_stop: bool | None = None,
+    tracing: bool = False,
+) -> Outcome:
+    """Play the scenario with these faults. The seed decides whether monotonic clocks stop, unless `clocks_stop` does."""
+    plan = FaultPlan(aims)
+    world = SimWorld(seed, plan, deployment=scenario.deployment, clocks_stop=clocks_stop, tracing=tracing)
     world.run(scenario.tell)
     return Outcome(
         seed,
@@ -43,6 +54,7 @@ def play(scenario: SimScenario, seed: int, aims: Sequence[Aim] = (), *, tracing:
         [(fault, kind) for _, fault, kind, _ in world.history.faults],
         world.plan.points,
         violations(world),
+        late_actions(world),
         world.lines,
     )
 

@@ -73,7 +73,7 @@ async def send_and_go(world: SimWorld) -> None:
 async def behind_a_backlog(world: SimWorld) -> None:
     """Send messages while no worker is free. Some wake-up messages are lost, and the rest is worked off slowly."""
     ann, seconds, pace = Client(world), world.choices.choice((20.0, 100.0, 700.0)), world.choices.choice((0.1, 2.0))
-    world.backlog_until = world.loop.time() + seconds + 8 * pace
+    world.backlog_until = world.loop.now + seconds + 8 * pace
     world.queue.hold(seconds, pace)
     tasks = await asyncio.gather(
         *(

@@ -104,4 +104,4 @@ class Entrypoint:
             connection.slow = self._world.aim.amount
         if self._world.aim is not None and self._world.aim.fault is Fault.CLIENT_LEAVES:
             connection.leave()
-        connection.write(self._world.loop.time(), batch)
+        connection.write(self._world.loop.now, batch)

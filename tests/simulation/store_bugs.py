@@ -57,7 +57,7 @@ STORE_BUGS = [
     bug(
         "takes a conflict for the loss of the lease",
         "I27",
-        Edit(TaskStore, "renew", "return refused.is_conflict", "return False"),
+        Edit(TaskStore, "renew", "if not refused.is_conflict:", "if True:"),
         scenarios=("send and go",),
         aims=aims(Fault.CONFLICT, "renew.write_blocking", range(1, 4)),
     ),

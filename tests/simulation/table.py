@@ -14,6 +14,7 @@ from aion_core.table.port import Page
 from aion_core.table.refusals import CONFLICT, FINE, THROTTLED
 from aion_core.table.writes import SingleWrite, Write
 from tests.simulation.faults import Fault
+from tests.simulation.loop import READINGS
 from tests.support.faulty_table import TableFaults
 
 if TYPE_CHECKING:
@@ -67,7 +68,7 @@ class SimOperations:
         waits = inspect.iscoroutinefunction(method)
 
         def call(*arguments: Any, **options: Any) -> Any:
-            made = SimOperation(renamed, name, arguments, options, self._process.world.loop.time())
+            made = SimOperation(renamed, name, arguments, options, self._process.world.loop.now)
             if waits:
                 return self._made(made, method)
             token = OPERATION.set(made)
@@ -142,7 +143,7 @@ class SimTable:
         writes = arguments[0] if method == "transact" else arguments[:1] if "write" in method else ()
 
         async def make() -> Any:
-            at, result = world.loop.time(), getattr(world.table, method)(*arguments, **options)
+            at, result = world.loop.now, getattr(world.table, method)(*arguments, **options)
             if inspect.iscoroutine(result):
                 result = await result
             if writes and world.is_made_now(options.get("token", "")):
@@ -254,19 +255,20 @@ def blocking(request: Callable[[], Awaitable[Any]]) -> Any:
 async def unblocked(owner: Any, work: Callable[[], Any]) -> Any:
     """Return the result of the blocking code; its requests take virtual time.
 
-    After each request the code runs again from its start, with the original attributes of `owner` and all responses so
-    far.
+    After each request the code runs again from its start, with the original attributes of `owner`, the readings of
+    clocks and all responses so far.
     """
-    before, answers = dict(vars(owner)), list[Any]()
+    before, answers, readings = dict(vars(owner)), list[Any](), list[Any]()
     while True:
         vars(owner).update(before)
-        token = ANSWERS.set(iter(answers))
+        tokens = ANSWERS.set(iter(answers)), READINGS.set((iter([*readings]), readings))
         try:
             return work()
         except Pending as pending:
             request = pending.request
         finally:
-            ANSWERS.reset(token)
+            ANSWERS.reset(tokens[0])
+            READINGS.reset(tokens[1])
         try:
             answers.append(await request())
         except Exception as error:

@@ -92,7 +92,7 @@ class Watch:
             self._world.trace(process.name, f"has the lease {fence} of {turn['id']}")
             # Use the remaining time at the start of the operation: a process that is frozen during the operation has
             # decided before the freeze.
-            until, left = _seconds(item["until"]), process.remaining() + self._world.loop.time() - operation.at
+            until, left = _seconds(item["until"]), process.remaining() + self._world.loop.now - operation.at
             if operation.method == "finish" and left < NEXT_TURN_SECONDS and not self._world.skewed:
                 self._history.surprises.append(f"I16: {process.name} began another turn {left:.0f} s before its end.")
             self._history.holds.append(
@@ -142,9 +142,7 @@ class Watch:
             state = status.state if status is not None else state
             assert state is not None
             entries.append(
-                Entry(
-                    at, process.name, operation.method, numbered, state, plain(numbered.event), self._world.loop.time()
-                )
+                Entry(at, process.name, operation.method, numbered, state, plain(numbered.event), self._world.loop.now)
             )
         self._history.resting[task] = at
 

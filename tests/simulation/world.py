@@ -45,11 +45,19 @@ class SimWorld:
     """One schedule: a seed, a plan of faults, and its history."""
 
     def __init__(
-        self, seed: int, plan: FaultPlan | None = None, *, deployment: Deployment | None = None, tracing: bool = False
+        self,
+        seed: int,
+        plan: FaultPlan | None = None,
+        *,
+        deployment: Deployment | None = None,
+        clocks_stop: bool | None = None,
+        tracing: bool = False,
     ) -> None:
         # Use separate random generators, so that a fault does not change the clients' actions or the execution order.
         self.random, self.choices = Random(f"{seed} latencies"), Random(f"{seed} clients")
         self.loop = SimLoop(Random(f"{seed} order"))
+        self.clocks_stop = Random(f"{seed} clocks").random() < 0.5 if clocks_stop is None else clocks_stop
+        """True if the monotonic clock of a frozen or idle process stands still, as on Lambda; by SIGSTOP it goes on."""
         self.plan = plan or FaultPlan()
         self.deployment, self.release = deployment or Deployment(), 0
         self.page_items = self.choices.choice((None, None, None, 3))
@@ -109,12 +117,12 @@ class SimWorld:
                 await scenario(self)
         except TimeoutError:
             self.history.surprises.append("I16: a client waited for sixteen hours.")
-        gone = self.loop.time()
-        while not self.quiet() and self.loop.time() < max(gone, self.thawed) + MOST_SECONDS:
-            await asyncio.sleep(1.0 if self.loop.time() < gone + 300 else 30.0)
+        gone = self.loop.now
+        while not self.quiet() and self.loop.now < max(gone, self.thawed) + MOST_SECONDS:
+            await asyncio.sleep(1.0 if self.loop.now < gone + 300 else 30.0)
         # Wait for two sweeps, because a timer that expires within two minutes starts further work.
         await asyncio.sleep(SWEEP_SECONDS * 2 + 1)
-        while not self.quiet() and self.loop.time() < max(gone, self.thawed) + MOST_SECONDS:
+        while not self.quiet() and self.loop.now < max(gone, self.thawed) + MOST_SECONDS:
             await asyncio.sleep(30.0)
         sweeping.cancel()
         await self._count_what_is_left()
@@ -125,16 +133,16 @@ class SimWorld:
         for process in resting:
             self.loop.release(process.life)
             self.loop.release(process.beating)
-        await asyncio.sleep(1.5)
+        await asyncio.sleep(self.deployment.watch_seconds + 0.5)
         # Wait until no process is frozen, because a heartbeat may meet another fault here and freeze again.
-        while self.loop.time() < self.thawed:
-            await asyncio.sleep(self.thawed - self.loop.time() + 1.5)
+        while self.loop.now < self.thawed:
+            await asyncio.sleep(self.thawed - self.loop.now + 1.5)
         lives = [process.life for process in resting]
         self.left = [task for task in self.loop.everything if not task.done() and task.life in lives]
         # Wait for the queue's longest delay: a frozen heartbeat may have just enqueued another wake-up message. Its
         # consumer may freeze as well.
-        end = self.loop.time() + LONGEST_DELAY + SWEEP_SECONDS * 2
-        while self._works() and self.loop.time() < max(end, self.thawed + 2):
+        end = self.loop.now + LONGEST_DELAY + SWEEP_SECONDS * 2
+        while self._works() and self.loop.now < max(end, self.thawed + 2):
             await asyncio.sleep(1.0)
 
     def quiet(self) -> bool:
@@ -196,8 +204,8 @@ class SimWorld:
     def is_made_now(self, token: str) -> bool:
         """Return True for the first transaction with this token; the table ignores a repeated transaction."""
         if token:
-            made, self.tokens[token] = self.tokens.get(token), self.tokens.get(token, self.loop.time())
-            return made is None or self.loop.time() - made >= TOKEN_LIFE.total_seconds()
+            made, self.tokens[token] = self.tokens.get(token), self.tokens.get(token, self.loop.now)
+            return made is None or self.loop.now - made >= TOKEN_LIFE.total_seconds()
         return True
 
     def deploy(self, **changes: Any) -> None:
@@ -225,7 +233,7 @@ class SimWorld:
     def trace(self, who: str, what: str) -> None:
         """Record a line for the trace of a replay."""
         if self.tracing:
-            self.lines.append(f"{self.loop.time():11.3f}  {who:10} {what}")
+            self.lines.append(f"{self.loop.now:11.3f}  {who:10} {what}")
 
     def _surprise(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
         error = context.get("exception")
@@ -385,12 +393,12 @@ class SimWorld:
 
     def unavailable(self) -> bool:
         """Return True if the table is in a burst of throttling."""
-        return self.loop.time() < self.unavailable_until
+        return self.loop.now < self.unavailable_until
 
     def befalls(self, aim: Aim, kind: str, process: Process) -> None:
         """Record in the history that this fault has happened in the process."""
         self.trace(process.name, f"!! {aim.fault.value} at {kind} ({aim.amount:g})")
-        self.history.faults.append((self.loop.time(), aim.fault.value, kind, process.name))
+        self.history.faults.append((self.loop.now, aim.fault.value, kind, process.name))
         self.history.troubled.add(process.name)
 
     def tell(self, process: Process, made: SimOperation, result: Any) -> None:
@@ -436,7 +444,7 @@ class SimWorld:
         claimed = self.history.claims[process.name, task, headers["config"]]
         self.history.posts.append(
             Post(
-                self.loop.time(), process.name, task, headers["config"], int(headers["generation"]), headers["id"],
+                self.loop.now, process.name, task, headers["config"], int(headers["generation"]), headers["id"],
                 answer.outcome, claimed,
             )
         )  # fmt: skip
@@ -452,7 +460,7 @@ class SimWorld:
         self.trace(process.name, f"agent: {what} (step {step} of {text_of(asked.message)!r}, fence {asked.fence})")
         self.history.agent.append(
             Did(
-                self.loop.time(), process.name, asked.context, asked.turn.id, asked.task.id, asked.fence, what, step,
+                self.loop.now, process.name, asked.context, asked.turn.id, asked.task.id, asked.fence, what, step,
                 asked.message.message_id, current,
             )
         )  # fmt: skip

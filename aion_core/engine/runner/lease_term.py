@@ -41,5 +41,7 @@ class LeaseTerm:
 
         The call blocks only after the term. Raises LeaseLost if the lease is lost, and StoreError if nobody can tell.
         """
-        if self._clock.now() >= self._until and not self.renew():
-            raise LeaseLost("The lease has run out, and another process has the turn.")
+        # Look at the clock again after the renewal, because the process may be frozen during its request too.
+        while self._clock.now() >= self._until:
+            if not self.renew():
+                raise LeaseLost("The lease has run out, and another process has the turn.")

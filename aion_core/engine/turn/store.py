@@ -18,11 +18,12 @@ from aion_core.engine.timers import Expired, ExpiredTimer
 from aion_core.engine.turn import end, progress, start
 from aion_core.engine.turn.end import TurnEnding
 from aion_core.engine.turn.progress import task_changed
+from aion_core.errors import StoreUnavailable
 from aion_core.protocol.types import Event, Task
 from aion_core.table import keys
 from aion_core.table.keys import ContextKey, TaskKey
 from aion_core.table.refusals import WriteRefused
-from aion_core.table.retries import TransactionPlan, commit
+from aion_core.table.retries import MAX_ATTEMPTS, TransactionPlan, commit
 from aion_core.table.times import Times, moment
 from aion_core.table.writes import Update
 
@@ -75,13 +76,19 @@ class TurnStore(StoredTasks):
     def renew(self, lease: Lease) -> bool:
         """Extend the lease for another term. Return False if another holder has the context's lease.
 
-        The call blocks, for use in a separate thread: an agent may block the event loop.
+        The call blocks, for use in a separate thread: an agent may block the event loop. Raises StoreUnavailable if it
+        conflicts with transactions at each attempt: one of them may have taken the lease.
         """
-        try:
-            self._table.write_blocking(Update(keys.context_key(lease.context), changes.renewed(lease, self._times())))
-        except WriteRefused as refused:
-            return refused.is_conflict
-        return True
+        for _ in range(MAX_ATTEMPTS):
+            try:
+                renewed = changes.renewed(lease, self._times())
+                self._table.write_blocking(Update(keys.context_key(lease.context), renewed))
+            except WriteRefused as refused:
+                if not refused.is_conflict:
+                    return False
+            else:
+                return True
+        raise StoreUnavailable(BUSY)
 
     def holds(self, lease: Lease) -> bool:
         """Return True while the lease is valid: no other holder has taken it, and the task is not canceled. Blocks."""

@@ -1,5 +1,6 @@
 """Term of a lease: a process acts on the lease only until its end, by the wall clock."""
 
+from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any
 
@@ -8,9 +9,12 @@ import pytest
 from aion_core.engine.outcomes import LeaseHeld, TurnStarted
 from aion_core.engine.runner.lease_term import LeaseTerm
 from aion_core.errors import LeaseLost, StoreUnavailable
+from aion_core.table.refusals import CONFLICT
+from aion_core.table.writes import Write
 from tests.support.clock import ManualClock
 from tests.support.conversation import StoreConversation
 from tests.support.failing import Failing
+from tests.support.faulty_table import TableCall, TableFaults
 from tests.support.stores import LEASE_SECONDS, MemoryTaskStore
 
 
@@ -78,22 +82,41 @@ async def test_check_raises_if_the_store_cannot_tell(chat: StoreConversation) ->
     term.check()
 
 
-async def test_term_counts_from_before_the_request(chat: StoreConversation, clock: ManualClock) -> None:
-    """Freeze the process while it waits for the response to its renewal."""
-    begun = await chat.starts()
+async def test_check_renews_again_after_freeze_in_renewal(chat: StoreConversation, clock: ManualClock) -> None:
+    """Freeze the process past its lease, and once more while it waits for the response to its renewal."""
+    freezes = iter([LEASE_SECONDS + 1])
 
-    class Slow:
-        def renew(self, lease: Any) -> bool:
-            clock.move(100)
-            return True
+    class Freezing(TableFaults):
+        def after(self, call: TableCall) -> None:
+            clock.move(next(freezes, 0.0))
 
-    slow: Any = Slow()
-    term = LeaseTerm(slow, begun.lease, clock, seconds=LEASE_SECONDS, until=begun.until)
-    before = clock.now()
-    assert term.renew()
-    assert clock.now() > before + timedelta(seconds=LEASE_SECONDS)
-    other: Any = chat.store
-    other.refuse(renew=1)
-    term._store = other
-    with pytest.raises(StoreUnavailable):
+    term = term_of(chat, await chat.starts())
+    clock.move(LEASE_SECONDS + 1)
+    store: Any = chat.store
+    store.table.faults = Freezing()
+    term.check()
+    assert store.calls["renew"] == 2
+    assert isinstance(await chat.store.begin(chat.context, holder="other"), LeaseHeld)
+
+
+@pytest.mark.parametrize("conflicts", [1, 100])
+async def test_check_passes_only_after_stored_renewal(
+    chat: StoreConversation, clock: ManualClock, conflicts: int
+) -> None:
+    """Let the renewal conflict with transactions: one of them may give the lease to another process."""
+    term = term_of(chat, await chat.starts())
+    clock.move(LEASE_SECONDS + 1)
+    reasons = iter([[CONFLICT]] * conflicts)
+    store: Any = chat.store
+
+    class Conflicting(TableFaults):
+        def reasons(self, writes: Sequence[Write]) -> Sequence[str]:
+            return next(reasons, ())
+
+    store.table.faults = Conflicting()
+    if conflicts == 1:
         term.check()
+        assert isinstance(await chat.store.begin(chat.context, holder="other"), LeaseHeld)
+    else:
+        with pytest.raises(StoreUnavailable):
+            term.check()
