@@ -28,6 +28,12 @@ _NODE = re.compile(r"During task with name '(?P<node>[^']*)' and id '[^']*'")
 _SHOWN_MARK = "_aion_shown"
 """Name of an attribute set on an exception after its traceback has been printed."""
 
+SHORT_ID = 8
+"""Number of characters of a generated id in a log line. `aion why` and `aion tasks` accept the end of an id."""
+
+_GENERATED = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE)
+"""UUID, as agents and clients generate for tasks and contexts."""
+
 _SHOWN = ("agent", "task_id", "context_id")
 """Labels of a log record printed at the end of its line."""
 
@@ -50,6 +56,11 @@ def install(*, colour: bool) -> None:
     logging.getLogger("aion_core.internal").setLevel(logging.WARNING)
     # Hide urllib3's warning about a full connection pool, because many leases may be renewed at once.
     logging.getLogger("urllib3.connectionpool").setLevel(logging.ERROR)
+
+
+def _short(value: str) -> str:
+    """Return a label's value for a line of 80 columns. Of a generated id, only the end: the beginning is the time."""
+    return value[-SHORT_ID:] if _GENERATED.fullmatch(value) else log.one_line(value)
 
 
 class ConsoleFormatter(logging.Formatter):
@@ -76,7 +87,7 @@ class ConsoleFormatter(logging.Formatter):
             colour = _RED if record.levelno >= logging.ERROR else _YELLOW if level else ""
             text = self._in(colour, f"{level}{record.getMessage()}") + f" {self._in(_DIM, _source(record))}".rstrip()
         labels = log.labels_of(record)
-        ids = [f"{name.removesuffix('_id')} {log.one_line(str(labels[name]))}" for name in _SHOWN if labels.get(name)]
+        ids = [f"{name.removesuffix('_id')} {_short(str(labels[name]))}" for name in _SHOWN if labels.get(name)]
         line = "  ".join([at, text, *([self._in(_DIM, " ".join(ids))] if ids else [])])
         error = record.exc_info[1] if record.exc_info else None
         if error is None:

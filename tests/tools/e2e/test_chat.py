@@ -91,6 +91,8 @@ def test_send_answers_one_of_several_questions(url: str) -> None:
     listed = send(url, "trip").stderr.splitlines()
     assert [line.rpartition(": ")[2] for line in listed[-2:]] == ["From where?", "By?"]
     assert listed[-1].startswith("Answer with --interrupt ")
+    assert re.fullmatch(r'The task \S+ is input-required\. Answer with: aion send "…" --task \S+', listed[-3])
+    assert "Answer with: aion send --data '{…}' --task " in send(url, "form").stderr
 
 
 def test_chat_answers_several_questions(url: str) -> None:

@@ -44,10 +44,11 @@ def test_console_log_colour_is_off_by_default() -> None:
 
 
 def test_console_log_line_ends_with_agent_task_and_context() -> None:
+    """Of a UUID, the line has the end: it shall fit into 80 columns."""
     log.install()
-    with log.about(task_id="t-1", context_id="c-1", agent="mine", fence=3):
+    with log.about(task_id="01a22a28-a75d-7309-837f-96b3e12c8836", context_id="c-1", agent="mine", fence=3):
         record = logging.getLogger("aion_core.x").makeRecord("aion_core.x", logging.INFO, "x", 1, "words", (), None)
-    assert ConsoleFormatter(colour=False).format(record).endswith("words  agent mine task t-1 context c-1")
+    assert ConsoleFormatter(colour=False).format(record).endswith("words  agent mine task e12c8836 context c-1")
 
 
 def test_log_line_from_agent_file_names_that_file() -> None:
