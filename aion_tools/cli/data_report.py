@@ -37,7 +37,6 @@ class DataReport:
         for owner, count in self._owners:
             if count or len(self._owners) <= 10:
                 click.echo(f"  {owner.description}: {count or 'no items'}", err=True)
-        click.echo(f"Searched for user state of: {', '.join(sorted(self._found.agents)) or 'no agent'}.", err=True)
         if self._found.running:
             click.echo(f"{turns_of(self._found)} running.", err=True)
         rows = [(line["store"], *(f"{line[name]:,}" for name in ("items", "versions", "bytes"))) for line in self.lines]
@@ -54,7 +53,6 @@ class DataReport:
                 {"owner": of.owner, "subject": of.subject, "issuer": of.issuer, "tenant": of.tenant, "found": count}
                 for of, count in self._owners
             ],
-            "agents": sorted(self._found.agents),
             "running": len(self._found.running),
             "stores": self.lines,
             "deleted": left is not None,
@@ -64,8 +62,8 @@ class DataReport:
     @property
     def lines(self) -> list[dict[str, Any]]:
         """Name, number of items, number of object versions and bytes of each store that has data of the owners."""
-        from aion_tools.erasure.found import LEFTOVERS, MENTIONS
-        from aion_tools.erasure.owned import STORES
+        from aion_tools.erasure import kinds
+        from aion_tools.erasure.found import MENTIONS
 
         items, versions, size = Counter[str](), Counter[str](), Counter[str]()
         for row in self._found.rows:
@@ -77,7 +75,7 @@ class DataReport:
         items[MENTIONS] = len(self._found.mentions)
         return [
             {"store": store, "items": items[store], "versions": versions[store], "bytes": size[store]}
-            for store in (*STORES, MENTIONS, LEFTOVERS)
+            for store in dict.fromkeys((*kinds.ITEMS.values(), *items, *kinds.OBJECTS.values()))
             if items[store] or versions[store]
         ]
 

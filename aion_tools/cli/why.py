@@ -191,7 +191,6 @@ class _StoryReader:
     def _caller(self, owner: str) -> str:
         """Return a description of the task's client: the principal of the owner's API key, or else the owner id."""
         from aion_core.auth.principal import ANONYMOUS
-        from aion_tools.erasure.bootstrap import owner_of_key
         from aion_tools.operator.bootstrap import build_keys
 
         if owner == ANONYMOUS:
@@ -201,7 +200,7 @@ class _StoryReader:
             lambda: result_of(build_keys(self.deployment.settings(*PLACES)).all(), "Reading the API keys"),
         )
         for key in keys or ():
-            if owner_of_key(key.principal, key.tenant) == owner:
+            if key.owner == owner:
                 return f"The client {one_line(key.principal)} (API key{f', tenant {key.tenant}' if key.tenant else ''})"
         return f"The client {owner}"
 
