@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from aion_core.errors import ConfigurationError
+from aion_tools.cli import documents
 from aion_tools.cli.data_owners import NamedOwner
 
 if TYPE_CHECKING:
@@ -39,12 +40,8 @@ class DataReport:
                 click.echo(f"  {owner.description}: {count or 'no items'}", err=True)
         if self._found.running:
             click.echo(f"{turns_of(self._found)} running.", err=True)
-        rows = [(line["store"], *(f"{line[name]:,}" for name in ("items", "versions", "bytes"))) for line in self.lines]
-        if not rows:
-            click.echo("No data of this owner.", err=True)
-            return
-        for store, *numbers in (("STORE", "ITEMS", "VERSIONS", "BYTES"), *rows):
-            click.echo(f"{store:<24}" + "".join(f"{number:>16}" for number in numbers))
+        columns = ("store", "items", "versions", "bytes")
+        documents.print_rows(self.lines, columns, "data of this owner")
 
     def document(self, left: "OwnedData | None") -> dict[str, Any]:
         """Return the report as a JSON object. `left` is the data that a deletion has left; None without a deletion."""

@@ -354,7 +354,7 @@ def test_why_prints_events_of_table_if_bucket_is_denied(moto: LocalStack, chat: 
     assert (printed.exit_code, shown.exit_code) == (0, 0), (printed.exception, shown.exception)
     assert story(printed.stdout)[0] == "The task failed."
     assert f"{'not read':23}  {unread}" in printed.stdout
-    assert f"not read: {unread}" in shown.stdout
+    assert f"not read            {unread}\n" in shown.stdout
     for each in documents:
         assert [event["number"] for event in each["events"]] == [2, 3]
         assert unread in each["notRead"]
