@@ -68,7 +68,7 @@ class DataReport:
             size[row.store] += row.size
         for version in self._found.versions:
             versions[version.store] += 1
-            size[version.store] += version.size
+            size[version.store] += version.version.size
         items[MENTIONS] = len(self._found.mentions)
         return [
             {"store": store, "items": items[store], "versions": versions[store], "bytes": size[store]}

@@ -24,7 +24,7 @@ from aion_core.table.writes import Change, Update
 from aion_tools.erasure.found import OwnedData
 from aion_tools.erasure.kinds import API_KEYS
 from aion_tools.erasure.stores import ErasableTable, ObjectVersions
-from aion_tools.erasure.survey import Progress, Survey, retry_unavailable
+from aion_tools.erasure.survey import Progress, retry_unavailable, survey
 
 ITEMS_AT_ONCE = 25
 """Number of items in one batch, DynamoDB's limit."""
@@ -50,8 +50,8 @@ class Erasure:
         self._table, self._objects = table, objects
 
     async def find(self, owners: Collection[str], progress: Progress) -> OwnedData:
-        """See `Survey.find`."""
-        return await Survey(self._table, self._objects).find(owners, progress)
+        """See `survey`."""
+        return await survey(self._table, self._objects, owners, progress)
 
     async def delete(self, found: OwnedData, progress: Progress) -> None:
         """Delete the data found by a survey. Items may be missing. Raises StoreError.
@@ -63,7 +63,7 @@ class Erasure:
         await self._delete_items(api_keys)
         await self._fence_off(found)
         # Delete the delete markers last. Otherwise an object's newest version would become visible again.
-        by_kind = sorted(found.versions, key=lambda version: version.is_marker)
+        by_kind = sorted((each.version for each in found.versions), key=lambda version: version.is_marker)
         for number, versions in _counted(by_kind, VERSIONS_AT_ONCE):
             progress("versions of objects deleted", number)
             names = [(version.name, version.version_id) for version in versions]

@@ -7,6 +7,7 @@ from msgspec.structs import replace
 
 from aion_core.table.item import Key
 from aion_core.table.keys import TaskKey
+from aion_tools.erasure.stores import ObjectVersion
 
 MENTIONS = "counts of open tasks"
 """Name in reports for the task ids of an owner in the items of other owners (see `Mention`)."""
@@ -26,10 +27,7 @@ class OwnedVersion(Struct, frozen=True):
 
     owner: str
     store: str
-    name: str
-    version_id: str
-    size: int
-    is_marker: bool
+    version: ObjectVersion
 
 
 class Mention(Struct, frozen=True):

@@ -1,7 +1,7 @@
 """Survey of all data of some owners, by one scan of the table and a listing of the owners' folders in the bucket."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection, Iterable
+from collections.abc import Awaitable, Callable, Collection
 from functools import partial
 from typing import TypeVar
 
@@ -31,35 +31,30 @@ Progress = Callable[[str, int], None]
 """Callback for progress. It gets the current step, and the number of its items or objects so far."""
 
 
-class Survey:
-    """Search for some owners' data in one table and one bucket."""
+async def survey(table: Table, objects: ObjectVersions, owners: Collection[str], progress: Progress) -> OwnedData:
+    """Find all data of the owners. Raises StoreError, and ConfigurationError for items of another layout."""
+    found, tags = OwnedData(), {owner_tag(owner): owner for owner in owners}
+    only_if = _may_concern(tuple(tags)) if len(tags) <= MOST_FILTERED else None
 
-    def __init__(self, table: Table, objects: ObjectVersions) -> None:
-        self._table, self._objects = table, objects
-
-    async def find(self, owners: Collection[str], progress: Progress) -> OwnedData:
-        """Find all data of the owners. Raises StoreError, and ConfigurationError for items of another layout."""
-        found, tags = OwnedData(), {owner_tag(owner): owner for owner in owners}
-        await asyncio.gather(*(self._scan(found, tags, segment, progress) for segment in range(SEGMENTS)))
-        folders = (partial(self._list, found, owner, folder, progress) for owner in owners for folder in kinds.OBJECTS)
-        await _all(folders)
-        return found
-
-    async def _scan(self, found: OwnedData, tags: dict[str, str], segment: int, progress: Progress) -> None:
-        only_if = _may_concern(tuple(tags)) if len(tags) <= MOST_FILTERED else None
-        page_after = partial(self._table.scan, segment=segment, segments=SEGMENTS, only_if=only_if, consistent=True)
-        async for page in all_pages(lambda after: retry_unavailable(partial(page_after, after=after))):
-            for item in page.items:
+    async def scan(segment: int) -> None:
+        page = partial(table.scan, segment=segment, segments=SEGMENTS, only_if=only_if, consistent=True)
+        async for each in all_pages(lambda after: retry_unavailable(partial(page, after=after))):
+            for item in each.items:
                 _add(found, item, tags)
             progress("items found", len(found.rows))
 
-    async def _list(self, found: OwnedData, owner: str, folder: str, progress: Progress) -> None:
-        prefix = f"{owner_folder(folder, owner)}/"
-        async for page in all_pages(lambda after: retry_unavailable(partial(self._objects.page, prefix, after=after))):
-            for each in page.versions:
-                store = kinds.OBJECTS[folder]
-                found.versions.append(OwnedVersion(owner, store, each.name, each.version_id, each.size, each.is_marker))
+    async def list_folder(owner: str, folder: str) -> None:
+        page = partial(objects.page, f"{owner_folder(folder, owner)}/")
+        async for each in all_pages(lambda after: retry_unavailable(partial(page, after=after))):
+            for version in each.versions:
+                found.versions.append(OwnedVersion(owner, kinds.OBJECTS[folder], version))
             progress("versions of objects found", len(found.versions))
+
+    await asyncio.gather(*map(scan, range(SEGMENTS)))
+    folders = [(owner, folder) for owner in owners for folder in kinds.OBJECTS]
+    for start in range(0, len(folders), AT_ONCE):
+        await asyncio.gather(*(list_folder(*each) for each in folders[start : start + AT_ONCE]))
+    return found
 
 
 def _may_concern(tags: tuple[str, ...]) -> Condition:
@@ -95,14 +90,3 @@ async def retry_unavailable(call: Callable[[], Awaitable[T]]) -> T:
         except StoreUnavailable:
             await jitter(attempt)
     return await call()
-
-
-async def _all(works: Iterable[Callable[[], Awaitable[None]]]) -> None:
-    """Do all of the works, at most AT_ONCE of them concurrently."""
-    rest = iter(works)
-
-    async def worker() -> None:
-        for work in rest:
-            await work()
-
-    await asyncio.gather(*(worker() for _ in range(AT_ONCE)))
