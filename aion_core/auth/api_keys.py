@@ -5,6 +5,8 @@ from datetime import UTC, datetime
 
 from msgspec import Struct
 
+from aion_core.auth.principal import API_KEY_ISSUER, Principal
+from aion_core.auth.tenants import owner_in
 from aion_core.clock import Clock
 from aion_core.errors import StoreError
 from aion_core.table import keys
@@ -13,7 +15,8 @@ from aion_core.table.item import Item, key_of
 from aion_core.table.port import Table
 from aion_core.table.reads import Reads
 from aion_core.table.refusals import WriteRefused
-from aion_core.table.schema import BY_AGENT, VERSION
+from aion_core.table.schema import BY_AGENT
+from aion_core.table.stamp import stamp
 from aion_core.table.times import milliseconds
 from aion_core.table.writes import Delete, Put
 
@@ -36,6 +39,11 @@ class KeyRecord(Struct, frozen=True):
     tenant: str = ""
     """The only tenant that the key may use; "" for any."""
     expires: datetime | None = None
+
+    @property
+    def owner(self) -> str:
+        """Return the owner id of the tasks created with the key in its tenant, or without a tenant."""
+        return owner_in(Principal(API_KEY_ISSUER, self.principal).owner, self.tenant)
 
 
 class ApiKeys:
@@ -75,7 +83,7 @@ class ApiKeys:
 def _attributes(key: KeyRecord) -> Item:
     created = milliseconds(key.created)
     attributes: Item = {
-        "v": VERSION,
+        **stamp(key.owner, int(key.expires.timestamp()) if key.expires is not None else None),
         "sha256": key.sha256,
         "principal": key.principal,
         "created": created,
@@ -87,8 +95,6 @@ def _attributes(key: KeyRecord) -> Item:
     }
     if key.agents is not None:
         attributes["agents"] = sorted(key.agents)
-    if key.expires is not None:
-        attributes["expires"] = int(key.expires.timestamp())
     return attributes
 
 

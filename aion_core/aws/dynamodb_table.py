@@ -95,12 +95,15 @@ class DynamoDBTable:
         segments: int = 1,
         after: Any = None,
         attributes: Sequence[str] = (),
+        only_if: Condition | None = None,
         consistent: bool = False,
     ) -> Page:
         """Read a page of all items with Scan. See `Table.scan`."""
         placeholders, options = Placeholders(), _page_options(after=after)
         if attributes:
             options["ProjectionExpression"] = placeholders.names(attributes)
+        if only_if is not None:
+            options["FilterExpression"] = placeholders.condition(only_if)
         return self._page(
             await self._calls(
                 "scan",

@@ -16,7 +16,8 @@ from aion_core.table.item import LAST, SORT, Item
 from aion_core.table.port import Table
 from aion_core.table.reads import Reads
 from aion_core.table.refusals import WriteRefused
-from aion_core.table.schema import TTL_ATTRIBUTE, VERSION
+from aion_core.table.schema import TTL_ATTRIBUTE
+from aion_core.table.stamp import stamp
 from aion_core.table.ttl import Ttl
 from aion_core.table.writes import Change, Delete, Update
 
@@ -134,10 +135,11 @@ class LongTermMemory:
         key, now = keys.memory_key(*scope, change.namespace, change.key), self._clock.now().isoformat()
         if change.value is None:
             return Delete(key)
-        values = {"v": VERSION, "value": change.value, "updated_at": now}
+        expires = self._ttl.after(change.ttl) if change.ttl is not None else None
+        values = {**stamp(scope.owner, expires), "value": change.value, "updated_at": now}
         if change.ttl is None:
             return Update(key, Change(values, {"created_at": now}, remove=("ttl_ms", TTL_ATTRIBUTE)))
-        values |= {"ttl_ms": int(change.ttl / timedelta(milliseconds=1)), TTL_ATTRIBUTE: self._ttl.after(change.ttl)}
+        values["ttl_ms"] = int(change.ttl / timedelta(milliseconds=1))
         return Update(key, Change(values, {"created_at": now}))
 
     async def _touch(self, scope: MemoryScope, item: MemoryItem, ttl: timedelta) -> None:

@@ -10,6 +10,7 @@ keys.py         the keys of all items; no other file makes a key
 schema.py       indexes, TTL attribute and folders of the bucket
 reads.py        reads of items that have not expired
 retries.py      transactions that are planned again after a conflict or a lost response
+stamp.py        the attributes that every item has: version, owner and TTL
 times.py        the times of one write
 ttl.py          TTLs
 blobs.py        the port of payloads that are too large for an item

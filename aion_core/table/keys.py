@@ -7,6 +7,7 @@ owner's items.
 
 import hashlib
 import json
+from base64 import urlsafe_b64encode
 from enum import StrEnum
 from functools import lru_cache
 from typing import NamedTuple
@@ -184,6 +185,20 @@ def push_timer_shard(task: TaskKey) -> str:
 def push_timer_partition(shard: int) -> str:
     """Return the timer index partition with this number for push timers. Contexts use other partitions."""
     return f"DUE#PUSH#{shard:02d}"
+
+
+@lru_cache(maxsize=4096)
+def owner_tag(owner: str) -> str:
+    """Return the tag of an owner in its items and in the names of its objects: a hash of 128 bits.
+
+    It has always 22 characters, so that an item costs no more for a long owner, and an object's name keeps its room.
+    """
+    return urlsafe_b64encode(hashlib.sha256(owner.encode()).digest()[:16]).decode().rstrip("=")
+
+
+def owner_folder(folder: str, owner: str) -> str:
+    """Return the folder of an owner's objects in this folder of the bucket."""
+    return f"{folder}/{owner_tag(owner)}"
 
 
 @lru_cache(maxsize=4096)

@@ -80,9 +80,13 @@ class Table(Protocol):
         segments: int = 1,
         after: Any = None,
         attributes: Sequence[str] = (),
+        only_if: Condition | None = None,
         consistent: bool = False,
     ) -> Page:
-        """Return a page of items from one segment of the table, with these attributes only, or with all attributes."""
+        """Return a page of items from one segment of the table, with these attributes only, or with all attributes.
+
+        A page that `only_if` has filtered may be empty, although others follow.
+        """
         ...
 
     async def write(self, write: SingleWrite, *, returning: bool = False) -> Item | None:

@@ -9,6 +9,8 @@ TTL_ATTRIBUTE = "expires"
 """The TTL attribute, in seconds; DynamoDB deletes expired items late."""
 VERSION_ATTRIBUTE = "v"
 """The attribute of each item with the `VERSION` that wrote it."""
+OWNER_ATTRIBUTE = "owner"
+"""The attribute of each item with the tag of its owner (`keys.owner_tag`). The deployment's own items lack it."""
 STATE = "state"
 
 ITEMS = Index(name="", partition="pk", sort="sk")
@@ -34,7 +36,7 @@ PERMANENT_FOLDER = "permanent"
 RETENTIONS = {TASKS: 1.0, THREADS: 1.0, ARTIFACTS: 1.0, SESSIONS: 1.5}
 """Lifetime of each folder's objects, as a multiple of the retention. Other folders have no lifecycle rule."""
 
-VERSION = 4
+VERSION = 5
 """Version of the stored layout: the keys and attributes of items, and the files of `aion dev`.
 
 Increase it when one of them changes. Stored data of another version is refused (docs/decisions/0044).

@@ -6,7 +6,8 @@ from typing import Self
 from msgspec import Struct
 
 from aion_core.clock import Clock
-from aion_core.table.schema import VERSION
+from aion_core.table.item import Item
+from aion_core.table.stamp import stamp
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -41,10 +42,9 @@ class Times(Struct, frozen=True):
         """Return the end of a lease acquired now. Claims and wake-up messages set their timers to the same time."""
         return self.now + self.lease
 
-    @property
-    def ttl(self) -> dict[str, int]:
-        """Return the schema version and the TTL, as attributes of an item written now."""
-        return {"v": VERSION, "expires": self.expires}
+    def stamp(self, owner: str) -> Item:
+        """Return the attributes that every item has, for an owner's item written now."""
+        return stamp(owner, self.expires)
 
 
 def milliseconds(at: datetime) -> int:

@@ -3,8 +3,6 @@
 from datetime import timedelta
 
 from aion_core.clock import Clock
-from aion_core.table.item import Item
-from aion_core.table.schema import TTL_ATTRIBUTE, VERSION
 
 STATE_GRACE = timedelta(days=1)
 """Time for which an agent's state outlives its task, but at most a seventh of the retention.
@@ -42,7 +40,3 @@ class Ttl:
         It is at most 15 days later than that of a task, because the bucket deletes the items' blobs then.
         """
         return self.after(self._retention + share * min(timedelta(days=15), self._retention / 2))
-
-    def attributes(self, expires: int) -> Item:
-        """Return the version and TTL attributes of an item."""
-        return {"v": VERSION, TTL_ATTRIBUTE: expires}

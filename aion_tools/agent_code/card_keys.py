@@ -16,6 +16,7 @@ from aion_core.loading.discovery.python_files import agent_file
 from aion_core.loading.discovery.statements import assigned_values, imports_of, last_name, top_level
 from aion_core.loading.frameworks import FRAMEWORKS
 from aion_core.loading.importing.places import agent_files, import_roots
+from aion_core.loading.importing.syntax import parsed
 from aion_core.protocol.card import first_of
 from aion_core.protocol.types import AgentCard, AgentProvider, AgentSkill
 from aion_tools.agent_code.imports import frameworks_of
@@ -71,7 +72,7 @@ def _with_keys(agent: AgentConfig, card: AgentCard) -> AgentConfig:
 def _layers(path: str, folder: Path, roots: Sequence[Path], *, is_only: bool) -> Iterator[AgentCard]:
     place, _, name = path.partition(":")
     files = [file for file in agent_files(place, roots) if file.is_file()]
-    modules = [module for file in files if file.suffix == ".py" and (module := _Module.read(file)) is not None]
+    modules = [_Module(file) for file in files if file.suffix == ".py"]
     beside = [*modules, *(each for file in files for each in _Module.servers_beside(file))]
     yield from (card for module in beside if (card := module.declared_card()) is not None)
     frameworks = frameworks_of(files[0], roots) if files else set()
@@ -86,28 +87,22 @@ def _layers(path: str, folder: Path, roots: Sequence[Path], *, is_only: bool) ->
 class _Module:
     """Syntax tree of a file, with the values of its names as far as they are literals."""
 
-    def __init__(self, file: Path, tree: ast.Module) -> None:
-        self._file, self._tree = file, tree
+    def __init__(self, file: Path) -> None:
+        self._file, self._tree = file, (tree := parsed(file))
         _, self._imported = imports_of(tree)
         # A card of the a2a-sdk's examples is made below `if __name__ == "__main__":`, or in a function.
-        self._all = dict(_assigned_anywhere(tree))
-        self._top = dict(assigned_values(tree.body))
+        self._all = dict(assigned_values(ast.walk(tree)))
+        self._top = dict(assigned_values(top_level(tree.body)))
         self.docstring = ast.get_docstring(tree)
-
-    @classmethod
-    def read(cls, file: Path) -> "_Module | None":
-        try:
-            return cls(file, ast.parse(file.read_bytes()))
-        except (OSError, SyntaxError, ValueError, RecursionError):
-            return None
 
     @classmethod
     def servers_beside(cls, file: Path) -> Iterator["_Module"]:
         """Yield the files beside an executor's file that start a server with it."""
         for name in ("__main__.py", "main.py", "server.py", "app.py"):
-            module = cls.read(beside) if (beside := file.parent / name) != file and beside.is_file() else None
-            if module is not None and file.stem in _imported_modules(module._tree):
-                yield module
+            if (beside := file.parent / name) != file:
+                module = cls(beside)
+                if file.stem in {each.rpartition(".")[2] for each in imports_of(module._tree)[0]}:
+                    yield module
 
     def declared_card(self) -> AgentCard | None:
         """Return the first AgentCard that the file makes, or None."""
@@ -168,19 +163,6 @@ class _Module:
                 except (TypeError, ValueError):  # a field of A2A 0.3, or a value that is no literal
                     continue
         return made
-
-
-def _imported_modules(tree: ast.Module) -> set[str]:
-    """Return the last segments of the modules that the code imports."""
-    return {module.rpartition(".")[2] for module in imports_of(tree)[0]}
-
-
-def _assigned_anywhere(tree: ast.Module) -> Iterator[tuple[str, ast.expr]]:
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Assign):
-            yield from ((target.id, node.value) for target in node.targets if isinstance(target, ast.Name))
-        elif isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name) and node.value is not None:
-            yield node.target.id, node.value
 
 
 def _chain(call: ast.expr | None) -> Iterator[ast.Call]:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from aion_core.loading.frameworks import FRAMEWORKS, extras, framework_of_file
+from aion_core.loading.importing.syntax import parsed
 
 _OURS = ("aion", "aion_core", "aion_tools")
 """Names of aion's packages. Their imports do not show an agent's framework, because they support every framework."""
@@ -84,10 +85,7 @@ def _statements(file: Path) -> Iterator[tuple[int, int, str, bool]]:
 
     A file with a syntax error yields nothing.
     """
-    try:
-        tree = ast.parse(file.read_bytes())
-    except (SyntaxError, ValueError):
-        return
+    tree = parsed(file)
     top = {id(node) for node in tree.body}
     for node in ast.walk(tree):
         is_at_top = id(node) in top
@@ -138,22 +136,3 @@ def frameworks_of(file: Path, roots: Sequence[Path], otherwise: Iterable[str] = 
         if any(f"{each}.".startswith(f"{start}.") for each in names)
     }
     return found & extras() if found else set(otherwise or extras())
-
-
-def frameworks_used(paths: Iterable[str], roots: Sequence[Path]) -> list[str]:
-    """Return the names of the frameworks imported by the agents at these paths, as written in aion.yaml.
-
-    Paths and imports are resolved in each folder of `roots` and in its `src`. An agent without a known framework is
-    skipped.
-    """
-    used: set[str] = set()
-    folders = [folder for root in roots for folder in (root, root / "src")]
-    for path in paths:
-        place = path.partition(":")[0]
-        # Try each form of the agent's path in aion.yaml: a file, a module, a package, or an ADK agent's folder.
-        parts = place if place.endswith(".py") else place.replace(".", "/")
-        names = [place] if place.endswith(".py") else [f"{parts}.py", f"{parts}/__init__.py", f"{parts}/agent.py"]
-        for file in (folder / name for folder in folders for name in names):
-            found = frameworks_of(file, folders) if file.is_file() else extras()
-            used |= found if found != extras() else set()
-    return sorted(used)

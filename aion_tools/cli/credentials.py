@@ -10,7 +10,7 @@ import click
 
 from aion_core.clock import SystemClock
 from aion_core.errors import ConfigurationError
-from aion_tools.cli import deployment_options, options
+from aion_tools.cli import deployment_options, documents, options
 from aion_tools.cli.deployment_options import Deployment
 from aion_tools.cli.hints import HintingGroup
 from aion_tools.cli.steps import result_of
@@ -95,21 +95,10 @@ def create(
 @deployment_options.deployment
 def list_keys(deployment: Deployment, *, as_json: bool) -> None:
     """Print the id, principal, last four characters, time of creation, agents and limits of each key, newest first."""
-    keys = result_of(_keys(deployment).all(), "Reading the keys")
-    if as_json:
-        click.echo(json.dumps([_document(found) for found in keys], indent=2))
-        return
-    if not keys:
-        click.echo("No keys.", err=True)
-    for found in keys:
-        agents = ",".join(sorted(found.agents)) if found.agents is not None else "every agent"
-        more = [
-            *(["scopes " + ",".join(sorted(found.scopes))] if found.scopes else []),
-            *([f"tenant {found.tenant}"] if found.tenant else []),
-            *([f"until {found.expires:%Y-%m-%d}"] if found.expires else []),
-        ]
-        words = [found.id, found.principal, f"…{found.last4}", f"{found.created:%Y-%m-%d %H:%M}", agents, *more]
-        click.echo("\t".join(words))
+    rows = [_document(found) for found in result_of(_keys(deployment).all(), "Reading the keys")]
+    for row in [] if as_json else rows:
+        row["agents"] = row["agents"] if row["agents"] is not None else "every agent"
+    documents.print_rows(rows, rows[0].keys() if rows else (), "keys", as_json=as_json)
 
 
 @key.command(short_help="Revoke a key at once.")

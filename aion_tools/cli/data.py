@@ -4,7 +4,6 @@ import asyncio
 import json
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,7 +12,7 @@ import click
 from aion_core.errors import ConfigurationError
 from aion_core.settings import Settings
 from aion_tools.cli import deployment_options, options
-from aion_tools.cli.data_owners import OWN_ISSUERS, NamedOwner, declared_in, owners_of
+from aion_tools.cli.data_owners import OWN_ISSUERS, NamedOwner, issuers_in, owners_of
 from aion_tools.cli.data_report import DataReport, Progress, count_of, turns_of
 from aion_tools.cli.deployment_options import Deployment
 from aion_tools.cli.hints import HintingGroup
@@ -50,9 +49,6 @@ Examples:
 )
 @click.option("--issuer", default="", help="Issuer of the --subject.  [default: all known issuers]")
 @click.option("--tenant", "tenants", multiple=True, help="Additional tenant of the --subject; may be repeated.")
-@click.option(
-    "--agent", "agents", multiple=True, help="A removed agent: delete user state with it too; may be repeated."
-)
 @click.option("--keep-keys", is_flag=True, help="Keep the owner's API keys.")
 @click.option("--dry-run", is_flag=True, help="Print the data without asking or deleting.")
 @options.yes
@@ -64,7 +60,6 @@ def delete(
     subject: str,
     issuer: str,
     tenants: tuple[str, ...],
-    agents: tuple[str, ...],
     config: Path,
     deployment: Deployment,
     *,
@@ -85,16 +80,14 @@ def delete(
     if yes and dry_run:
         raise click.UsageError("Give either --yes or --dry-run.")
     settings = deployment.settings("AION_TABLE", "AION_BUCKET")
-    declared = declared_in(config.expanduser())
     if owner:
         owners = [NamedOwner(owner)]
     else:
         known = asyncio.run(_tenants(settings))
-        issuers = [issuer] if issuer else [*OWN_ISSUERS, *declared.issuers]
+        issuers = [issuer] if issuer else [*OWN_ISSUERS, *issuers_in(config.expanduser())]
         owners = owners_of(subject, issuers, [*tenants, *known])
-    work = _Work(owners, frozenset(agents) | declared.agents, keep_keys=keep_keys)
-    progress = Progress()
-    found = asyncio.run(_find(settings, work, progress))
+    work = _Work(settings, [named.owner for named in owners], keep_keys=keep_keys)
+    found = asyncio.run(work.find())
     report = DataReport(owners, found)
     report.check()
     if not as_json:
@@ -106,7 +99,7 @@ def delete(
         if not yes:
             click.echo("Nothing was deleted.", err=True)
             sys.exit(1)
-    left = asyncio.run(_delete(settings, work, found, progress)) if yes else None
+    left = asyncio.run(work.delete(found)) if yes else None
     if as_json:
         click.echo(json.dumps(report.document(left), indent=2))
     elif left is None:
@@ -127,21 +120,8 @@ def delete(
         )
 
 
-@dataclass(frozen=True)
-class _Work:
-    owners: Sequence[NamedOwner]
-    agents: frozenset[str]
-    keep_keys: bool
-
-
 def _again(count: int) -> str:
     return "1 item or version is" if count == 1 else f"{count} items and versions are"
-
-
-def _erasure(settings: Settings) -> "Erasure":
-    from aion_tools.erasure.bootstrap import build_erasure
-
-    return build_erasure(settings)
 
 
 async def _tenants(settings: Settings) -> list[str]:
@@ -151,24 +131,33 @@ async def _tenants(settings: Settings) -> list[str]:
     return sorted({key.tenant for key in await build_keys(settings).all()})
 
 
-async def _find(settings: Settings, work: _Work, progress: Progress) -> "OwnedData":
-    return await _found(_erasure(settings), work, progress)
+class _Work:
+    """Searches and deletions. Each coroutine builds its own clients, because each runs in its own event loop."""
 
+    def __init__(self, settings: Settings, owners: Sequence[str], *, keep_keys: bool) -> None:
+        self._settings, self._owners, self._keep_keys = settings, owners, keep_keys
+        self._progress = Progress()
 
-async def _found(erasure: "Erasure", work: _Work, progress: Progress) -> "OwnedData":
-    from aion_tools.erasure.owned import API_KEYS
+    async def find(self) -> "OwnedData":
+        return await self._found(self._erasure())
 
-    found = await erasure.find({owner.owner for owner in work.owners}, work.agents, progress)
-    return found.without(API_KEYS) if work.keep_keys else found
+    async def delete(self, found: "OwnedData") -> "OwnedData":
+        """Delete the found data, then search again for data written meanwhile, up to `PASSES` times. Return the rest."""
+        erasure = self._erasure()
+        for _ in range(PASSES):
+            await erasure.delete(found, self._progress)
+            found = await self._found(erasure)
+            if found.is_empty:
+                break
+        return found
 
+    def _erasure(self) -> "Erasure":
+        from aion_tools.erasure.bootstrap import build_erasure
 
-async def _delete(settings: Settings, work: _Work, found: "OwnedData", progress: Progress) -> "OwnedData":
-    """Delete the found data, then search again for data written meanwhile, up to `PASSES` times. Return the rest."""
-    erasure, agents = _erasure(settings), work.agents | found.agents
-    work = _Work(work.owners, agents, keep_keys=work.keep_keys)
-    for _ in range(PASSES):
-        await erasure.delete(found, progress)
-        found = await _found(erasure, work, progress)
-        if found.is_empty:
-            break
-    return found
+        return build_erasure(self._settings)
+
+    async def _found(self, erasure: "Erasure") -> "OwnedData":
+        from aion_tools.erasure.kinds import API_KEYS
+
+        found = await erasure.find(self._owners, self._progress)
+        return found.without(API_KEYS) if self._keep_keys else found

@@ -30,16 +30,8 @@ OWN_ISSUERS = (API_KEY_ISSUER, BASIC_ISSUER, IAM_ISSUER)
 _ROLE = re.compile(r"arn:([^:]+):iam::([0-9]+):role/(?:.*/)?([^/]+)")
 
 
-@dataclass(frozen=True, slots=True)
-class DeclaredIssuers:
-    """Agents and token issuers declared in an aion.yaml. They determine the owner ids and agents to search for."""
-
-    agents: frozenset[str] = frozenset()
-    issuers: tuple[str, ...] = ()
-
-
-def declared_in(config: Path) -> DeclaredIssuers:
-    """Read the agents and token issuers from an aion.yaml. Return an empty result if the default file is missing.
+def issuers_in(config: Path) -> list[str]:
+    """Read the token issuers of the agents from an aion.yaml. Return an empty list if the default file is missing.
 
     Raises ConfigurationError for an invalid file.
     """
@@ -47,11 +39,10 @@ def declared_in(config: Path) -> DeclaredIssuers:
     from aion_core.loading.deployment import read_deployment_config
 
     if config == options.DEFAULT_CONFIG and not config.is_file():
-        return DeclaredIssuers()
+        return []
     agents = read_deployment_config(config).agents
     schemes = [scheme for agent in agents.values() if agent.security for scheme in agent.security.schemes.values()]
-    issuers = [scheme.issuer for scheme in schemes if isinstance(scheme, JwtScheme)]
-    return DeclaredIssuers(frozenset(agents), tuple(dict.fromkeys(issuers)))
+    return list(dict.fromkeys(scheme.issuer for scheme in schemes if isinstance(scheme, JwtScheme)))
 
 
 def owners_of(subject: str, issuers: Iterable[str], tenants: Iterable[str]) -> list[NamedOwner]:

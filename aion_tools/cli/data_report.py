@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from aion_core.errors import ConfigurationError
+from aion_tools.cli import documents
 from aion_tools.cli.data_owners import NamedOwner
 
 if TYPE_CHECKING:
@@ -37,15 +38,10 @@ class DataReport:
         for owner, count in self._owners:
             if count or len(self._owners) <= 10:
                 click.echo(f"  {owner.description}: {count or 'no items'}", err=True)
-        click.echo(f"Searched for user state of: {', '.join(sorted(self._found.agents)) or 'no agent'}.", err=True)
         if self._found.running:
             click.echo(f"{turns_of(self._found)} running.", err=True)
-        rows = [(line["store"], *(f"{line[name]:,}" for name in ("items", "versions", "bytes"))) for line in self.lines]
-        if not rows:
-            click.echo("No data of this owner.", err=True)
-            return
-        for store, *numbers in (("STORE", "ITEMS", "VERSIONS", "BYTES"), *rows):
-            click.echo(f"{store:<24}" + "".join(f"{number:>16}" for number in numbers))
+        columns = ("store", "items", "versions", "bytes")
+        documents.print_rows(self.lines, columns, "data of this owner")
 
     def document(self, left: "OwnedData | None") -> dict[str, Any]:
         """Return the report as a JSON object. `left` is the data that a deletion has left; None without a deletion."""
@@ -54,7 +50,6 @@ class DataReport:
                 {"owner": of.owner, "subject": of.subject, "issuer": of.issuer, "tenant": of.tenant, "found": count}
                 for of, count in self._owners
             ],
-            "agents": sorted(self._found.agents),
             "running": len(self._found.running),
             "stores": self.lines,
             "deleted": left is not None,
@@ -64,8 +59,8 @@ class DataReport:
     @property
     def lines(self) -> list[dict[str, Any]]:
         """Name, number of items, number of object versions and bytes of each store that has data of the owners."""
-        from aion_tools.erasure.found import LEFTOVERS, MENTIONS
-        from aion_tools.erasure.owned import STORES
+        from aion_tools.erasure import kinds
+        from aion_tools.erasure.found import MENTIONS
 
         items, versions, size = Counter[str](), Counter[str](), Counter[str]()
         for row in self._found.rows:
@@ -73,11 +68,11 @@ class DataReport:
             size[row.store] += row.size
         for version in self._found.versions:
             versions[version.store] += 1
-            size[version.store] += version.size
+            size[version.store] += version.version.size
         items[MENTIONS] = len(self._found.mentions)
         return [
             {"store": store, "items": items[store], "versions": versions[store], "bytes": size[store]}
-            for store in (*STORES, MENTIONS, LEFTOVERS)
+            for store in dict.fromkeys((*kinds.ITEMS.values(), *items, *kinds.OBJECTS.values()))
             if items[store] or versions[store]
         ]
 

@@ -33,9 +33,9 @@ IN_A_PROJECT = {
 """Modules of the commands for a project, by the command's name."""
 DEPLOYED = {
     "why": "why",
-    "tasks": "tasks",
-    "push": "push",
-    "dlq": "dlq",
+    "tasks": "operate.tasks",
+    "push": "operate.push",
+    "dlq": "operate.dlq",
     "card": "card",
     "key": "credentials",
     "user": "credentials",

@@ -8,6 +8,7 @@ import click
 
 from aion_core.auth.principal import API_KEY_ISSUER, Principal
 from aion_core.auth.tenants import owner_in
+from aion_tools.cli import options
 
 
 def owner(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -39,6 +40,28 @@ def owner(command: Callable[..., Any]) -> Callable[..., Any]:
         return command(*arguments, owner=owner or "", **options)
 
     return with_owner
+
+
+def listed_by(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the options of `owner`, and those of an agent and a context, by which a list of tasks is read."""
+
+    @owner
+    @click.option(
+        "--agent",
+        default="",
+        shell_complete=options.agent_ids,
+        help="Only tasks of this agent; required with an owner.",
+    )
+    @click.option("--context", "context_id", default="", help="Only tasks of this context; requires an owner.")
+    @functools.wraps(command)
+    def checked(*arguments: Any, owner: str, agent: str, context_id: str, **more: Any) -> Any:
+        if owner and not agent:
+            raise click.UsageError("Tasks are listed by owner and agent: give --agent too.")
+        if context_id and not owner:
+            raise click.UsageError("--context requires an owner (--owner or --subject).")
+        return command(*arguments, owner=owner, agent=agent, context_id=context_id, **more)
+
+    return checked
 
 
 def owner_of(subject: str, issuer: str, tenant: str) -> str:

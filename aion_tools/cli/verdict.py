@@ -9,8 +9,9 @@ from aion_core.engine.delivery.records import Delivery
 from aion_core.engine.task.states import INTERRUPTED, TERMINAL, TERMINAL_OR_INTERRUPTED
 from aion_core.protocol.types import TaskState
 from aion_core.table.times import moment
-from aion_tools.cli.dead_letters import QueuedLetter
-from aion_tools.cli.render import TaskReport, time_text
+from aion_tools.cli.documents import time_text
+from aion_tools.cli.operate.dead_letters import QueuedLetter
+from aion_tools.cli.operate.report import TaskReport
 from aion_tools.operator.inspection import ContextStatus
 
 SWEEP_IS_LATE = timedelta(minutes=5)

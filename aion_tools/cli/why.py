@@ -1,6 +1,5 @@
 """`aion why` prints the story of one task in sentences, and its present state."""
 
-import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -15,16 +14,17 @@ from aion_core.errors import AionError, ConfigurationError, UnreadableWakeUp
 from aion_core.log import one_line
 from aion_core.table.times import milliseconds
 from aion_tools import terminal
-from aion_tools.cli import deployment_options, options
-from aion_tools.cli.dead_letters import LIMIT, VARIABLES, DeadLetterQueue, QueuedLetter, read_letters
+from aion_tools.cli import deployment_options, documents, options
 from aion_tools.cli.deployment_options import PLACES, Deployment
+from aion_tools.cli.documents import LIMIT, time_text
 from aion_tools.cli.error_text import error_text
+from aion_tools.cli.operate.dead_letters import VARIABLES, DeadLetterQueue, QueuedLetter, read_letters
+from aion_tools.cli.operate.report import TaskReport, list_heads, task_report
+from aion_tools.cli.operate.tasks import find_heads
 from aion_tools.cli.owner_options import owner as named_owner
-from aion_tools.cli.render import TaskReport, list_heads, task_report, time_text
 from aion_tools.cli.steps import result_of, waiting
 from aion_tools.cli.story.event import StoryEvent
 from aion_tools.cli.story.story import story_of
-from aion_tools.cli.tasks import find_heads
 from aion_tools.cli.verdict import Verdict, delivery_text, verdict_of
 from aion_tools.dev.data_folder import SQLITE
 
@@ -143,7 +143,7 @@ def why(task_id: str | None, owner: str, deployment: Deployment, *, content: boo
         _StoryReader(deployment, operator, content=content or deployment.is_of_development).read(head) for head in heads
     ]
     if as_json:
-        click.echo(json.dumps([each.document() for each in stories], indent=2))
+        documents.print_whole([each.document() for each in stories], as_json=True)
         return
     for place, story in enumerate(stories):
         click.echo("\n" if place else "", nl=False)
@@ -191,7 +191,6 @@ class _StoryReader:
     def _caller(self, owner: str) -> str:
         """Return a description of the task's client: the principal of the owner's API key, or else the owner id."""
         from aion_core.auth.principal import ANONYMOUS
-        from aion_tools.erasure.bootstrap import owner_of_key
         from aion_tools.operator.bootstrap import build_keys
 
         if owner == ANONYMOUS:
@@ -201,7 +200,7 @@ class _StoryReader:
             lambda: result_of(build_keys(self.deployment.settings(*PLACES)).all(), "Reading the API keys"),
         )
         for key in keys or ():
-            if owner_of_key(key.principal, key.tenant) == owner:
+            if key.owner == owner:
                 return f"The client {one_line(key.principal)} (API key{f', tenant {key.tenant}' if key.tenant else ''})"
         return f"The client {owner}"
 

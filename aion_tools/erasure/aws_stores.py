@@ -48,4 +48,4 @@ class S3ObjectVersions:
 
 
 def _version(each: dict[str, Any], *, is_marker: bool) -> ObjectVersion:
-    return ObjectVersion(each["Key"], each["VersionId"], each.get("Size", 0), is_marker, each["LastModified"])
+    return ObjectVersion(each["Key"], each["VersionId"], each.get("Size", 0), is_marker)

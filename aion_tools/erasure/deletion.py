@@ -1,35 +1,30 @@
 """Deletion of all data of some owners. The order is safe against late workers and interruptions.
 
-    API keys      are deleted first, to prevent further calls
-    fences        (fencing tokens) of the owner's contexts and running tasks are raised, so that a worker's next write
-                  is refused
-    objects       are deleted with all versions and delete markers
-    items         such as events, checkpoints and sessions are deleted
-    references    are deleted last, since a survey needs task heads (current states), message ids and contexts to find
-                  hashed partitions
+    API keys    are deleted first, to prevent further calls
+    fences      (fencing tokens) of the owner's contexts and running tasks are raised, so that a worker's next write is
+                refused
+    objects     are deleted with all versions and delete markers
+    items       such as events, checkpoints and sessions are deleted
+    heads       of contexts, tasks and sessions are deleted last: until then the raised fences hold
 
 After an interruption, a new survey finds the rest.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from datetime import timedelta
 from functools import partial
 from itertools import islice
 from typing import TypeVar
 
-from aion_core.clock import Clock
 from aion_core.errors import StoreUnavailable
 from aion_core.table import keys
-from aion_core.table.conditions import Absent, AtMost, Both, Exists
+from aion_core.table.conditions import Exists
 from aion_core.table.item import Key
-from aion_core.table.refusals import WriteRefused
 from aion_core.table.retries import MAX_ATTEMPTS, jitter, write_unless_refused
-from aion_core.table.writes import Change, ConditionCheck, Delete, Update, Write
-from aion_tools.erasure import owned
-from aion_tools.erasure.found import LEFTOVERS, OwnedData
-from aion_tools.erasure.owners import KeyOwner
+from aion_core.table.writes import Change, Update
+from aion_tools.erasure.found import OwnedData
+from aion_tools.erasure.kinds import API_KEYS
 from aion_tools.erasure.stores import ErasableTable, ObjectVersions
-from aion_tools.erasure.survey import Progress, Survey, retry_unavailable
+from aion_tools.erasure.survey import Progress, retry_unavailable, survey
 
 ITEMS_AT_ONCE = 25
 """Number of items in one batch, DynamoDB's limit."""
@@ -51,22 +46,12 @@ T = TypeVar("T")
 class Erasure:
     """Search for and deletion of owners' data in one table and one bucket."""
 
-    def __init__(
-        self,
-        table: ErasableTable,
-        objects: ObjectVersions,
-        clock: Clock,
-        *,
-        owner_of_key: KeyOwner,
-        retention: timedelta,
-    ) -> None:
-        """See `Survey` for the options."""
-        self._table, self._objects, self._clock = table, objects, clock
-        self._survey = Survey(table, objects, clock, owner_of_key=owner_of_key, retention=retention)
+    def __init__(self, table: ErasableTable, objects: ObjectVersions) -> None:
+        self._table, self._objects = table, objects
 
-    async def find(self, owners: Collection[str], agents: Collection[str], progress: Progress) -> OwnedData:
-        """See `Survey.find`."""
-        return await self._survey.find(owners, agents, progress)
+    async def find(self, owners: Collection[str], progress: Progress) -> OwnedData:
+        """See `survey`."""
+        return await survey(self._table, self._objects, owners, progress)
 
     async def delete(self, found: OwnedData, progress: Progress) -> None:
         """Delete the data found by a survey. Items may be missing. Raises StoreError.
@@ -74,24 +59,21 @@ class Erasure:
         Data written after the survey is not deleted. A worker cannot write to a deleted task, but may store an object
         or a stream delta before its next write is refused. A second survey finds this data.
         """
-        own = [row for row in found.rows if row.store != LEFTOVERS]
-        api_keys = [row.key for row in own if row.store == owned.API_KEYS]
+        api_keys = [row.key for row in found.rows if row.store == API_KEYS]
         await self._delete_items(api_keys)
         await self._fence_off(found)
         # Delete the delete markers last. Otherwise an object's newest version would become visible again.
-        by_kind = sorted(found.versions, key=lambda version: version.is_marker)
+        by_kind = sorted((each.version for each in found.versions), key=lambda version: version.is_marker)
         for number, versions in _counted(by_kind, VERSIONS_AT_ONCE):
             progress("versions of objects deleted", number)
             names = [(version.name, version.version_id) for version in versions]
             await retry_unavailable(partial(self._objects.delete, names))
-        done = len(api_keys)
-        ranked = sorted((row for row in own if row.store != owned.API_KEYS), key=lambda row: owned.rank_of(row.key))
-        for number, rows in _counted(ranked, ITEMS_AT_ONCE):
-            progress("items of the table deleted", done + number)
-            await self._delete_items([row.key for row in rows])
-        for row in found.rows:
-            if row.store == LEFTOVERS:
-                await self._delete_leftover(row.key)
+        heads_last = sorted(
+            (row.key for row in found.rows if row.store != API_KEYS), key=lambda key: key.sort == keys.HEAD
+        )
+        for number, part in _counted(heads_last, ITEMS_AT_ONCE):
+            progress("items of the table deleted", len(api_keys) + number)
+            await self._delete_items(part)
         for mention in found.mentions:
             change = Change(remove_members={"tasks": mention.texts}, only_if=Exists())
             await self._unless_gone(Update(mention.key, change))
@@ -117,20 +99,6 @@ class Erasure:
                 await jitter(attempt)
             else:
                 raise StoreUnavailable("The table is throttled. Run the command again to delete the rest.")
-
-    async def _delete_leftover(self, key: Key) -> None:
-        """Delete an expired item of an unknown owner, unless its session was created again or its TTL was renewed."""
-        writes: list[Write]
-        if key.partition.startswith("SESSION#"):
-            no_head = ConditionCheck(keys.session_head_key(owned.id_of(key.partition)), Absent())
-            writes = [no_head, Delete(key)]
-        else:
-            has_expired = AtMost("expires", int(self._clock.now().timestamp()))
-            writes = [Delete(key, only_if=Both((Exists(), has_expired)))]
-        try:
-            await retry_unavailable(partial(self._table.transact, writes))
-        except WriteRefused:
-            return
 
 
 def _counted(whole: Iterable[T], size: int) -> Iterator[tuple[int, list[T]]]:

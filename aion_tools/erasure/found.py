@@ -1,15 +1,14 @@
 """Data of some owners, as found by a survey: table items, object versions, and mentions in items of others."""
 
-from collections.abc import Mapping
+from collections import Counter
 
 from msgspec import Struct, field
 from msgspec.structs import replace
 
 from aion_core.table.item import Key
 from aion_core.table.keys import TaskKey
+from aion_tools.erasure.stores import ObjectVersion
 
-LEFTOVERS = "expired leftovers"
-"""Name in reports for items whose context or session no longer exists, so that their owner is unknown."""
 MENTIONS = "counts of open tasks"
 """Name in reports for the task ids of an owner in the items of other owners (see `Mention`)."""
 
@@ -28,10 +27,7 @@ class OwnedVersion(Struct, frozen=True):
 
     owner: str
     store: str
-    name: str
-    version_id: str
-    size: int
-    is_marker: bool
+    version: ObjectVersion
 
 
 class Mention(Struct, frozen=True):
@@ -55,10 +51,8 @@ class OwnedData(Struct, frozen=True):
     """Contexts with running or queued turns."""
     running: list[TaskKey] = field(default_factory=list)
     """Tasks with running turns."""
-    unknown: Mapping[str, int] = field(default_factory=dict)
-    """Number of items of unknown kinds, by the prefix of their partition."""
-    agents: frozenset[str] = frozenset()
-    """Agents included in the search for users' state and artifacts."""
+    unknown: Counter[str] = field(default_factory=Counter)
+    """Number of items of unknown kinds without an owner, by the prefix of their partition."""
 
     def without(self, store: str) -> "OwnedData":
         """Return the data without the table items of this store."""

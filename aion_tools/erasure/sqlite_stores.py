@@ -2,7 +2,6 @@
 
 import sqlite3
 from collections.abc import Sequence
-from datetime import UTC, datetime
 from typing import Any
 
 from aion_core.local.sqlite.database import Database
@@ -22,7 +21,7 @@ class ErasableSQLiteTable(SQLiteTable):
 
 
 class SQLiteObjectVersions:
-    """`ObjectVersions` over the file of `SQLiteBlobs`, with one version of each blob."""
+    """`ObjectVersions` over the file of `SQLiteBlobs`, with one version of each blob: the time of its last write."""
 
     def __init__(self, blobs: Database) -> None:
         self._blobs = blobs
@@ -35,11 +34,13 @@ class SQLiteObjectVersions:
             return connection.execute(statement, (prefix, prefix + LAST)).fetchall()
 
         found = await self._blobs.read(work)
-        return VersionPage(
-            [ObjectVersion(name, "", size, False, datetime.fromtimestamp(at, UTC)) for name, size, at in found]
-        )
+        return VersionPage([ObjectVersion(name, repr(at), size, False) for name, size, at in found])
 
     async def delete(self, versions: Sequence[tuple[str, str]]) -> None:
         """See `ObjectVersions.delete`."""
-        rows = [(name,) for name, _ in versions]
-        await self._blobs.write(lambda connection: connection.executemany("DELETE FROM blobs WHERE name = ?", rows))
+        # Keep a blob that was written again since its page was read, as a bucket keeps a newer version.
+        statement, rows = (
+            "DELETE FROM blobs WHERE name = ? AND modified = ?",
+            [(name, float(at)) for name, at in versions],
+        )
+        await self._blobs.write(lambda connection: connection.executemany(statement, rows))

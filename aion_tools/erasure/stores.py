@@ -1,7 +1,6 @@
 """Stores to erase data from: a table and a bucket, with the operations that only erasure needs."""
 
 from collections.abc import Sequence
-from datetime import datetime
 from typing import Any, Protocol
 
 from msgspec import Struct
@@ -26,7 +25,6 @@ class ObjectVersion(Struct, frozen=True):
     size: int
     """Size of the version in bytes; 0 for a delete marker."""
     is_marker: bool
-    modified: datetime
 
 
 class VersionPage(Struct, frozen=True):

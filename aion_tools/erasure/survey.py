@@ -1,127 +1,82 @@
-"""Survey of all data of some owners, by a scan of the table and a listing of the bucket's object versions.
-
-Some partitions are named by a hash that includes the owner. The scan reads owner, agent and context from other items
-and calculates their hashes. If those items have expired, the owner of a partition is unknown. The survey then returns
-its items as leftovers, because they may belong to one of the owners.
-"""
+"""Survey of all data of some owners, by one scan of the table and a listing of the owners' folders in the bucket."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Iterable
-from datetime import timedelta
+from collections.abc import Awaitable, Callable, Collection
 from functools import partial
 from typing import TypeVar
 
-from aion_core.clock import Clock
 from aion_core.engine.context.record import turn_of
+from aion_core.engine.limits.open_tasks import owner_named_in
 from aion_core.errors import StoreUnavailable
-from aion_core.table.item import LAST, PARTITION, SORT, key_of
-from aion_core.table.keys import TaskKey
+from aion_core.table.conditions import Absent, Condition, Either, Exists, OneOf
+from aion_core.table.item import PARTITION, Item, key_of
+from aion_core.table.keys import TaskKey, owner_folder, owner_tag
 from aion_core.table.port import Table
 from aion_core.table.reads import all_pages
 from aion_core.table.retries import MAX_ATTEMPTS, jitter
-from aion_core.table.schema import VERSION_ATTRIBUTE
+from aion_core.table.schema import OWNER_ATTRIBUTE
 from aion_core.table.semantics.values import item_size
-from aion_tools.erasure import owned
-from aion_tools.erasure.found import LEFTOVERS, OwnedData, OwnedItem, OwnedVersion
-from aion_tools.erasure.owned import FOLDERS, Folder
-from aion_tools.erasure.owners import NOBODY, KeyOwner, ScannedOwners
-from aion_tools.erasure.stores import ObjectVersion, ObjectVersions, VersionPage
+from aion_tools.erasure import kinds
+from aion_tools.erasure.found import Mention, OwnedData, OwnedItem, OwnedVersion
+from aion_tools.erasure.stores import ObjectVersions
 
 T = TypeVar("T")
 SEGMENTS = 4
 """Number of parallel scan segments."""
 AT_ONCE = 16
-"""Number of partitions or folders to read concurrently."""
-READ = (
-    PARTITION, SORT, "agent", "context_id", "user_id", "app_name", "session_id", "principal", "tenant", "tasks", "expires",
-    VERSION_ATTRIBUTE,
-)  # fmt: skip
-"""Item attributes to read in the scan."""
+"""Number of folders to list concurrently."""
+MOST_FILTERED = 500
+"""Number of owners up to which the table filters the scan. DynamoDB's filter has at most 4 KB, and 100 values a list."""
 Progress = Callable[[str, int], None]
 """Callback for progress. It gets the current step, and the number of its items or objects so far."""
 
 
-class Survey:
-    """Search for some owners' data in one table and one bucket."""
+async def survey(table: Table, objects: ObjectVersions, owners: Collection[str], progress: Progress) -> OwnedData:
+    """Find all data of the owners. Raises StoreError, and ConfigurationError for items of another layout."""
+    found, tags = OwnedData(), {owner_tag(owner): owner for owner in owners}
+    only_if = _may_concern(tuple(tags)) if len(tags) <= MOST_FILTERED else None
 
-    def __init__(
-        self,
-        table: Table,
-        objects: ObjectVersions,
-        clock: Clock,
-        *,
-        owner_of_key: KeyOwner,
-        retention: timedelta,
-    ) -> None:
-        """Objects without a known owner are leftovers if they are older than `retention`, the lifetime of tasks."""
-        self._table, self._objects, self._clock = table, objects, clock
-        self._owner_of_key, self._retention = owner_of_key, retention
+    async def scan(segment: int) -> None:
+        page = partial(table.scan, segment=segment, segments=SEGMENTS, only_if=only_if, consistent=True)
+        async for each in all_pages(lambda after: retry_unavailable(partial(page, after=after))):
+            for item in each.items:
+                _add(found, item, tags)
+            progress("items found", len(found.rows))
 
-    async def find(self, owners: Collection[str], agents: Collection[str], progress: Progress) -> OwnedData:
-        """Find all data of the owners, and leftovers of unknown owners.
+    async def list_folder(owner: str, folder: str) -> None:
+        page = partial(objects.page, f"{owner_folder(folder, owner)}/")
+        async for each in all_pages(lambda after: retry_unavailable(partial(page, after=after))):
+            for version in each.versions:
+                found.versions.append(OwnedVersion(owner, kinds.OBJECTS[folder], version))
+            progress("versions of objects found", len(found.versions))
 
-        A user's state and artifacts may outlive every reference to them. So the survey looks for each owner's state and
-        artifacts with the `agents`, and with all agents found in the table. Raises StoreError.
-        """
-        scan = ScannedOwners(frozenset(owners), self._clock.now(), self._retention, self._owner_of_key)
-        scan.agents.update(agents)
-        await asyncio.gather(*(self._scan(scan, segment, progress) for segment in range(SEGMENTS)))
-        found = OwnedData(mentions=scan.mentions, unknown=dict(scan.unknown), agents=frozenset(scan.agents))
-        await self._find_rows(found, scan, progress)
-        await self._find_versions(found.versions, scan, progress)
-        return found
+    await asyncio.gather(*map(scan, range(SEGMENTS)))
+    folders = [(owner, folder) for owner in owners for folder in kinds.OBJECTS]
+    for start in range(0, len(folders), AT_ONCE):
+        await asyncio.gather(*(list_folder(*each) for each in folders[start : start + AT_ONCE]))
+    return found
 
-    async def _scan(self, scan: ScannedOwners, segment: int, progress: Progress) -> None:
-        scan_page = partial(self._table.scan, segment=segment, segments=SEGMENTS, attributes=READ, consistent=True)
-        async for page in all_pages(lambda after: retry_unavailable(partial(scan_page, after=after))):
-            for item in page.items:
-                scan.add(item)
-            progress("items of the table read", scan.count)
 
-    async def _find_rows(self, found: OwnedData, scan: ScannedOwners, progress: Progress) -> None:
-        async def read(partition: str, owner: str) -> None:
-            kind = owned.partitions_of(partition)
-            query = partial(self._table.query, partition, "", LAST)
-            async for page in all_pages(lambda after: retry_unavailable(partial(query, after=after))):
-                for item in page.items:
-                    if owner == NOBODY and not scan.is_leftover(item):
-                        continue
-                    key = key_of(item)
-                    store = kind.store_of(key.sort) if kind and owner != NOBODY else LEFTOVERS
-                    found.rows.append(OwnedItem(owner, store, key, item_size(item)))
-                    if "running" in item:
-                        found.running.append(TaskKey(owner, turn_of(item["running"]).task_id))
-                    if "running" in item or "waiting" in item:
-                        found.busy.append(key)
-            progress("items of the owner found", len(found.rows))
+def _may_concern(tags: tuple[str, ...]) -> Condition:
+    """Return the filter for items of the owners, items without an owner, and items that may mention tasks of others."""
+    owned = (OneOf(OWNER_ATTRIBUTE, tags[start : start + 100]) for start in range(0, len(tags), 100))
+    return Either((*owned, Absent(OWNER_ATTRIBUTE), Exists("tasks")))
 
-        await _all(read(partition, owner) for partition, owner in scan.partitions().items())
 
-    async def _find_versions(self, found: list[OwnedVersion], scan: ScannedOwners, progress: Progress) -> None:
-        async def read(folder: Folder, prefix: str) -> None:
-            async for page in self._versions(prefix):
-                add(folder, page.versions)
-
-        def add(folder: Folder, page: Iterable[ObjectVersion]) -> None:
-            for each in page:
-                owner = scan.owner_of(folder, each)
-                if owner is not None:
-                    store = folder.store if owner != NOBODY else LEFTOVERS
-                    found.append(OwnedVersion(owner, store, each.name, each.version_id, each.size, each.is_marker))
-            progress("versions of objects found", len(found))
-
-        for folder in FOLDERS:
-            first = await anext(pages := self._versions(folder.prefix))
-            await pages.aclose()
-            if first.next is None:
-                add(folder, first.versions)
-            else:
-                # The folder has more than one page. List only the prefixes that the deletion needs, concurrently.
-                await _all(read(folder, prefix) for prefix in scan.prefixes(folder))
-
-    def _versions(self, prefix: str) -> AsyncGenerator[VersionPage, None]:
-        """Yield pages of the versions and delete markers of all objects with this prefix."""
-        return all_pages(lambda after: retry_unavailable(partial(self._objects.page, prefix, after=after)))
+def _add(found: OwnedData, item: Item, tags: dict[str, str]) -> None:
+    owner, key, prefix = tags.get(item.get(OWNER_ATTRIBUTE, "")), key_of(item), kinds.prefix_of(item[PARTITION])
+    if owner is None:
+        if OWNER_ATTRIBUTE not in item and prefix not in kinds.OF_THE_DEPLOYMENT:
+            found.unknown[prefix] += 1
+        for each in tags.values():
+            if texts := frozenset(text for text in item.get("tasks", ()) if owner_named_in(text) == each):
+                found.mentions.append(Mention(each, key, texts))
+        return
+    found.rows.append(OwnedItem(owner, kinds.ITEMS.get(prefix, prefix), key, item_size(item)))
+    if "running" in item:
+        found.running.append(TaskKey(owner, turn_of(item["running"]).task_id))
+    if "running" in item or "waiting" in item:
+        found.busy.append(key)
 
 
 async def retry_unavailable(call: Callable[[], Awaitable[T]]) -> T:
@@ -135,14 +90,3 @@ async def retry_unavailable(call: Callable[[], Awaitable[T]]) -> T:
         except StoreUnavailable:
             await jitter(attempt)
     return await call()
-
-
-async def _all(works: Iterable[Awaitable[None]]) -> None:
-    """Await all of the awaitables, at most AT_ONCE of them concurrently."""
-    rest = iter(works)
-
-    async def worker() -> None:
-        for work in rest:
-            await work
-
-    await asyncio.gather(*(worker() for _ in range(AT_ONCE)))

@@ -14,7 +14,7 @@ from aion_core.settings import DEVELOPMENT, Settings
 from aion_core.table import schema
 from aion_core.table.item import Index
 from aion_core.telemetry import Metric
-from aion_tools.erasure.owned import PARTITIONS, NamedBy
+from aion_tools.erasure.kinds import API_KEYS, ITEMS, OF_THE_DEPLOYMENT
 from aion_tools.template.reader import ALARM, BUCKET, FUNCTION, MANAGED_POLICY, QUEUE, ROLE, TABLE, Template
 from scripts.policies.deployment import PLACE, ROOT, ResolvedDeployment
 from scripts.policies.sizes import policy_sizes
@@ -49,8 +49,8 @@ REQUIRED: Mapping[str, Mapping[str, object]] = {
     "AWS::Lambda::Url": {"InvokeMode": "RESPONSE_STREAM", "Cors": None},
 }
 # Patterns of all partition keys, and of the keys of API-key items. The functions must not write API-key items.
-KINDS_OF_ITEMS = {f"{each.prefix}*" for each in PARTITIONS}
-KEYS_OF_CALLERS = {f"{each.prefix}*" for each in PARTITIONS if each.named_by is NamedBy.API_KEY}
+KINDS_OF_ITEMS = {f"{prefix}*" for prefix in (*ITEMS, *OF_THE_DEPLOYMENT)}
+KEYS_OF_CALLERS = {f"{prefix}*" for prefix, store in ITEMS.items() if store == API_KEYS}
 AWS_METRICS = {
     "AWS/Lambda": "Invocations Errors Throttles ConcurrentExecutions",
     "AWS/SQS": "ApproximateNumberOfMessagesVisible ApproximateAgeOfOldestMessage",

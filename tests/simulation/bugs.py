@@ -200,7 +200,7 @@ BUGS = [
     bug(
         "does not know a messageId again",
         "I2",
-        Edit(repeats, "message_row", "**times.ttl}, only_if)", "**times.ttl})"),
+        Edit(repeats, "message_row", "**times.stamp(task.owner)}, only_if)", "**times.stamp(task.owner)})"),
         scenarios=("one messageId, many sends",),
     ),
     bug(

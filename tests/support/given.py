@@ -12,9 +12,9 @@ from aion_core.protocol.types import TaskState, TaskStatus, TaskStatusUpdateEven
 from aion_core.table.conditions import Both, Condition, Either
 from aion_core.table.item import Item, Key
 from aion_core.table.keys import ContextKey, TaskKey
-from aion_core.table.schema import VERSION
 from aion_core.table.semantics.changes import applied
 from aion_core.table.semantics.conditions import holds
+from aion_core.table.stamp import stamp
 from aion_core.table.times import Times
 from aion_core.table.writes import Change
 
@@ -24,7 +24,7 @@ TIMES = Times(now=1_900_000_000_500, lease=30_000, retention=3600)
 SECONDS = 1_900_000_000
 EXPIRES = SECONDS + 3600
 LEASE_UNTIL = 1_900_000_030_500
-TTL = {"v": VERSION, "expires": EXPIRES}
+TTL = stamp("owner", EXPIRES)
 LIVING, EXPIRED = SECONDS + 1, SECONDS
 """TTL of an unexpired and of an expired item."""
 AT = datetime(2026, 1, 2, 3, 4, 5, 678000, UTC)

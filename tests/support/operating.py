@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import socket
 import subprocess
 import threading
@@ -96,6 +97,11 @@ def refusal(failed: Result) -> str:
     """Return the sentence printed before exit code 1."""
     assert isinstance(failed.exception, AionError), (failed.output, failed.exception)
     return error_text(failed.exception)
+
+
+def table(printed: Result) -> list[list[str]]:
+    """Return the cells of a printed table, without its header."""
+    return [re.split(" {2,}", line) for line in printed.stdout.splitlines()[1:]]
 
 
 def process(*arguments: str, **environ: str) -> "subprocess.CompletedProcess[str]":

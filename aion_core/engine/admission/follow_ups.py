@@ -89,13 +89,13 @@ def taken(
 
 def queued(follow_up: FollowUp, record: ContextRecord, times: Times) -> Transition[TurnQueued]:
     """Return the transition to queue a follow-up behind the running turn of its task."""
-    before = follow_up.head
+    before, owner = follow_up.head, follow_up.head.context.owner
     turn = replace(follow_up.turn, message_generation=0)
     if record.interrupted is not None:
         # Set no timer while a task requires input, because the client's answer sets the timer.
-        change = changes.queued(turn, conditions.HAS_ROOM, times, timer=False)
+        change = changes.queued(owner, turn, conditions.HAS_ROOM, times, timer=False)
     else:
-        change = changes.queued(turn, conditions.MAY_WAIT, times)
+        change = changes.queued(owner, turn, conditions.MAY_WAIT, times)
     if follow_up.push is None:
         return Transition(TurnQueued(before, record.held_until()), change)
     after = subscribers.head_with_subscriber(before, follow_up.push)

@@ -68,12 +68,12 @@ def created(
 
 def _queued(new: NewTask, record: ContextRecord, holder: str | None, when_busy: WhenBusy, times: Times) -> Change:
     if record.expired:
-        return changes.queued_anew(new.turn, record, times)
+        return changes.queued_anew(new.context.owner, new.turn, record, times)
     if holder is not None:
         # In a busy context, the lease holder of the running turn also runs the next turn, without a wake-up message.
-        return changes.queued(new.turn, conditions.MAY_WAIT_BEHIND_OTHERS, times)
+        return changes.queued(new.context.owner, new.turn, conditions.MAY_WAIT_BEHIND_OTHERS, times)
     only_if = conditions.MAY_WAIT if when_busy is WhenBusy.ENQUEUE else conditions.MAY_WAIT_ALONE
-    return changes.queued(new.turn, only_if, times)
+    return changes.queued(new.context.owner, new.turn, only_if, times)
 
 
 def _events(new: NewTask, head: Head) -> tuple[NewEvent, ...]:

@@ -11,7 +11,7 @@ from aion_core.protocol.types import Message, Role, Task
 from aion_core.table import keys
 from aion_core.table.conditions import Absent, AtMost, Either
 from aion_core.table.item import Key
-from aion_core.table.keys import ContextKey
+from aion_core.table.keys import ContextKey, TaskKey
 from aion_core.table.times import Times
 from aion_core.table.writes import Put
 
@@ -78,11 +78,11 @@ def repeat_of(content_hash: bytes, task_id: str, known_hash: bytes) -> Duplicate
     return Duplicate(task_id)
 
 
-def message_row(key: Key, task_id: str, content_hash: bytes, times: Times) -> Put:
+def message_row(key: Key, task: TaskKey, content_hash: bytes, times: Times) -> Put:
     """Return the write of a message's record. The table refuses it if the record exists and has not expired."""
     # Allow the write to replace an expired record, because DynamoDB deletes expired items late.
     only_if = Either((Absent(), AtMost("expires", times.seconds)))
-    return Put(key, {"task_id": task_id, "content_hash": content_hash, **times.ttl}, only_if)
+    return Put(key, {"task_id": task.task_id, "content_hash": content_hash, **times.stamp(task.owner)}, only_if)
 
 
 def message_keys_of(context: ContextKey, message_id: str, idempotency_key: str) -> list[Key]:

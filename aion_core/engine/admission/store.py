@@ -76,8 +76,8 @@ class MessageStore(StoredTasks):
                 raise new_tasks.queue_is_full()
             created = new_tasks.created(new, record, holder=holder, when_busy=when_busy, times=times)
             writes: list[Write] = [
-                *(message_row(key, new.key.task_id, new.content_hash, times) for key in message_keys),
-                Put(keys.head_key(new.key), {**head_item(created.outcome.head), **times.ttl}),
+                *(message_row(key, new.key, new.content_hash, times) for key in message_keys),
+                Put(keys.head_key(new.key), {**head_item(created.outcome.head), **times.stamp(new.key.owner)}),
                 *await self._writes(new.context, created, times),
             ]
             if new.push is not None:
@@ -132,7 +132,7 @@ class MessageStore(StoredTasks):
                 return TransactionPlan(ContextInUse(before.key.task_id))
             if is_full:
                 raise new_tasks.queue_is_full()
-            message = message_row(message_key, before.key.task_id, follow_up.content_hash, times)
+            message = message_row(message_key, before.key, follow_up.content_hash, times)
             writes: list[Write] = [message, *await self._config_writes(follow_up)]
             if not takes:
                 waiting = follow_ups.queued(follow_up, record, times)

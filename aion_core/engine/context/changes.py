@@ -42,7 +42,7 @@ TIMER_ATTRIBUTES = ("due_at", "due_shard")
 
 def acquired(lease: Lease, record: ContextRecord, times: Times) -> Change:
     """Return the change to lease the turn of a new message. The context is free, new or expired."""
-    values = _leased(lease, times, **times.ttl)
+    values = _leased(lease, times, **times.stamp(lease.context.owner))
     if not record.exists:
         return Change(values, only_if=Absent())
     if record.expired:
@@ -108,13 +108,13 @@ def advanced(fence: int) -> Change:
     return Change({"advanced": fence}, only_if=fence_is(fence))
 
 
-def queued(turn: Turn, only_if: Condition, times: Times, *, timer: bool = True) -> Change:
+def queued(owner: str, turn: Turn, only_if: Condition, times: Times, *, timer: bool = True) -> Change:
     """Return the change to append a turn to the context's queue.
 
     Pass `timer=False` while a task of the context requires input: the client's answer sets the timer.
     """
     return Change(
-        times.ttl,
+        times.stamp(owner),
         defaults={"fence": 0, **(_awaited(times) if timer else {})},
         add={"queue_version": 1},
         append={"waiting": [turn_value(turn)]},
@@ -122,14 +122,14 @@ def queued(turn: Turn, only_if: Condition, times: Times, *, timer: bool = True) 
     )
 
 
-def queued_anew(turn: Turn, record: ContextRecord, times: Times) -> Change:
+def queued_anew(owner: str, turn: Turn, record: ContextRecord, times: Times) -> Change:
     """Return the change to replace the queue of an expired context by this turn."""
     return Change(
         {
             "waiting": [turn_value(turn)],
             "queue_version": record.queue_version + 1,
             **_awaited(times),
-            **times.ttl,
+            **times.stamp(owner),
         },
         remove=("interrupted", *LEASE_ATTRIBUTES),
         only_if=has_expired(record, times),

@@ -69,7 +69,7 @@ class PushItems:
         if before is not None:
             return RegisteredConfig(Update(key, self.change(before, delivery, encrypted=encrypted)), delivery)
         attributes = rows.attributes_of(delivery, keys.push_timer_shard(task))
-        return RegisteredConfig(Put(key, {**attributes, "encrypted": encrypted, **times.ttl}), delivery)
+        return RegisteredConfig(Put(key, {**attributes, "encrypted": encrypted, **times.stamp(task.owner)}), delivery)
 
     def change(self, before: Delivery, after: Delivery, **more: bytes) -> Change:
         """Return the change of a push config's item from one delivery state to another."""

@@ -10,7 +10,7 @@ from aion_core.engine.task import states
 from aion_core.table.conditions import Exists, ShorterThan
 from aion_core.table.item import Item
 from aion_core.table.keys import TaskKey
-from aion_core.table.schema import VERSION
+from aion_core.table.stamp import stamp
 from aion_core.table.times import milliseconds, moment
 from aion_core.table.writes import Change
 
@@ -21,7 +21,7 @@ BEING_CREATED = timedelta(minutes=1)
 def counted(caller: str, task: OpenTask, *, most: int, expires: int) -> Change:
     """Return the change to count an open task of the caller. It fails if `most` tasks are counted already."""
     return Change(
-        values={"v": VERSION, "expires": expires},
+        values=stamp(caller, expires),
         add_members={"tasks": _members(caller, [task])},
         only_if=ShorterThan("tasks", most),
     )

@@ -38,7 +38,7 @@ class RateLimits:
         key = keys.requests_key(caller)
         for _ in range(MAX_ATTEMPTS):
             now = self._clock.now()
-            for change in requests.takes(now, per_minute):
+            for change in requests.takes(caller, now, per_minute):
                 if await self._is_written(key, change):
                     return 0.0
             wait = requests.seconds_until_token(await self._table.get(key), now, per_minute)
@@ -56,7 +56,7 @@ class RateLimits:
         key, most = keys.streams_key(caller), limits.streams_per_owner or MAX_STREAMS
         for _ in range(MAX_ATTEMPTS):
             now = self._clock.now()
-            if await self._is_written(key, streams.opened(stream, most=most, now=now)):
+            if await self._is_written(key, streams.opened(caller, stream, most=most, now=now)):
                 return limits.streams_per_task is None or await self._is_in_limit(
                     caller, stream, limits.streams_per_task
                 )

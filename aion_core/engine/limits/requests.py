@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 
 from aion_core.table.conditions import Absent, AtMost, Either
 from aion_core.table.item import Item
-from aion_core.table.schema import VERSION
+from aion_core.table.stamp import stamp
 from aion_core.table.writes import Change
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -14,13 +14,13 @@ MINUTE = 60_000_000
 """A minute in microseconds. Milliseconds would be too coarse for the time between two tokens with a high limit."""
 
 
-def takes(now: datetime, per_minute: int) -> tuple[Change, Change]:
+def takes(caller: str, now: datetime, per_minute: int) -> tuple[Change, Change]:
     """Return two changes to take a token, for a full bucket and for a partly used one. At most one of them succeeds."""
     at, step = _microseconds(now), _step(per_minute)
     expires = at // 1_000_000 + 120
     return (
         Change(
-            values={"full_at": at + step, "v": VERSION, "expires": expires},
+            values={"full_at": at + step, **stamp(caller, expires)},
             only_if=Either((Absent("full_at"), AtMost("full_at", at))),
         ),
         Change(values={"expires": expires}, add={"full_at": step}, only_if=AtMost("full_at", at + MINUTE - step)),

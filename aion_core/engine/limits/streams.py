@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 from aion_core.engine.limits.limits import OpenStream
 from aion_core.table.conditions import Exists, ShorterThan
 from aion_core.table.item import Item
-from aion_core.table.schema import VERSION
+from aion_core.table.stamp import stamp
 from aion_core.table.times import milliseconds, moment
 from aion_core.table.writes import Change
 
@@ -15,10 +15,10 @@ STREAM_COUNT_LIFE = timedelta(hours=1)
 """Lifetime of a caller's item with open streams after its last change, longer than any Lambda invocation."""
 
 
-def opened(stream: OpenStream, *, most: int, now: datetime) -> Change:
+def opened(caller: str, stream: OpenStream, *, most: int, now: datetime) -> Change:
     """Return the change to count an open stream of a caller. It fails if `most` streams are counted already."""
     return Change(
-        values={"v": VERSION, "expires": int((now + STREAM_COUNT_LIFE).timestamp())},
+        values=stamp(caller, int((now + STREAM_COUNT_LIFE).timestamp())),
         add_members={"streams": frozenset({_stream_member(stream)})},
         only_if=ShorterThan("streams", most),
     )

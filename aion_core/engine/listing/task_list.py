@@ -19,7 +19,8 @@ from aion_core.table.keys import ContextKey
 from aion_core.table.port import Page, Table
 from aion_core.table.reads import Reads
 from aion_core.table.refusals import WriteRefused
-from aion_core.table.schema import BY_AGENT, BY_CONTEXT, STATE, TTL_ATTRIBUTE, VERSION
+from aion_core.table.schema import BY_AGENT, BY_CONTEXT, STATE, TTL_ATTRIBUTE
+from aion_core.table.stamp import stamp
 from aion_core.table.times import milliseconds
 from aion_core.table.writes import Put
 
@@ -117,7 +118,7 @@ class TaskList:
         made = secrets.token_bytes(SECRET_BYTES)
         key = keys.secret_key("page-tokens")
         try:
-            await self._table.write(Put(key, {"v": VERSION, "secret": made}, only_if=Absent()))
+            await self._table.write(Put(key, {**stamp(None), "secret": made}, only_if=Absent()))
         except WriteRefused:
             # Read the stored secret: another process has stored it, or an earlier attempt of this process whose
             # response was lost.

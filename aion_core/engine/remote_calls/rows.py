@@ -23,7 +23,6 @@ class CallRows:
     async def begun(self, task: TaskKey, context: ContextKey, call: RemoteCall, times: Times) -> Put:
         """Return the write of a new call. It fails if the task has a call with this key."""
         item: Item = {
-            "owner": task.owner,
             "agent": context.agent,
             "context_id": context.context_id,
             "call": call.key,
@@ -33,7 +32,7 @@ class CallRows:
             **await self._rows.payload(task, call.message.message_id, "message", call.message.SerializeToString()),
             **({"remote_task": call.remote_task} if call.remote_task else {}),
         }
-        return Put(keys.call_key(task, call.key), {**item, **times.ttl}, only_if=Absent())
+        return Put(keys.call_key(task, call.key), {**item, **times.stamp(task.owner)}, only_if=Absent())
 
     async def call_of(self, item: Item) -> RemoteCall:
         """Return the call in an item. Raises StoreCorrupt."""

@@ -8,7 +8,7 @@ from aion_core.engine.records import Cursor, Delta, DeltaBatch, OpenText
 from aion_core.table import keys
 from aion_core.table.item import SORT, Item, readable
 from aion_core.table.keys import TaskKey
-from aion_core.table.schema import VERSION
+from aion_core.table.stamp import stamp
 from aion_core.table.times import Times
 from aion_core.table.writes import Put
 
@@ -22,7 +22,7 @@ _BEFORE = "before"
 def delta_row(task: TaskKey, batch: DeltaBatch, times: Times) -> Put:
     """Return the write of a batch of stream deltas. The batch expires after DELTA_LIFE."""
     expires = times.seconds + int(DELTA_LIFE.total_seconds())
-    row = {"v": VERSION, "chunks": _chunks_text(batch.chunks), "expires": expires}
+    row = {**stamp(task.owner, expires), "chunks": _chunks_text(batch.chunks)}
     if batch.continues is not None:
         until, text = batch.continues.until, batch.continues.text
         row["continues"] = json.dumps([until.generation, until.fence, until.n, text])

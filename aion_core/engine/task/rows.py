@@ -44,7 +44,7 @@ class LogRows:
             row["request"] = json.dumps(event.request)
         if event.notifies:
             row |= {"due_shard": keys.push_timer_shard(event.task), "due_at": times.lease_until}
-        return Put(keys.event_key(event.task, event.generation), {**row, **times.ttl})
+        return Put(keys.event_key(event.task, event.generation), {**row, **times.stamp(event.task.owner)})
 
     async def event(self, generation: int, item: Item) -> Numbered:
         """Return the event of an item of the log. Raises StoreCorrupt if it or its blob is missing or unreadable."""
@@ -59,7 +59,7 @@ class LogRows:
         """Return the write of a task's snapshot. `folded` is the task after event `generation`."""
         packed = projection.with_message_once(folded).SerializeToString()
         payload = await self.payload(task, f"{generation}-task", "task", packed)
-        return Put(keys.snapshot_key(task, generation), {**payload, **times.ttl})
+        return Put(keys.snapshot_key(task, generation), {**payload, **times.stamp(task.owner)})
 
     async def snapshot(self, item: Item) -> Task:
         """Return the task in the item of a snapshot. Raises StoreCorrupt if it or its blob is missing or unreadable."""
@@ -73,7 +73,7 @@ class LogRows:
         row = await self.payload(task, f"{turn_id}-message", "message", message.SerializeToString())
         if request:
             row["request"] = json.dumps(request)
-        return Put(keys.queued_message_key(task, turn_id), {**row, **times.ttl})
+        return Put(keys.queued_message_key(task, turn_id), {**row, **times.stamp(task.owner)})
 
     async def queued_message(self, item: Item) -> QueuedMessage:
         """Return the message in the item of a queued message. Raises StoreCorrupt if it or its blob is unreadable."""
@@ -87,7 +87,7 @@ class LogRows:
             return {name: packed}
         # Store the blob before the item, because an item must not refer to a missing blob. aion_core/table/blobs.py
         # says what deletes unused blobs. The name contains a hash of the content, so a second attempt writes the same blob.
-        blob = f"{TASKS}/{task.owner}/{task.task_id}/{file}-{hashlib.sha256(packed).hexdigest()[:32]}"
+        blob = f"{keys.owner_folder(TASKS, task.owner)}/{task.task_id}/{file}-{hashlib.sha256(packed).hexdigest()[:32]}"
         await self._blobs.put(blob, packed)
         return {f"{name}_blob": blob}
 

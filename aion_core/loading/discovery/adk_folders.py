@@ -7,8 +7,9 @@ from pathlib import Path
 from aion_core.loading.aion_yaml.agent import AgentConfig
 from aion_core.loading.discovery.agent_ids import agent_ids
 from aion_core.loading.discovery.discovered import Discovered, env_files_in, plural_s, single_agent
-from aion_core.loading.discovery.statements import assigned_values, imports_of, last_name
+from aion_core.loading.discovery.statements import assigned_values, imports_of, last_name, top_level
 from aion_core.loading.importing.places import YAML_AGENT
+from aion_core.loading.importing.syntax import parsed
 
 
 def is_adk_folder(folder: Path) -> bool:
@@ -23,12 +24,9 @@ def is_adk_folder(folder: Path) -> bool:
 
 def adk_root(file: Path) -> str:
     """Return the name of the ADK object in a Python file: `app`, else `root_agent`, else ""."""
-    try:
-        tree = ast.parse(file.read_bytes())
-    except (OSError, SyntaxError, ValueError, RecursionError):
-        return ""
+    tree = parsed(file)
     _, imported = imports_of(tree)
-    assigned = dict(assigned_values(tree.body))
+    assigned = dict(assigned_values(top_level(tree.body)))
     app = assigned.get("app")
     if isinstance(app, ast.Call) and last_name(app.func, imported) == "App":
         return "app"

@@ -8,6 +8,7 @@ from msgspec import Struct
 
 from aion_core.loading.discovery.statements import assigned_values, has_decorator, imports_of, last_name, top_level
 from aion_core.loading.frameworks import agent_classes, apps_of, constructors, scanned_imports
+from aion_core.loading.importing.syntax import parsed
 
 _NAMES = frozenset({"graph", "agent", "root_agent"})
 """Usual names of the agent object in projects of the frameworks."""
@@ -31,10 +32,7 @@ class AgentFile(Struct, frozen=True):
 
 def agent_file(file: Path) -> AgentFile | None:
     """Return the agents of a Python file; None if the file has no agent or cannot be parsed."""
-    try:
-        tree = ast.parse(file.read_bytes())
-    except (OSError, SyntaxError, ValueError, RecursionError):
-        return None
+    tree = parsed(file)
     modules, names = imports_of(tree)
     if not any(f"{module}.".startswith(scanned_imports()) for module in modules):
         return None
@@ -89,7 +87,7 @@ def _agent_names(tree: ast.Module, imported: Mapping[str, str], modules: set[str
         elif has_decorator(node, "entrypoint", imported):  # of LangGraph
             seen.add(node.name)
             yield node.name
-    for name, value in assigned_values(tree.body):
+    for name, value in assigned_values(top_level(tree.body)):
         if name not in seen and not name.startswith("_") and _is_agent(name, value, imported, classes, modules):
             seen.add(name)
             yield name

@@ -1,7 +1,7 @@
 """Statements of a Python file that define names: imports, assignments, decorated functions."""
 
 import ast
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TypeGuard
 
 from aion_core.loading.frameworks import scanned_imports
@@ -39,9 +39,9 @@ def last_name(made_by: ast.expr, imported: Mapping[str, str]) -> str:
     return imported.get(made_by.id, made_by.id) if isinstance(made_by, ast.Name) else ""
 
 
-def assigned_values(body: Sequence[ast.stmt]) -> Iterator[tuple[str, ast.expr]]:
-    """Yield each name that the module assigns at its top level, with the assigned expression."""
-    for node in top_level(body):
+def assigned_values(nodes: Iterable[ast.AST]) -> Iterator[tuple[str, ast.expr]]:
+    """Yield each name that one of these statements assigns, with the assigned expression."""
+    for node in nodes:
         if isinstance(node, ast.Assign):
             yield from ((target.id, node.value) for target in node.targets if isinstance(target, ast.Name))
         elif isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name) and node.value is not None:

@@ -1,4 +1,4 @@
-"""Import statements in source code."""
+"""Syntax tree of a Python file, and its import statements."""
 
 import ast
 from pathlib import Path
@@ -14,7 +14,7 @@ def names_in_functions(file: Path) -> set[str]:
 def imported_names(tree: ast.AST) -> set[str]:
     """Return the first part of the name of each absolute import in the code."""
     names: set[str] = set()
-    for node in _imports(tree):
+    for node in imports_in(tree):
         if isinstance(node, ast.Import):
             names |= {alias.name for alias in node.names}
         elif not node.level:
@@ -24,7 +24,7 @@ def imported_names(tree: ast.AST) -> set[str]:
 
 def has_relative_imports(file: Path) -> bool:
     """Return True if the file has relative imports, such as `from .tools import …`."""
-    return any(isinstance(node, ast.ImportFrom) and node.level for node in _imports(parsed(file)))
+    return any(isinstance(node, ast.ImportFrom) and node.level for node in imports_in(parsed(file)))
 
 
 def parsed(file: Path) -> ast.Module:
@@ -35,5 +35,6 @@ def parsed(file: Path) -> ast.Module:
         return ast.Module([], [])
 
 
-def _imports(tree: ast.AST) -> list[ast.Import | ast.ImportFrom]:
+def imports_in(tree: ast.AST) -> list[ast.Import | ast.ImportFrom]:
+    """Return all import statements in the code."""
     return [node for node in ast.walk(tree) if isinstance(node, ast.Import | ast.ImportFrom)]

@@ -6,6 +6,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+from aion_core.loading.importing.syntax import parsed
+
 
 def source_location(file: Path | str | None, lines: Iterable[int], folder: Path) -> dict[str, str]:
     """Return the arguments `where` and `source` of AgentLoadError for these lines of the file; {} if `file` is None."""
@@ -35,10 +37,7 @@ def location(file: str, lines: list[int], folder: Path) -> str:
 
 def assignment_line(module: Any, name: str) -> int:
     """Return the number of the last line that assigns the name in the module; 0 if unknown."""
-    try:
-        tree = ast.parse(Path(module.__file__).read_bytes())
-    except (OSError, TypeError, SyntaxError, ValueError, AttributeError):
-        return 0
+    tree = parsed(Path(getattr(module, "__file__", None) or ""))
     lines = [
         node.lineno
         for node in ast.walk(tree)

@@ -1,6 +1,5 @@
 """Search for the only agent of a module."""
 
-import ast
 import inspect
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -9,6 +8,7 @@ from typing import Any
 
 from aion_core.errors import AgentLoadError
 from aion_core.loading.frameworks import framework_of
+from aion_core.loading.importing.syntax import imports_in, parsed
 from aion_core.loading.load_errors.source_lines import assignment_line, source_location
 from aion_core.loading.objects.servers import executor_in, is_server
 
@@ -99,11 +99,6 @@ def _subgraphs(graph: Any) -> Iterator[Any]:
 
 
 def _imported_names(module: ModuleType) -> set[str]:
-    """Return the names that the module's import statements bind."""
-    try:
-        source = ast.parse(inspect.getsource(module))
-    except (OSError, TypeError, SyntaxError):
-        # Return no names, because the module's source is not available.
-        return set()
-    statements = (node for node in ast.walk(source) if isinstance(node, ast.Import | ast.ImportFrom))
+    """Return the names that the module's import statements bind; none if its source is not available."""
+    statements = imports_in(parsed(Path(getattr(module, "__file__", None) or "")))
     return {alias.asname or alias.name for statement in statements for alias in statement.names}

@@ -104,6 +104,7 @@ class MemoryTable:
         segments: int = 1,
         after: Any = None,
         attributes: Sequence[str] = (),
+        only_if: Condition | None = None,
         consistent: bool = False,
     ) -> Page:
         """See `Table.scan`."""
@@ -112,7 +113,7 @@ class MemoryTable:
         with self._lock:
             keys = sorted(key for key in self._items if crc32(key.partition.encode()) % segments == segment)
             found, following = self._page(keys, self._items.__getitem__, after)
-            items = [self._shown(self._items[key], attributes) for key in found]
+            items = [self._shown(self._items[key], attributes) for key in found if holds(only_if, self._items[key])]
             return Page(items, len(items), following)
 
     def _page(

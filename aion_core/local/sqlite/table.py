@@ -131,6 +131,7 @@ class SQLiteTable:
         segments: int = 1,
         after: Any = None,
         attributes: Sequence[str] = (),
+        only_if: Condition | None = None,
         consistent: bool = False,
     ) -> Page:
         """See `Table.scan`."""
@@ -139,8 +140,9 @@ class SQLiteTable:
             statement = "SELECT item FROM items WHERE (pk, sk) > (?, ?) ORDER BY pk, sk"
             items = map(unpacked, connection.execute(statement, after or ("", "")))
             page, is_cut = first_page(item for item in items if crc32(item[PARTITION].encode()) % segments == segment)
-            chosen = [{name: item[name] for name in attributes if name in item} for item in page]
-            return Page(chosen if attributes else page, len(page), key_of(page[-1]) if is_cut else None)
+            found = [item for item in page if holds(only_if, item)]
+            chosen = [{name: item[name] for name in attributes if name in item} for item in found]
+            return Page(chosen if attributes else found, len(found), key_of(page[-1]) if is_cut else None)
 
         return await self._database.read(work, large=True)
 

@@ -51,8 +51,9 @@ def artifact_folder(key: ArtifactKey) -> str:
 def artifacts_folder(app_name: str, user_id: str, session_id: str | None) -> str:
     """Return the folder of all artifacts of the session or, without a session, of the user."""
     if session_id is None:
-        return f"{PERMANENT_FOLDER}/{ARTIFACTS}/{keys.user_state_partition(user_id, app_name).removeprefix('USER#')}/"
-    return f"{ARTIFACTS}/{keys.session_thread(user_id, app_name, session_id)}/"
+        own = keys.owner_folder(PERMANENT_FOLDER, user_id)
+        return f"{own}/{ARTIFACTS}/{keys.user_state_partition(user_id, app_name).removeprefix('USER#')}/"
+    return f"{keys.owner_folder(ARTIFACTS, user_id)}/{keys.session_thread(user_id, app_name, session_id)}/"
 
 
 def artifact_key(app_name: str, user_id: str, filename: str, session_id: str | None) -> ArtifactKey:

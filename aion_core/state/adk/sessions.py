@@ -44,6 +44,7 @@ from aion_core.table.port import Table
 from aion_core.table.reads import Reads
 from aion_core.table.refusals import WriteRefused
 from aion_core.table.schema import BY_AGENT, RETENTIONS, SESSIONS, TTL_ATTRIBUTE
+from aion_core.table.stamp import stamp
 from aion_core.table.ttl import Ttl
 from aion_core.table.writes import Change, ConditionCheck, Delete, Put, Update, Write
 
@@ -94,7 +95,7 @@ class TableSessions(StoredSessions):
         thread = _thread(record.key)
         changes: list[Write] = [self._new_head(record, thread)]
         if record.state:
-            changes.append(await self._put_state(thread, record.revision, record.state))
+            changes.append(await self._put_state(record.key, record.revision, record.state))
         try:
             await self._commit(record.key, state, *changes)
         except WriteRefused:
@@ -111,11 +112,11 @@ class TableSessions(StoredSessions):
             return await self._appended_already(key, revision, event)
         changes = [
             self._move_head(thread, known, event, state_changes=bool(delta.session)),
-            await self._put(keys.session_event_key(thread, revision.number), event_bytes(event), thread),
+            await self._put(keys.session_event_key(thread, revision.number), event_bytes(event), key),
         ]
         if delta.session:
             state = {**state, **delta.session}
-            changes.append(await self._put_state(thread, revision, state))
+            changes.append(await self._put_state(key, revision, state))
         try:
             await self._commit(key, delta, *changes)
         except WriteRefused:
@@ -161,7 +162,7 @@ class TableSessions(StoredSessions):
     def _new_head(self, record: SessionRecord, thread: str) -> Put:
         key, revision, now = record.key, record.revision, self._ttl.now()
         item = {
-            **self._ttl.attributes(self._ttl.state_end()),
+            **stamp(key.user_id, self._ttl.state_end()),
             "app_name": key.app_name,
             "user_id": key.user_id,
             "session_id": key.session_id,
@@ -190,13 +191,14 @@ class TableSessions(StoredSessions):
         is_as_read = Both((Equals("made", known.made), Equals("revision", known.number)))
         return Update(keys.session_head_key(thread), Change(values, only_if=is_as_read))
 
-    async def _put_state(self, thread: str, revision: Revision, state: dict[str, Any]) -> Write:
+    async def _put_state(self, session: SessionKey, revision: Revision, state: dict[str, Any]) -> Write:
         at: dict[str, Any] = {"made": revision.made, "revision": revision.number}
-        return await self._put(keys.session_state_key(thread), value_bytes(state), thread, **at)
+        return await self._put(keys.session_state_key(_thread(session)), value_bytes(state), session, **at)
 
-    async def _put(self, key: Key, content: bytes, thread: str, **attributes: str | int) -> Write:
-        encrypted = await self._items.encrypted(key, content, folder=f"{SESSIONS}/{thread}")
-        return Put(key, {**self._ttl.attributes(self._ttl.end(ROW)), **attributes, **encrypted})
+    async def _put(self, key: Key, content: bytes, session: SessionKey, **attributes: str | int) -> Write:
+        folder = f"{keys.owner_folder(SESSIONS, session.user_id)}/{_thread(session)}"
+        encrypted = await self._items.encrypted(key, content, folder=folder)
+        return Put(key, {**stamp(session.user_id, self._ttl.end(ROW)), **attributes, **encrypted})
 
     async def renew(self, session: Session) -> None:
         """Renew the session's TTL without an append, if the session still exists."""

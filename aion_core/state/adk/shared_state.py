@@ -16,7 +16,8 @@ from aion_core.table.blobs import Blobs
 from aion_core.table.item import LAST, Item, Key, key_of
 from aion_core.table.payloads import blobs_of
 from aion_core.table.reads import Reads
-from aion_core.table.schema import PERMANENT_FOLDER, VERSION
+from aion_core.table.schema import PERMANENT_FOLDER
+from aion_core.table.stamp import stamp
 from aion_core.table.writes import Put
 
 logger = logging.getLogger(__name__)
@@ -51,16 +52,22 @@ class SharedState:
     async def change(self, session: SessionKey, state: ScopedState) -> SharedChange:
         """Encrypt the values of shared state. Return their writes; the caller makes them."""
         change = SharedChange()
+        user = keys.owner_folder(PERMANENT_FOLDER, session.user_id)
         partitions = [
-            (keys.app_state_partition(session.app_name), state.app),
-            (keys.user_state_partition(session.user_id, session.app_name), state.user),
+            (None, f"{PERMANENT_FOLDER}/apps", keys.app_state_partition(session.app_name), state.app),
+            (
+                session.user_id,
+                f"{user}/state",
+                keys.user_state_partition(session.user_id, session.app_name),
+                state.user,
+            ),
         ]
-        for partition, values in partitions:
-            folder = f"{PERMANENT_FOLDER}/state/{partition.partition('#')[2]}"
+        for owner, parent, partition, values in partitions:
+            folder = f"{parent}/{partition.partition('#')[2]}"
             for name, value in values.items():
                 key = keys.shared_state_key(partition, name)
                 content = await self._items.encrypted(key, value_bytes([name, value]), folder=folder)
-                change.writes.append(Put(key, {"v": VERSION, **content}))
+                change.writes.append(Put(key, {**stamp(owner), **content}))
                 for blob in blobs_of(content):
                     change.fresh[key] = blob
                 if key in self._known:

@@ -51,8 +51,8 @@ def config_of(thread_id: str, ns: str, checkpoint_id: str) -> RunnableConfig:
 class CheckpointItems:
     """Conversion of checkpoints, and of the writes of LangGraph tasks, to attributes of items and back."""
 
-    def __init__(self, blobs: Blobs) -> None:
-        self._payloads = Payloads(blobs)
+    def __init__(self, blobs: Blobs, owner: str) -> None:
+        self._payloads, self._folder = Payloads(blobs), keys.owner_folder(THREADS, owner)
 
     def pack(self, serde: SerializerProtocol, value: Any, channel: str = "") -> StoredPayload:
         """Serialize a checkpoint, or a write to a channel."""
@@ -69,10 +69,10 @@ class CheckpointItems:
 
     async def attributes(self, thread_id: str, payloads: Mapping[str, StoredPayload]) -> Item:
         """Return the attributes of an item of the thread with these payloads. Large payloads become blobs."""
-        return await self._payloads.attributes(payloads, folder=f"{THREADS}/{thread_id}")
+        return await self._payloads.attributes(payloads, folder=f"{self._folder}/{thread_id}")
 
     async def updates(
-        self, config: RunnableConfig, writes: PackedWrites, task_id: str, task_path: str, ttl: Callable[[], Item]
+        self, config: RunnableConfig, writes: PackedWrites, task_id: str, task_path: str, stamp: Callable[[], Item]
     ) -> list[Update]:
         """Return the updates that store a LangGraph task's writes. A repeat changes only writes to special channels."""
         thread_id, ns, _ = place_of(config)
@@ -86,7 +86,7 @@ class CheckpointItems:
             attributes = await self.attributes(thread_id, slots)
             once = {slot: value for slot, value in attributes.items() if _index(slot) >= 0}
             special = {slot: value for slot, value in attributes.items() if slot not in once}
-            updates.append(Update(key, Change({"task_path": task_path, **special, **ttl()}, defaults=once)))
+            updates.append(Update(key, Change({"task_path": task_path, **special, **stamp()}, defaults=once)))
         return updates
 
     async def checkpoint_tuple(

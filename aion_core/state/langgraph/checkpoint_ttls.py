@@ -32,10 +32,10 @@ class CheckpointTtls:
         self._bases: dict[str, StoredCheckpoint] = {}
         """Last checkpoint that this turn has read, by namespace, unless it has also read the checkpoint's history."""
 
-    def attributes(self) -> Item:
-        """Return the TTL attribute of a new item of the turn."""
+    def of_new_item(self) -> int:
+        """Return the TTL of a new item of the turn."""
         self._is_fixed = True
-        return self._ttl.attributes(self._expires or self._ttl.state_end())
+        return self._expires or self._ttl.state_end()
 
     def note_read(self, stored: StoredCheckpoint) -> None:
         """Note that this turn has read a checkpoint, perhaps as the base of its next one."""

@@ -46,10 +46,11 @@ from aion_core.state.langgraph.serializer import StoredType, serializer
 from aion_core.state.langgraph.thread_items import StoredCheckpoint, ThreadItems, by_age
 from aion_core.table import keys
 from aion_core.table.blobs import Blobs
-from aion_core.table.item import key_of
+from aion_core.table.item import Item, key_of
 from aion_core.table.payloads import StoredPayload
 from aion_core.table.port import Table
 from aion_core.table.reads import Reads
+from aion_core.table.stamp import stamp
 from aion_core.table.ttl import Ttl
 from aion_core.table.writes import Delete, Put, Write
 
@@ -106,7 +107,9 @@ class TableSaver(BaseCheckpointSaver[int]):
         self._has_channel = has_channel
         self._loaded: tuple[StoredCheckpoint, CheckpointTuple] | None = None
         """Last loaded checkpoint. A turn reads its first one twice: for its own use, and when LangGraph starts."""
-        self._thread_items, self._items = ThreadItems(Reads(table, clock)), CheckpointItems(blobs)
+        self._owner = fence.context.owner if fence is not None else ""
+        """Owner of the items; without a fence, nobody."""
+        self._thread_items, self._items = ThreadItems(Reads(table, clock)), CheckpointItems(blobs, self._owner)
         self._log_first = LogFirst(log_first)
         self._writes = FencedWrites(table, fence)
         self._commit = self._writes.commit
@@ -316,7 +319,7 @@ class TableSaver(BaseCheckpointSaver[int]):
         attributes = await self._items.attributes(thread_id, {"state": state})
         if parent:
             attributes["parent"] = parent
-        item = {**attributes, **self._ttls.attributes()}
+        item = {**attributes, **self._stamp()}
         put = Put(keys.checkpoint_key(thread_id, ns, checkpoint_id), item)
         # Record progress of the turn only for the source `loop`: checkpoints of other sources store an input or update.
         await self._write([put], ends_step=metadata.get("source") == "loop")
@@ -331,8 +334,11 @@ class TableSaver(BaseCheckpointSaver[int]):
         *,
         holds: bool = False,
     ) -> None:
-        updates = await self._items.updates(config, writes, task_id, task_path, self._ttls.attributes)
+        updates = await self._items.updates(config, writes, task_id, task_path, self._stamp)
         await self._write(updates, holds=holds and len(updates) == 1)
+
+    def _stamp(self) -> Item:
+        return stamp(self._owner, self._ttls.of_new_item())
 
     async def _write(self, writes: Sequence[Write], *, holds: bool = False, ends_step: bool = False) -> None:
         """Make these writes and the earlier held ones in one transaction. With `holds`, hold them for the next call."""

@@ -22,7 +22,7 @@ from aion_core.loading.deployment import read_deployment_config
 from aion_core.loading.discovery.discover import discover
 from aion_core.loading.frameworks import FRAMEWORKS
 from aion_core.loading.importing.places import LANGGRAPH_JSON
-from aion_core.loading.load_errors.import_remedies import hides_installed_module
+from aion_core.loading.load_errors.remedies import hides_installed_module
 from aion_tools.cli.checks import CheckResult, failed, ok, warning
 from aion_tools.cli.code_profile import in_memory_agents
 from aion_tools.dev.environment import agents_variables, read_dotenv

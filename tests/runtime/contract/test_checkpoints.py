@@ -606,7 +606,7 @@ async def test_missing_s3_object_of_checkpoint_raises_store_corrupt(
     await put(saver, config, large=noise(50_000))
     s3 = stack.client("s3")
     bucket = stack.environment("ApiFunction")["AION_BUCKET"]
-    prefix = f"threads/{config['configurable']['thread_id']}/"
+    prefix = f"{keys.owner_folder('threads', '')}/{config['configurable']['thread_id']}/"
     [lost] = s3.list_objects_v2(Bucket=bucket, Prefix=prefix)["Contents"]
     s3.delete_object(Bucket=bucket, Key=lost["Key"])
     with pytest.raises(StoreCorrupt, match="of a checkpoint or an ADK session is missing in the bucket"):
@@ -653,7 +653,10 @@ async def test_renewal_extends_newest_checkpoint_and_later_items(
 
 def versions(stack: Stack, config: Any) -> int:
     """Return the number of all versions of the thread's blobs."""
-    bucket, prefix = stack.environment("ApiFunction")["AION_BUCKET"], f"threads/{config['configurable']['thread_id']}/"
+    bucket, prefix = (
+        stack.environment("ApiFunction")["AION_BUCKET"],
+        f"{keys.owner_folder('threads', '')}/{config['configurable']['thread_id']}/",
+    )
     return len(stack.client("s3").list_object_versions(Bucket=bucket, Prefix=prefix)["Versions"])
 
 

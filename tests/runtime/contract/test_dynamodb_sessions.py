@@ -182,8 +182,8 @@ async def test_access_token_is_encrypted_in_all_stored_session_data(
     user = keys.user_state_partition(session.user_id, session.app_name)
     rows = [*rows_of(place, session), *place.rows(user), *place.rows(keys.app_state_partition(session.app_name))]
     objects = [
-        *place.objects(f"sessions/{thread_of(session)}/"),
-        *place.objects(f"permanent/state/{user.split('#')[1]}/"),
+        *place.objects(f"{keys.owner_folder('sessions', session.user_id)}/{thread_of(session)}/"),
+        *place.objects(f"{keys.owner_folder('permanent', session.user_id)}/state/{user.split('#')[1]}/"),
     ]
     assert (len(rows), len(objects)) == (6, 3)
     contents = [row["content"]["M"]["body"]["B"] for row in rows if "body" in row.get("content", {"M": {}})["M"]]
@@ -223,7 +223,7 @@ async def test_replacing_large_user_state_deletes_its_old_s3_object(
 ) -> None:
     large = random.Random(1).randbytes(40_000).hex()
     session = await place.service().create_session(**of, state={"user:x": large})
-    folder = f"permanent/state/{keys.user_state_partition(of['user_id'], of['app_name']).split('#')[1]}/"
+    folder = f"{keys.owner_folder('permanent', of['user_id'])}/state/"
     assert len(place.objects(folder)) == 1
     service = place.service()
     session = await service.get_session(**of) or session

@@ -15,6 +15,7 @@ from aion_core.engine.task.transition import MOST_TOGETHER
 from aion_core.engine.task_store import TaskStore
 from aion_core.engine.timers import ExpiredTimer
 from aion_core.errors import LeaseLost, StoreCorrupt, StoreError, StoreUnavailable
+from aion_core.table import keys
 from tests.runtime.contract.faults import TRANSACT, UPDATE, Faults
 from tests.support.clock import ManualClock
 from tests.support.conversation import COMPLETED, INPUT_REQUIRED, WORKING, StoreConversation
@@ -484,7 +485,7 @@ async def test_missing_s3_object_of_event_raises_store_corrupt(chat: StoreConver
     new = chat.message("m-1", "large " * 10_000)
     await chat.store.create(new, holder="holder-1")
     bucket, s3 = stack.environment("ApiFunction")["AION_BUCKET"], stack.client("s3")
-    prefix = f"tasks/{chat.context.owner}/"
+    prefix = keys.owner_folder("tasks", chat.context.owner)
     found = [entry["Key"] for entry in s3.list_objects_v2(Bucket=bucket, Prefix=prefix)["Contents"]]
     assert len(found) == 1, "one payload was large"
     s3.delete_object(Bucket=bucket, Key=found[0])

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from aion_core.errors import StoreError
-from aion_core.table.conditions import Both, Condition, Equals, Exists, MoreThan, OneOf
+from aion_core.table.conditions import Both, Condition, Either, Equals, Exists, MoreThan, OneOf
 from aion_core.table.item import LAST, Key
 from aion_core.table.port import Table
 from aion_core.table.schema import BY_AGENT, BY_CONTEXT, STATE, TIMERS, TTL_ATTRIBUTE, VERSION
@@ -227,6 +227,18 @@ async def test_parallel_table_scan_returns_each_item_once(table: Table, part: st
             found += [(item["pk"], item["sk"]) for item in mine]
     assert sorted(found) == sorted(expected)
     assert pages > 1
+
+
+async def test_filtered_table_scan_continues_after_empty_pages(table: Table, part: str) -> None:
+    for number in range(30):
+        await table.write(Put(Key(f"{part}#{number}", "s"), {"owner": f"{part}{number}", "large": "x" * 60 * KB}))
+    only_if = Either((OneOf("owner", (f"{part}3", f"{part}27")), Equals("owner", f"{part}29")))
+    found = [
+        item["owner"]
+        async for page in all_pages(lambda after: table.scan(after=after, only_if=only_if))
+        for item in page.items
+    ]
+    assert sorted(found) == [f"{part}27", f"{part}29", f"{part}3"]
 
 
 async def test_table_scan_returns_whole_items(table: Table, key: Key) -> None:

@@ -71,6 +71,7 @@ class Person:
         hashes = {thread_id(context) for context in owned}
         hashes |= {keys.session_thread(each.owner, each.agent, each.context_id) for each in owned}
         hashes |= {keys.user_state_partition(o, agent)[5:] for o in self.owners for agent in AGENTS}
+        hashes |= {keys.owner_tag(owner) for owner in self.owners}
         return {self.name, self.key_id, *self.owners, *hashes}
 
 

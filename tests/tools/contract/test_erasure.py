@@ -1,14 +1,13 @@
 """`aion data delete` with the data of two owners: one owner's data is deleted, the other owner's data is unchanged."""
 
 import asyncio
+import inspect
 import itertools
 import json
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from datetime import datetime, timedelta
 from types import SimpleNamespace
-from typing import Any
-from uuid import uuid4
+from typing import Any, get_type_hints
 
 import pytest
 from langchain_core.messages import AIMessage
@@ -18,19 +17,16 @@ from langgraph.types import StreamWriter
 from aion.langgraph.stream import emit_message
 from aion_core.agents.langgraph.agent import LangGraphAgent
 from aion_core.aws.client import AwsClient
-from aion_core.clock import SystemClock
 from aion_core.engine.runner.runner import TaskRunner
 from aion_core.engine.runner.worker import Worker
 from aion_core.engine.stream.broadcast import EventBroadcast
 from aion_core.local.memory.queues import MemoryWorkQueue
 from aion_core.table import keys
-from aion_core.table.schema import VERSION
-from aion_core.table.writes import Put
+from aion_core.table.item import Key
+from aion_core.table.keys import ContextKey, TaskKey
 from aion_tools.erasure.aws_stores import ErasableDynamoDBTable, S3ObjectVersions
-from aion_tools.erasure.bootstrap import owner_of_key
 from aion_tools.erasure.deletion import Erasure
-from aion_tools.erasure.found import LEFTOVERS
-from aion_tools.erasure.owned import STORES
+from aion_tools.erasure.kinds import ITEMS, OBJECTS, OF_THE_DEPLOYMENT, prefix_of
 from tests.support import operating
 from tests.support.clock import ManualClock
 from tests.support.conversation import StoreConversation
@@ -38,9 +34,8 @@ from tests.support.databases import Stack
 from tests.support.frozen import frozen
 from tests.support.savers import CuttableConnection, DynamoDBSavers
 from tests.support.server import ROOT
-from tests.support.stores import dynamodb_store, table_of
+from tests.support.stores import dynamodb_store
 from tests.tools.contract.erased import (
-    AGENTS,
     AION_YAML,
     Person,
     RecordedLives,
@@ -56,13 +51,10 @@ Making = Callable[..., Erasure]
 Both = tuple[Person, Person]
 
 ACTIONS = {
-    "TransactWriteItems": ["dynamodb:DeleteItem", "dynamodb:ConditionCheckItem"],
     "ListObjectVersions": ["s3:ListBucketVersions"],
     "DeleteObjects": ["s3:DeleteObjectVersion"],
 }
 """IAM actions of the operations that have another name in IAM."""
-
-OF_A_DEPLOYMENT = {"app state", "secrets"}
 
 
 @pytest.fixture
@@ -84,15 +76,12 @@ def erasure(stack: Stack, monkeypatch: pytest.MonkeyPatch) -> Making:
     for name, value in environ.items():
         monkeypatch.setenv(name, value)
 
-    def make(client: Any = None, *, s3: Any = None, later: timedelta = timedelta()) -> Erasure:
+    def make(client: Any = None, *, s3: Any = None) -> Erasure:
         executor = ThreadPoolExecutor(16)
         dynamodb = AwsClient("dynamodb", executor, client=client or stack.client("dynamodb"))
         return Erasure(
             ErasableDynamoDBTable(dynamodb, name=environ["AION_TABLE"]),
             S3ObjectVersions(AwsClient("s3", executor, client=s3 or stack.client("s3")), bucket=environ["AION_BUCKET"]),
-            Later(later),
-            owner_of_key=owner_of_key,
-            retention=timedelta(days=30),
         )
 
     return make
@@ -107,16 +96,6 @@ def lives() -> RecordedLives:
 async def both(stack: Stack, lives: RecordedLives) -> Both:
     """Return Alice and Bob, who both have data in every store."""
     return await lives.copy_to(stack)
-
-
-class Later(SystemClock):
-    """Clock that shows a later time than the system clock, by an offset."""
-
-    def __init__(self, by: timedelta) -> None:
-        self._by = by
-
-    def now(self) -> datetime:
-        return super().now() + self._by
 
 
 def in_pages(**size: int) -> Callable[..., None]:
@@ -147,7 +126,7 @@ async def test_delete_of_owner_leaves_none_of_its_data(stack: Stack, delete: Del
     dry = await delete("--subject", alice.name, "--json")
     assert dry.exit_code == 0, dry.output
     report = json.loads(dry.stdout)
-    assert {store["store"] for store in report["stores"]} >= set(STORES) - OF_A_DEPLOYMENT
+    assert {store["store"] for store in report["stores"]} == {*ITEMS.values(), *OBJECTS.values()}
     assert (report["deleted"], report["running"]) == (False, 1)
     assert (table_items(stack), bucket_versions(stack)) == (items, versions)
     assert report["left"] == len(of_person(alice, items)) + len(of_person(alice, versions))
@@ -161,33 +140,56 @@ async def test_delete_of_owner_leaves_none_of_its_data(stack: Stack, delete: Del
     assert "No data of this owner." in again.stderr
 
 
+async def test_items_of_every_kind_name_their_owner(stack: Stack, both: Both) -> None:
+    """Each function of keys.py that makes a key makes a kind of item. Let the persons of erased.py store a new kind."""
+    tags = {keys.owner_tag(owner) for person in both for owner in person.owners}
+    stored = [
+        (kind_of(item["pk"]["S"], item["sk"]["S"]), item.get("owner", {"S": ""})["S"]) for item in table_items(stack)
+    ]
+    assert {kind_of(*key) for key in made_keys()} - {("SECRET#", "HEAD")} <= {kind for kind, _ in stored}
+    assert [kind for kind, owner in stored if (owner not in tags) != (kind[0] in OF_THE_DEPLOYMENT)] == []
+
+
+def made_keys() -> Iterator[Key]:
+    """Yield a key made by each function of keys.py."""
+    values: dict[Any, Any] = {str: "x", int: 1, tuple[str, ...]: ("x",), str | None: "x"}
+    values |= {TaskKey: TaskKey("o", "t"), ContextKey: ContextKey("o", "a", "c")}
+    for function in vars(keys).values():
+        if inspect.isfunction(function) and (hints := get_type_hints(function)).pop("return", None) is Key:
+            yield function(**{name: {"partition": "USER#x"}.get(name, values[hint]) for name, hint in hints.items()})
+
+
+def kind_of(partition: str, sort: str) -> tuple[str, ...]:
+    """Return the fixed parts of a key: its partition's prefix and the words in capitals of its sort key."""
+    return prefix_of(partition), *(part for part in sort.split("#") if part.isupper())
+
+
 async def test_deletion_of_tenants_data_keeps_data_outside_tenant(stack: Stack, delete: Delete, both: Both) -> None:
     principal, tenant = both[0].owners
     done = await delete("--owner", tenant, "--yes")
     assert done.exit_code == 0, (done.output, done.exception)
     left = repr(table_items(stack)), repr(bucket_versions(stack))
-    assert [tenant in each for each in left] == [False, False]
+    assert [tenant in each or keys.owner_tag(tenant) in each for each in left] == [False, False]
     # The command removes the tenant's tasks from the item that counts the principal's open tasks, and keeps the item.
     assert f"'LIMIT#{principal}'" in left[0]
-    assert f"tasks/{principal}/" in left[1]
+    assert f"{keys.owner_folder('tasks', principal)}/" in left[1]
 
 
 async def test_next_run_completes_killed_deletion_of_owners_data(stack: Stack, erasure: Making, both: Both) -> None:
-    """Kill the deletion at any request: the next one finds the rest, because it needs the items deleted last."""
+    """Kill the deletion at any request: the next one finds the rest."""
     alice, _ = both
     client, s3 = stack.client("dynamodb"), stack.client("s3")
-    whole = await erasure().find(alice.owners, (), ignored)
+    whole = await erasure().find(alice.owners, ignored)
     client.meta.events.register("before-parameter-build.dynamodb.Scan", in_pages(Limit=7))
-    client.meta.events.register("before-parameter-build.dynamodb.Query", in_pages(Limit=2))
     s3.meta.events.register("before-parameter-build.s3.ListObjectVersions", in_pages(MaxKeys=5))
-    in_small_pages = await erasure(client, s3=s3).find(alice.owners, (), ignored)
+    in_small_pages = await erasure(client, s3=s3).find(alice.owners, ignored)
     assert len(whole.rows) == len(in_small_pages.rows)
     assert set(whole.versions) == set(in_small_pages.versions)
     line, kills = CuttableConnection(client, cut=killed), 0
     for cut_at in itertools.count(2, 2):
         work = erasure(client)
         line.restart()
-        found = await work.find(alice.owners, (), ignored)
+        found = await work.find(alice.owners, ignored)
         line.restart(cut_at)
         try:
             await work.delete(found, ignored)
@@ -228,48 +230,33 @@ async def test_owners_deletion_includes_data_written_by_late_worker(
     await running.wait()
 
     owner, work = chat.context.owner, erasure()
-    found = await work.find([owner], (), ignored)
+    found = await work.find([owner], ignored)
     assert found.running == [begun.head.key]
     await work.delete(found, ignored)
     go.set()
     await asyncio.gather(turn, return_exceptions=True)
-    left = await work.find([owner], (), ignored)
+    left = await work.find([owner], ignored)
     assert (left.rows, left.mentions, left.running) == ([], [], [])
     assert left.versions, "the worker has put the text into the bucket before it was refused"
     await work.delete(left, ignored)
-    assert (await work.find([owner], (), ignored)).is_empty
-    assert owner not in repr(bucket_versions(stack))
+    assert (await work.find([owner], ignored)).is_empty
+    assert keys.owner_tag(owner) not in repr(bucket_versions(stack))
 
 
-async def test_deletion_includes_remaining_items_of_expired_tasks(stack: Stack, erasure: Making, both: Both) -> None:
-    """TTL may delete the items with the owner's id first; the task's remaining items do not contain this id."""
+async def test_owner_whose_heads_have_expired_is_deleted_whole(stack: Stack, erasure: Making, both: Both) -> None:
+    """TTL may delete the items whose keys contain the owner first. What is left has only hashes in its keys."""
     alice, bob = both
     table, client = stack.environment("ApiFunction")["AION_TABLE"], stack.client("dynamodb")
     for item in of_person(alice, table_items(stack)):
-        key = {"pk": item["pk"], "sk": item["sk"]}
-        if item["pk"]["S"].startswith("THREAD#"):
-            past = {":past": {"N": "1"}}
-            client.update_item(
-                TableName=table, Key=key, UpdateExpression="SET expires = :past", ExpressionAttributeValues=past
-            )
-        elif item["sk"]["S"] == "HEAD" or not item["pk"]["S"].startswith(("SESSION#", "USER#")):
-            client.delete_item(TableName=table, Key=key)
+        if item["sk"]["S"] == keys.HEAD or not item["pk"]["S"].startswith(("THREAD#", "SESSION#", "USER#")):
+            client.delete_item(TableName=table, Key={"pk": item["pk"], "sk": item["sk"]})
     bobs = of_person(bob, table_items(stack)), of_person(bob, bucket_versions(stack))
-    work = erasure(later=timedelta(days=31))
-    found = await work.find(["nobody"], AGENTS, ignored)
-    assert {row.store for row in found.rows} == {version.store for version in found.versions} == {LEFTOVERS}
+    work = erasure()
+    found = await work.find(alice.owners, ignored)
+    assert {row.store for row in found.rows} == {"checkpoints", "sessions", "user state"}
     await work.delete(found, ignored)
-    traces = alice.traces()
-    kinds = {item["pk"]["S"].partition("#")[0] for item in of_person(alice, table_items(stack))}
-    assert kinds == {"USER"}, "a user's state has no end"
-    folders = {
-        each["Key"].partition("/")[0] for each in bucket_versions(stack) if any(t in each["Key"] for t in traces)
-    }
-    assert folders == {"tasks", "permanent"}
-    assert (of_person(bob, table_items(stack)), of_person(bob, bucket_versions(stack))) == bobs
-    rest = await work.find(alice.owners, AGENTS, ignored)
-    await work.delete(rest, ignored)
     assert of_person(alice, table_items(stack)) == of_person(alice, bucket_versions(stack)) == []
+    assert (of_person(bob, table_items(stack)), of_person(bob, bucket_versions(stack))) == bobs
 
 
 async def test_unprocessed_items_of_delete_batch_are_retried(stack: Stack, erasure: Making, clock: ManualClock) -> None:
@@ -292,7 +279,7 @@ async def test_unprocessed_items_of_delete_batch_are_retried(stack: Stack, erasu
 
     client.meta.events.register("before-call.dynamodb.BatchWriteItem", throttle)
     work = erasure(client)
-    await work.delete(await work.find([chat.context.owner], (), ignored), ignored)
+    await work.delete(await work.find([chat.context.owner], ignored), ignored)
     assert asked[1] == 1
     assert chat.context.owner not in repr(table_items(stack))
 
@@ -313,9 +300,8 @@ async def test_runbook_iam_policy_suffices_for_deletion(stack: Stack, erasure: M
     chat = StoreConversation(dynamodb_store(stack, clock), clock)
     await chat.starts(text="x" * 40_000)
     client, s3 = stack.client("dynamodb"), stack.client("s3")
-    await table_of(stack, clock).write(Put(keys.session_event_key(uuid4().hex, 1), {"v": VERSION}))
     needed: set[str] = {
-        "dynamodb:GetItem",  # the command reads API keys to find their tenants
+        *("dynamodb:Query", "dynamodb:GetItem"),  # the command reads API keys to find their tenants
         "cloudformation:DescribeStacks",
         "cloudformation:DescribeStackResource",
     }
@@ -326,7 +312,7 @@ async def test_runbook_iam_policy_suffices_for_deletion(stack: Stack, erasure: M
     for each in (client, s3):
         each.meta.events.register("before-call", note)
     work = erasure(client, s3=s3)
-    await work.delete(await work.find([chat.context.owner], (), ignored), ignored)
+    await work.delete(await work.find([chat.context.owner], ignored), ignored)
     runbook = (ROOT / "docs" / "runbook.md").read_text(encoding="utf-8")
     section = runbook.partition("## Deleting a user's data")[2]
     policy = json.loads(section.partition("```json")[2].partition("```")[0])

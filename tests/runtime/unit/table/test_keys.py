@@ -10,8 +10,6 @@ from aion_core.auth.tenants import owner_in
 from aion_core.table import keys
 from aion_core.table.item import Key
 from aion_core.table.keys import ContextKey, TaskKey, TimerOf
-from aion_tools.erasure import owned
-from aion_tools.erasure.owned import NamedBy
 
 OWNERS = [
     *("principal:ab", "principal:AB", *(owner_in("principal:ab", tenant) for tenant in ("red", "RED", "blue"))),
@@ -65,17 +63,6 @@ def test_functions_with_owner_are_found() -> None:
 @pytest.mark.parametrize("name", sorted(MADE.keys() - SHARED))
 def test_keys_of_two_owners_differ(name: str) -> None:
     assert len({str(MADE[name](owner)) for owner in OWNERS}) == len(OWNERS)
-
-
-@pytest.mark.parametrize("name", [name for name in MADE if isinstance(MADE[name]("a"), Key)])
-def test_erasure_finds_owner_in_each_key(name: str) -> None:
-    for owner in OWNERS:
-        key = MADE[name](owner)
-        assert isinstance(key, Key)
-        kind = owned.partitions_of(key.partition)
-        assert kind is not None
-        assert kind.named_by is NamedBy.OWNER
-        assert owned.owner_of(key.partition) == owner
 
 
 @pytest.mark.parametrize("owner", OWNERS)

@@ -64,7 +64,7 @@ def test_created_api_key_is_limited_and_printed_once(run: RunCommand, stack: Loc
 
     listed = run("key", "list")
     line = next(line for line in listed.stdout.splitlines() if text.split("_")[1] in line)
-    for word in ("alice@example.com", f"…{text[-4:]}", "helper,quiet", "scopes read", "tenant red", "until "):
+    for word in ("alice@example.com", f"  {text[-4:]}  ", "helper, quiet", "  read  ", "  red  "):
         assert word in line
     assert text.split("_", 2)[2] not in listed.output
 

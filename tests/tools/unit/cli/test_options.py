@@ -199,7 +199,7 @@ def test_tasks_in_local_store_are_listed_and_canceled(run: RunCommand, stores: S
     asyncio.run(chat.starts("m-1"))
     listed = run("tasks", "list")
     assert listed.stderr == f"Using {folder}, the store of `aion dev` (not running)\n"
-    assert listed.stdout.split("\t")[:2] == ["t-m-1", "working"]
+    assert operating.table(listed)[0][:2] == ["t-m-1", "working"]
     assert run("tasks", "cancel", "t-m-1", "--yes").exit_code == 0
     assert json.loads(run("tasks", "show", "t-m-1", "--json").stdout)[0]["state"] == "canceled"
     assert "No tasks." in run("tasks", "list", "--expired").stderr
@@ -215,7 +215,7 @@ def test_local_dead_letters_are_redriven_or_dropped(run: RunCommand, stores: Sto
     assert run("dlq", "drop", listed[1]["id"], "--yes").exit_code == 0
     redriven = run("dlq", "redrive", "--yes")
     assert "Redrive to the task queue started." in redriven.stderr
-    assert "No messages in the dead letter queues." in run("dlq", "list").stderr
+    assert "No dead letters." in run("dlq", "list").stderr
 
 
 def test_keys_and_webhooks_in_local_store_are_listed(run: RunCommand, stores: Stores) -> None:

@@ -10,13 +10,14 @@ from typing import Any
 
 import pytest
 
+from aion_core.auth.principal import API_KEY_ISSUER, Principal
+from aion_core.auth.tenants import owner_in
 from aion_core.engine.queues import PushWakeUp, WakeUp, body_of, push_body_of
 from aion_core.engine.remote_calls.records import CallState, RemoteCall
 from aion_core.protocol.types import Message, TaskState
 from aion_core.table import keys
-from aion_core.table.keys import ContextKey
+from aion_core.table.keys import ContextKey, owner_folder
 from aion_tools.dev.data_folder import LOG
-from aion_tools.erasure.bootstrap import owner_of_key
 from aion_tools.stack.stack import LocalStack
 from tests.support import operating, pushes
 from tests.support.clock import ManualClock
@@ -353,7 +354,7 @@ def test_why_prints_events_of_table_if_bucket_is_denied(moto: LocalStack, chat: 
     assert (printed.exit_code, shown.exit_code) == (0, 0), (printed.exception, shown.exception)
     assert story(printed.stdout)[0] == "The task failed."
     assert f"{'not read':23}  {unread}" in printed.stdout
-    assert f"not read: {unread}" in shown.stdout
+    assert f"not read            {unread}\n" in shown.stdout
     for each in documents:
         assert [event["number"] for event in each["events"]] == [2, 3]
         assert unread in each["notRead"]
@@ -362,7 +363,7 @@ def test_why_prints_events_of_table_if_bucket_is_denied(moto: LocalStack, chat: 
 def test_why_names_missing_object_of_event(run: RunCommand, moto: LocalStack, chat: StoreConversation) -> None:
     with_large_message(moto, chat)
     s3, bucket = moto.client("s3"), moto.physical_id("Blobs")
-    (found,) = s3.list_objects_v2(Bucket=bucket, Prefix=f"tasks/{chat.context.owner}/")["Contents"]
+    (found,) = s3.list_objects_v2(Bucket=bucket, Prefix=owner_folder("tasks", chat.context.owner))["Contents"]
     s3.delete_object(Bucket=bucket, Key=found["Key"])
     printed = run("t-m-1", "--owner", chat.context.owner)
     assert story(printed.stdout)[0] == "The task failed."
@@ -381,7 +382,7 @@ def test_why_names_missing_event(run: RunCommand, moto: LocalStack, chat: StoreC
 def test_why_names_user_who_called_with_api_key(moto: LocalStack, run: RunCommand, clock: ManualClock) -> None:
     made = operating.runs(moto.environment("ApiFunction"))("key", "create", "alice@example.com", "--tenant", "red")
     assert made.exit_code == 0, made.output
-    owner = owner_of_key("alice@example.com", "red")
+    owner = owner_in(Principal(API_KEY_ISSUER, "alice@example.com").owner, "red")
     chat = StoreConversation(dynamodb_store(moto, clock), clock, ContextKey(owner, "echo", "c-1"))
     asyncio.run(chat.starts("m-1", task_id="t-hers"))
     printed = run("t-hers", "--subject", "alice@example.com", "--tenant", "red").stdout

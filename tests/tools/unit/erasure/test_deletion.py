@@ -2,39 +2,36 @@
 
 import itertools
 from collections.abc import Sequence
-from datetime import timedelta
 from typing import Any
 
 import pytest
 
 from aion_core.auth.api_keys import ApiKeys
+from aion_core.auth.principal import API_KEY_ISSUER, Principal
+from aion_core.engine.fenced_writes import Fence
 from aion_core.state.langgraph.checkpoints import TableSaver
 from aion_core.table import keys
 from aion_core.table.item import PARTITION, Key
 from aion_core.table.keys import TaskKey
+from aion_core.table.stamp import stamp
 from aion_core.table.writes import Delete, Put
 from aion_tools.erasure.deletion import Erasure
 from aion_tools.erasure.stores import ObjectVersion, VersionPage
 from tests.runtime.contract.processes import (
     CONTEXT,
     OWNER,
-    SESSION,
     Act,
     Process,
     adds,
-    appends,
     checkpoint,
-    creates,
-    many_checkpoints,
-    newest_checkpoint,
-    own_session,
     running,
     with_session,
 )
 from tests.support.between_writes import BetweenWrites, Died
 from tests.support.faulty_table import FaultyTable
 
-MONTHS = timedelta(days=62).total_seconds()
+PRINCIPAL = Principal(API_KEY_ISSUER, OWNER).owner
+"""Owner of an API key whose principal is `OWNER`."""
 
 
 @pytest.fixture(autouse=True)
@@ -58,10 +55,10 @@ class ErasableFaultyTable(FaultyTable):
 class Bucket:
     """Bucket with all versions of its objects, newest first, as S3 lists them."""
 
-    def __init__(self, process: Process, **names: str) -> None:
+    def __init__(self, **names: str) -> None:
         """Store objects by name. In the history of an object, `+` stands for a version and `-` for a delete marker."""
         self.versions = [
-            ObjectVersion(f"tasks/{owner}/t/{name}", str(number), 1, kind == "-", process.clock.now())
+            ObjectVersion(f"{keys.owner_folder('tasks', owner)}/t/{name}", str(number), 1, kind == "-")
             for owner in (OWNER, "bob")
             for name, history in names.items()
             for number, kind in reversed([*enumerate(history)])
@@ -86,29 +83,29 @@ async def stored(*acts: Act) -> tuple[Process, Bucket]:
     process.table = process.stored[0]
     for act in acts:
         await act(process)
-    return process, Bucket(process, a="+", b="++", hidden="+-", hidden_twice="+-+-", back="-+")
+    return process, Bucket(a="+", b="++", hidden="+-", hidden_twice="+-+-", back="-+")
 
 
 async def deletes(process: Process, bucket: Bucket, writes: BetweenWrites | None = None) -> None:
     """Delete the owner's data, between whose writes something may happen."""
     writes = writes or BetweenWrites()
     table, objects = writes.of(process.stored[0]), writes.of(bucket)
-    erasure = Erasure(
-        table, objects, process.clock, owner_of_key=lambda principal, _: principal, retention=timedelta(days=30)
-    )
-    found = await erasure.find([OWNER], ["app", "echo"], lambda *_: None)
+    erasure = Erasure(table, objects)
+    found = await erasure.find([OWNER, PRINCIPAL], lambda *_: None)
     await erasure.delete(found, lambda *_: None)
 
 
 async def remembers(process: Process) -> None:
-    """Store a checkpoint. Its key has a hash of the owner, which only the task and its context name."""
+    """Store a checkpoint. Its key has a hash of the owner only."""
     place: Any = {"configurable": {"thread_id": keys.thread_id(CONTEXT), "checkpoint_ns": ""}}
-    saver = TableSaver(process.table, process.blobs, process.clock)
+    saver = TableSaver(process.table, process.blobs, process.clock, fence=Fence(CONTEXT, 1))
     await saver.aput(place, checkpoint(1), {"source": "loop", "step": 1, "parents": {}}, {})
 
 
 async def of_bob(process: Process) -> None:
-    await process.table.write(Put(keys.head_key(TaskKey("bob", "t")), {"agent": "echo", "context_id": "c-1"}))
+    await process.table.write(
+        Put(keys.head_key(TaskKey("bob", "t")), {**stamp("bob"), "agent": "echo", "context_id": "c-1"})
+    )
 
 
 def owners_items(process: Process) -> list[str]:
@@ -136,44 +133,7 @@ async def test_deletion_that_dies_shows_nothing_hidden_and_ends_later() -> None:
         else:
             has_died = False
         assert owners_items(process) == []
-        assert {version.name.split("/")[1] for version in bucket.versions} == {"bob"}
+        assert {version.name.split("/")[1] for version in bucket.versions} == {keys.owner_tag("bob")}
         if not has_died:
             break
     assert at > len(items)
-
-
-async def with_leftovers(process: Process) -> None:
-    """Store a session and a thread of which only expired items are left, without one that names their owner."""
-    await with_session(process)
-    thread = keys.session_thread(SESSION["user_id"], SESSION["app_name"], SESSION["session_id"])
-    await many_checkpoints(process)
-    process.clock.move(MONTHS)
-    await process.table.write(Delete(keys.session_head_key(thread)))
-
-
-async def begins_session(process: Process) -> Any:
-    await creates("new")(process)
-    await appends("more")(process)
-    return await own_session(process)
-
-
-async def begins_thread(process: Process) -> Any:
-    await many_checkpoints(process)
-    return await newest_checkpoint(process)
-
-
-@pytest.mark.parametrize(("begins", "read"), [(begins_session, own_session), (begins_thread, newest_checkpoint)])
-async def test_leftovers_in_use_again_are_kept(begins: Act, read: Act) -> None:
-    """A session or a thread with the same id begins before each of the deletion's writes: it stays whole."""
-    for at in itertools.count(1):
-        process, bucket = await stored(with_leftovers)
-        seen = list[Any]()
-
-        async def meanwhile(process: Process = process, seen: list[Any] = seen) -> None:
-            seen.append(await begins(Process("other", process)))
-
-        await deletes(process, bucket, BetweenWrites(at, meanwhile))
-        if not seen:
-            break
-        assert await read(Process("after", process)) == seen[0], at
-    assert at > 3

@@ -149,7 +149,7 @@ def test_new_task_is_queued_in_busy_context(
     created = new_tasks.created(task, record, holder=holder, when_busy=when_busy, times=TIMES)
     assert created == Transition(
         TurnQueued(after, UNTIL if record.holder else None),
-        changes.queued(turn(), only_if, TIMES),
+        changes.queued(CONTEXT.owner, turn(), only_if, TIMES),
         events=events(task, notified=(False, False)),
     )
 
@@ -157,7 +157,7 @@ def test_new_task_is_queued_in_busy_context(
 @pytest.mark.parametrize("when_busy", [ENQUEUE, REJECT])
 def test_task_queued_in_expired_context_starts_new_queue(when_busy: WhenBusy) -> None:
     created = new_tasks.created(new(), GONE, holder=None, when_busy=when_busy, times=TIMES)
-    assert created.context == changes.queued_anew(turn(), GONE, TIMES)
+    assert created.context == changes.queued_anew(CONTEXT.owner, turn(), GONE, TIMES)
 
 
 def test_new_task_with_push_config_notifies_subscriber() -> None:
@@ -281,7 +281,7 @@ def test_message_to_running_task_is_queued(record: ContextRecord, push: PushConf
     move = HeadMove(subscribers.subscribed(head(), after, while_running=True), after)
     assert follow_ups.queued(followed, record, TIMES) == Transition(
         TurnQueued(after, UNTIL if record is RUNS else None),
-        changes.queued(turn(id="u-9", message_generation=0), only_if, TIMES, timer=not asks),
+        changes.queued(CONTEXT.owner, turn(id="u-9", message_generation=0), only_if, TIMES, timer=not asks),
         (move,) if push else (),
     )
 

@@ -4,6 +4,7 @@ import pytest
 
 from aion_core.engine.admission.repeats import message_keys_of, message_row
 from aion_core.table import keys
+from aion_core.table.keys import TaskKey
 from aion_core.table.semantics.writes import outcome
 from tests.support.given import CONTEXT, EXPIRED, KEY, KEY_ATTRIBUTES, LIVING, TIMES, TTL
 
@@ -24,5 +25,5 @@ def test_message_with_idempotency_key_has_second_record() -> None:
 )
 def test_message_record_is_stored_unless_one_lives(expires: int | None, stored: bool) -> None:
     before = None if expires is None else {**KEY_ATTRIBUTES, "task_id": "t-0", "expires": expires}
-    made = outcome(message_row(KEY, "t-1", b"hash", TIMES), before)
+    made = outcome(message_row(KEY, TaskKey("owner", "t-1"), b"hash", TIMES), before)
     assert made.after == (ROW if stored else before)

@@ -127,20 +127,20 @@ CHANGES: dict[str, tuple[Callable[[], Change], set[str]]] = {
     "acquire interrupting": (lambda: changes.acquired_interrupting(lease(), read("runs"), TIMES), OF_FENCE_3),
     "renew": (lambda: changes.renewed(lease(), TIMES), MINE_NOW),
     "advance": (lambda: changes.advanced(3), OF_FENCE_3),
-    "queue": (lambda: changes.queued(NEXT, conditions.MAY_WAIT, TIMES), {"absent", *IDLE} | {
+    "queue": (lambda: changes.queued(CONTEXT.owner, NEXT, conditions.MAY_WAIT, TIMES), {"absent", *IDLE} | {
         "runs", "runs, renewed", "runs, another holder", "runs, fence 4", "runs, fence 4, another holder",
         "runs, one waits", "runs, one waits, fence 4", "runs, one waits, queue changed", "runs, queue never used", "runs, 19 wait", "suspended",
     }),
-    "queue behind others": (lambda: changes.queued(NEXT, conditions.MAY_WAIT_BEHIND_OTHERS, TIMES), {
+    "queue behind others": (lambda: changes.queued(CONTEXT.owner, NEXT, conditions.MAY_WAIT_BEHIND_OTHERS, TIMES), {
         "runs", "runs, renewed", "runs, another holder", "runs, fence 4", "runs, fence 4, another holder",
         "runs, one waits", "runs, one waits, fence 4", "runs, one waits, queue changed", "runs, queue never used", "runs, 19 wait", "suspended",
         "waits", "waits, fence 4", "waits, queue changed",
     }),
-    "queue alone": (lambda: changes.queued(NEXT, conditions.MAY_WAIT_ALONE, TIMES), {"absent", *FREE}),
-    "queue for input": (lambda: changes.queued(NEXT, conditions.HAS_ROOM, TIMES, timer=False), {
+    "queue alone": (lambda: changes.queued(CONTEXT.owner, NEXT, conditions.MAY_WAIT_ALONE, TIMES), {"absent", *FREE}),
+    "queue for input": (lambda: changes.queued(CONTEXT.owner, NEXT, conditions.HAS_ROOM, TIMES, timer=False), {
         name for name, item in STATES.items() if len((item or {}).get("waiting", [])) < 20
     }),
-    "queue anew": (lambda: changes.queued_anew(NEXT, read("expired"), TIMES), {"expired"}),
+    "queue anew": (lambda: changes.queued_anew(CONTEXT.owner, NEXT, read("expired"), TIMES), {"expired"}),
     "queue first, answer": (lambda: changes.queued_first(turn(), read("asks"), 4, TIMES, answers=True), {
         "asks", "asks, one waits", "asks, full",
     }),
@@ -364,7 +364,7 @@ def test_first_queued_turn_begins_unless_context_is_interrupted() -> None:
 
 def test_all_store_times_derive_from_one_clock_reading() -> None:
     assert (TIMES.seconds, TIMES.expires, TIMES.lease_until) == (SECONDS, EXPIRES, LEASE_UNTIL)
-    assert TIMES.ttl == TTL
+    assert TIMES.stamp(CONTEXT.owner) == TTL
 
 
 def test_clock_times_are_converted_to_units_of_table() -> None:

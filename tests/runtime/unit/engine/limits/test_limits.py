@@ -10,6 +10,7 @@ from aion_core.protocol.types import TaskState
 from aion_core.table.item import Item
 from aion_core.table.keys import TaskKey
 from aion_core.table.schema import VERSION
+from aion_core.table.stamp import stamp
 from tests.support.given import AT, TASK, accepted_in, head, made, needless
 
 NOW = 1_767_323_045_678_000
@@ -45,14 +46,14 @@ BUCKETS = {
 
 
 def test_full_rate_limit_bucket_allows_request() -> None:
-    change, _ = requests.takes(AT, 7)
+    change, _ = requests.takes("owner", AT, 7)
     assert accepted_in(change, BUCKETS) == {"absent", "no bucket", "full"}
     assert needless(change.only_if, BUCKETS) == []
-    assert made(change, None) == {"full_at": NOW + STEP, "v": VERSION, "expires": SECONDS + 120}
+    assert made(change, None) == {"full_at": NOW + STEP, **stamp("owner", SECONDS + 120)}
 
 
 def test_rate_limit_bucket_with_last_token_allows_request() -> None:
-    _, change = requests.takes(AT, 7)
+    _, change = requests.takes("owner", AT, 7)
     assert accepted_in(change, BUCKETS) == {"full", "not full", "one token"}
     assert made(change, {"full_at": NOW + 9}) == {"full_at": NOW + 9 + STEP, "expires": SECONDS + 120}
 
@@ -77,10 +78,10 @@ A_MEMBER, B_MEMBER = '[1767323050678,"a","t-1"]', '[1767323047678,"b",""]'
 
 
 def test_new_stream_is_accepted_only_below_limit() -> None:
-    change = streams.opened(A, most=2, now=AT)
+    change = streams.opened("owner", A, most=2, now=AT)
     items = {"absent": None, "one": {"streams": frozenset({"x"})}, "two": {"streams": frozenset({"x", "y"})}}
     assert accepted_in(change, items) == {"absent", "one"}
-    assert made(change, None) == {"v": VERSION, "expires": SECONDS + 3600, "streams": frozenset({A_MEMBER})}
+    assert made(change, None) == {**stamp("owner", SECONDS + 3600), "streams": frozenset({A_MEMBER})}
 
 
 def test_closed_streams_do_not_count_for_limit() -> None:
@@ -106,7 +107,7 @@ def test_new_task_is_accepted_only_below_limit() -> None:
     change = open_tasks.counted("owner", MINE, most=2, expires=77)
     items = {"absent": None, "one": {"tasks": frozenset({"x"})}, "two": {"tasks": frozenset({"x", "y"})}}
     assert accepted_in(change, items) == {"absent", "one"}
-    assert made(change, None) == {"v": VERSION, "expires": 77, "tasks": frozenset({'[1767323045678,"t-1"]'})}
+    assert made(change, None) == {**stamp("owner", 77), "tasks": frozenset({'[1767323045678,"t-1"]'})}
 
 
 def test_forgotten_tasks_no_longer_count_as_open() -> None:

@@ -1,7 +1,6 @@
 """`aion push` shows, redrives and deletes push notifications, without decrypting secrets."""
 
 import asyncio
-import json
 from collections.abc import Sequence
 from itertools import chain
 from typing import TYPE_CHECKING, Any
@@ -14,11 +13,12 @@ from aion_core.engine.queues import PushWakeUp
 from aion_core.errors import ConfigurationError
 from aion_core.log import one_line
 from aion_core.table.keys import TaskKey
-from aion_tools.cli import deployment_options, options
+from aion_tools.cli import deployment_options, documents, options
 from aion_tools.cli.deployment_options import Deployment
 from aion_tools.cli.hints import HintingGroup
+from aion_tools.cli.operate.report import delivery_document, delivery_state
+from aion_tools.cli.owner_options import listed_by
 from aion_tools.cli.owner_options import owner as named_owner
-from aion_tools.cli.render import delivery_document
 from aion_tools.cli.steps import result_of
 
 if TYPE_CHECKING:
@@ -51,64 +51,33 @@ Examples:
   aion push list --stack aion-prod --json""",
 )
 @click.option("--all", "everything", is_flag=True, help="Print configs without failures too.")
-@named_owner
-@click.option(
-    "--agent", default="", shell_complete=options.agent_ids, help="Only tasks of this agent; required with an owner."
-)
-@click.option("--context", "context_id", default="", help="Only tasks of this context; requires an owner.")
+@listed_by
+@documents.limit
 @options.as_json
 @deployment_options.deployment
 def list_pushes(
-    owner: str, agent: str, context_id: str, deployment: Deployment, *, everything: bool, as_json: bool
+    owner: str, agent: str, context_id: str, limit: int, deployment: Deployment, *, everything: bool, as_json: bool
 ) -> None:
-    """Print the push configs with failing deliveries, dead letters or disabled webhooks.
-
-    Each line has the task, the config's id, its state, the last failure, and the owner.
-    """
-    if owner and not agent:
-        raise click.UsageError("Tasks are listed by owner and agent: give --agent too.")
-    if context_id and not owner:
-        raise click.UsageError("--context requires an owner (--owner or --subject).")
+    """Print the push configs with failing deliveries, dead letters or disabled webhooks."""
     operator = _operator(deployment)
     found = result_of(_listed(operator, owner, agent, context_id), READING)
-    printed = [delivery for delivery in found if everything or _state(delivery) != "ok"]
+    chosen = [delivery for delivery in found if everything or delivery_state(delivery) != "ok"]
     if agent and not owner:
-        printed = result_of(_of_agent(operator, printed, agent), READING)
-    if as_json:
-        click.echo(json.dumps([_document(each) for each in printed], indent=2))
-        return
-    for delivery in printed:
-        line = [
-            delivery.task.task_id,
-            delivery.config_id,
-            _state(delivery),
-            delivery.failure or "-",
-            delivery.task.owner,
-        ]
-        click.echo("\t".join(map(one_line, line)))
-    if not printed:
-        click.echo("No push configs." if everything else "No push configs with failures.", err=True)
+        chosen = result_of(_of_agent(operator, chosen, agent), READING)
+    rows, columns = list(map(_document, chosen[:limit])), ("task", "config", "state", "failure", "owner")
+    what = "push configs" if everything else "push configs with failures"
+    documents.print_rows(rows, columns, what, as_json=as_json, number=len(chosen))
 
 
 @push.command(short_help="Print a task's deliveries.")
 @click.argument("task_id")
 @named_owner
+@options.as_json
 @deployment_options.deployment
-def show(task_id: str, owner: str, deployment: Deployment) -> None:
+def show(task_id: str, owner: str, deployment: Deployment, *, as_json: bool) -> None:
     """Print the state of the task TASK_ID's push notifications, without URLs and credentials."""
-    for delivery in result_of(_of_task(_operator(deployment), owner, task_id), READING):
-        lines = {
-            "config": delivery.config_id,
-            "owner": delivery.task.owner,
-            "state": _state(delivery),
-            "created after event": delivery.after,
-            "delivered through": delivery.cursor,
-            "attempts of next": delivery.tries,
-            "next attempt": _next(delivery),
-            "last failure": delivery.failure or "-",
-            "dead letters": f"{delivery.dead}, from event {delivery.dead_from} on" if delivery.dead else "-",
-        }
-        click.echo("\n".join(f"{name:24}{one_line(str(value))}" for name, value in lines.items()) + "\n")
+    found = result_of(_of_task(_operator(deployment), owner, task_id), READING)
+    documents.print_whole([_document(each) for each in found], as_json=as_json)
 
 
 @push.command(
@@ -226,22 +195,5 @@ def _document(delivery: Delivery) -> dict[str, Any]:
     return {"task": delivery.task.task_id, "owner": delivery.task.owner, **delivery_document(delivery)}
 
 
-def _state(delivery: Delivery) -> str:
-    if delivery.disabled:
-        return "disabled"
-    if delivery.dead:
-        return f"dead letters: {delivery.dead}"
-    return f"failing, {delivery.tries} attempts" if delivery.tries else "ok"
-
-
 def _first(delivery: Delivery) -> int:
     return delivery.dead_from or delivery.cursor + 1
-
-
-def _next(delivery: Delivery) -> str:
-    if delivery.disabled:
-        return "only by `aion push redrive`"
-    if delivery.claimed_until is not None:
-        return "in progress"
-    at = delivery.next_at or delivery.due_at
-    return f"{at:%Y-%m-%d %H:%M:%S} UTC" if at else "with the next event"

@@ -11,18 +11,14 @@ import click
 from aion_core.bootstrap import push_wake_up_of, wake_up_of
 from aion_core.engine.queues import PushWakeUp, WakeUp
 from aion_core.errors import StoreError, UnreadableWakeUp
-from aion_core.log import one_line
 from aion_tools.cli.deployment_options import PLACES, Deployment
+from aion_tools.cli.documents import LIMIT
 from aion_tools.cli.error_text import error_text
-from aion_tools.cli.render import describe_context
+from aion_tools.cli.operate.report import describe_context
 
 if TYPE_CHECKING:
     from aion_tools.operator.bootstrap import Operator
     from aion_tools.operator.dead_letters import DeadLetter, DeadLetters
-
-
-LIMIT = 10_000
-"""Maximum number of messages to list, and to read in search of a message id: SQS cannot look up a message by its id."""
 
 
 class DeadLetterQueue(StrEnum):
@@ -71,16 +67,11 @@ class QueuedLetter:
         return {
             "id": self.letter.id,
             "queue": self.queue.value,
-            "sentAt": self.letter.sent_at.isoformat(),
+            "sentAt": self.letter.sent_at,
             **self.meaning.ids,
             "category": self.meaning.category,
             "status": self.meaning.status,
         }
-
-    def line(self) -> str:
-        """Return the dead letter as a line of text."""
-        sent_at = f"{self.letter.sent_at:%Y-%m-%d %H:%M:%S}"
-        return "\t".join([self.letter.id, self.queue, sent_at, self.meaning.category, one_line(self.meaning.status)])
 
 
 async def read_letters(

@@ -22,7 +22,7 @@ from aion_tools.stack.stack import LocalStack
 from tests.support import operating, pushes
 from tests.support.clock import ManualClock
 from tests.support.conversation import StoreConversation
-from tests.support.operating import RunCommand, refusal
+from tests.support.operating import RunCommand, refusal, table
 from tests.support.pushes import a_config
 from tests.support.queues import messages_in
 
@@ -77,7 +77,7 @@ def test_dlq_list_explains_each_message(run: RunCommand, chat: StoreConversation
     lost = dead(moto, wake_up(chat))
     unknown = dead(moto, body_of(WakeUp(StoreConversation(chat.store, chat.clock).context)))
     poison = dead(moto, "not of ours")
-    lines = {line.split("\t")[0]: line.split("\t")[3:] for line in run("list", "--queue", "task").stdout.splitlines()}
+    lines = {row[0]: row[3:] for row in table(run("list", "--queue", "task"))}
     assert lines[lost] == [
         "pending",
         "The worker of task t-m-1 lost its lease (attempt 1). A wake-up message restarts it.",
@@ -111,7 +111,7 @@ def test_dlq_list_prints_messages_of_unreadable_table(
     assert {each: found[each]["category"] for each in found} == {turn: "unknown", push: "unknown", poison: "poison"}
     assert found[turn]["status"] == "Its state was not read. Your AWS credentials lack a permission (GetItem)."
     assert (found[turn]["context"], found[push]["task"]) == ("c-1", "t-1")
-    assert "category    unknown" in run("show", turn, "--queue", "task").stdout
+    assert "category  unknown" in run("show", turn, "--queue", "task").stdout
     assert "unknown" in run("list").stdout
 
 
@@ -121,7 +121,7 @@ def test_dlq_list_prints_messages_of_queue_beside_a_deleted_one(run: RunCommand,
         {**moto.environment("ApiFunction"), "AION_PUSH_QUEUE_URL": f"{moto.endpoint}/1/gone"}
     )
     ran = run_elsewhere("dlq", "list")
-    assert ran.stdout.startswith(f"{poison}\ttask\t")
+    assert table(ran)[0][:2] == [poison, "task"]
     assert refusal(ran).startswith("The dead letters of the push queue were not read. There is no resource")
     assert (run_elsewhere("dlq", "list", "--json").stdout, ran.exit_code) == ("", 1)
 
@@ -132,8 +132,8 @@ def test_dlq_show_prints_ids_and_leaves_message_in_queue(
     message = dead(moto, wake_up(chat))
     for _ in range(2):
         shown = run("show", message, "--queue", "task").stdout
-        assert f"owner       {chat.context.owner}" in shown
-        assert "context     c-1" in shown
+        assert f"owner     {chat.context.owner}" in shown
+        assert "context   c-1" in shown
     assert bodies(moto, "TaskDeadLetters") == [wake_up(chat)]
 
 
@@ -177,7 +177,7 @@ def test_dlq_redrive_moves_all_messages_back_to_queue(
     assert "Redrive to the task queue started." in redriven.stderr
     assert bodies(moto, "TaskQueue") == sorted([wake_up(chat), "not of ours"])
     assert messages_in(moto, "TaskDeadLetters") == 0
-    assert "No messages" in run("redrive", "--queue", "task", "--yes").stderr
+    assert "No dead letters" in run("redrive", "--queue", "task", "--yes").stderr
 
 
 def test_dlq_redrive_during_earlier_redrive_is_refused(
@@ -230,7 +230,7 @@ def test_dlq_show_reads_no_task_of_other_messages(run: RunCommand, chat: StoreCo
     dead(moto, wake_up(chat))
     poison = dead(moto, "not of ours")
     shown = run("show", poison, "--queue", "task", "--table", "nowhere")
-    assert "category    poison" in shown.stdout, shown.output
+    assert "category  poison" in shown.stdout, shown.output
 
 
 def test_dlq_list_ends_though_messages_reappear(
@@ -249,7 +249,7 @@ def test_dlq_list_prints_each_of_many_messages_once(
     monkeypatch.setattr("aion_tools.operator.sqs_dead_letters.READERS", 2)
     sent = {dead(moto, f"not of ours {number}") for number in range(37)}
     for limit, printed in ((37, 37), (33, 33), (500, 37)):
-        ids = [line.split("\t")[0] for line in run("list", "--queue", "task", "--limit", limit).stdout.splitlines()]
+        ids = [row[0] for row in table(run("list", "--queue", "task", "--limit", limit))]
         assert len(ids) == len(set(ids)) == printed
         assert set(ids) <= sent
     assert messages_in(moto, "TaskDeadLetters") == 37, "all are visible again"
@@ -285,7 +285,7 @@ def test_dlq_list_retries_release_and_reports_hidden_messages(
 
     monkeypatch.setattr(boto3.session.Session, "client", refusing)
     shown = run("list", "--queue", "task")
-    assert len(shown.stdout.splitlines()) == 2
+    assert len(table(shown)) == 2
     text = "SQS did not release 1 messages. They stay hidden for up to 60 seconds.\n"
     assert shown.stderr == (text if hidden else "")
     assert next(count) == 4, "three requests were sent"

@@ -1,24 +1,21 @@
 """`aion dlq` lists, explains, redrives and drops the messages of the dead letter queues."""
 
-import json
 from collections.abc import Sequence
 
 import click
 
 from aion_core.errors import AionError, ConfigurationError
-from aion_core.log import one_line
-from aion_tools.cli import deployment_options, options
-from aion_tools.cli.dead_letters import (
-    LIMIT,
+from aion_tools.cli import deployment_options, documents, options
+from aion_tools.cli.deployment_options import Deployment
+from aion_tools.cli.error_text import error_text
+from aion_tools.cli.hints import HintingGroup
+from aion_tools.cli.operate.dead_letters import (
     DeadLetterQueue,
     QueuedLetter,
     dead_letters_of,
     drop_letters,
     read_letters,
 )
-from aion_tools.cli.deployment_options import Deployment
-from aion_tools.cli.error_text import error_text
-from aion_tools.cli.hints import HintingGroup
 from aion_tools.cli.steps import result_of
 
 READING = "Reading the dead letter queues"
@@ -28,14 +25,6 @@ _queue = click.option(
     type=click.Choice([each.value for each in DeadLetterQueue]),
     multiple=True,
     help="The queue of turns (task) or of push notifications (push).  [default: both]",
-)
-
-_limit = click.option(
-    "--limit",
-    type=click.IntRange(1, LIMIT),
-    default=100,
-    show_default=True,
-    help="Maximum number of messages of each queue.",
 )
 
 
@@ -57,7 +46,7 @@ Examples:
   aion dlq list --stack aion-prod --queue push --json""",
 )
 @_queue
-@_limit
+@documents.limit
 @options.as_json
 @deployment_options.deployment
 def list_letters(queues: tuple[str, ...], limit: int, *, as_json: bool, deployment: Deployment) -> None:
@@ -81,16 +70,10 @@ def list_letters(queues: tuple[str, ...], limit: int, *, as_json: bool, deployme
     if failures and (as_json or not by_queue):
         raise ConfigurationError(failures[0])
     found = [each for letters in by_queue.values() for each in letters[:limit]]
-    if as_json:
-        click.echo(json.dumps([each.document() for each in found], indent=2))
-    for each in [] if as_json else found:
-        click.echo(each.line())
-    if not found and not as_json and not failures:
-        click.echo("No messages in the dead letter queues.", err=True)
-    for queue, letters in by_queue.items():
-        if len(letters) > limit:
-            more = f"The {queue} queue has more than {limit} dead letters; --limit prints more."
-            click.echo(more, err=True)
+    if found or not failures:
+        _print(found, as_json=as_json)
+    for queue in [queue for queue, letters in by_queue.items() if len(letters) > limit]:
+        click.echo(f"The {queue} queue has more than {limit} dead letters; --limit prints more.", err=True)
     if failures:
         raise ConfigurationError(failures[0])
 
@@ -98,20 +81,12 @@ def list_letters(queues: tuple[str, ...], limit: int, *, as_json: bool, deployme
 @dlq.command(short_help="Print one message in full.")
 @click.argument("message_id")
 @_queue
+@options.as_json
 @deployment_options.deployment
-def show(message_id: str, queues: tuple[str, ...], deployment: Deployment) -> None:
+def show(message_id: str, queues: tuple[str, ...], deployment: Deployment, *, as_json: bool) -> None:
     """Print the body and ids of the message MESSAGE_ID, and the current state of its task."""
-    for each in _found(deployment, _named(queues), [message_id]):
-        lines = {
-            "message": each.letter.id,
-            "queue": each.queue,
-            "first sent": f"{each.letter.sent_at:%Y-%m-%d %H:%M:%S} UTC",
-            **each.meaning.ids,
-            "category": each.meaning.category,
-            "status": each.meaning.status,
-            "body": each.letter.body,
-        }
-        click.echo("\n".join(f"{name:12}{one_line(str(value))}" for name, value in lines.items()))
+    found = _found(deployment, _named(queues), [message_id])
+    documents.print_whole([{**each.document(), "body": each.letter.body} for each in found], as_json=as_json)
 
 
 @dlq.command(
@@ -122,7 +97,7 @@ Examples:
   aion dlq redrive --yes --stack aion-prod""",
 )
 @_queue
-@_limit
+@documents.limit
 @options.yes
 @deployment_options.deployment
 def redrive(queues: tuple[str, ...], limit: int, deployment: Deployment, *, yes: bool) -> None:
@@ -135,15 +110,13 @@ def redrive(queues: tuple[str, ...], limit: int, deployment: Deployment, *, yes:
     """
     for queue in _named(queues):
         found = result_of(read_letters(deployment, [queue], limit), READING)
-        for each in found:
-            click.echo(each.line())
+        _print(found, f"dead letters of the {queue} queue")
         if poison := [each.letter.id for each in found if each.meaning.category == "poison"]:
             click.echo(
                 f"Poison messages return after their attempts. Drop them first: `aion dlq drop {' '.join(poison)}`.",
                 err=True,
             )
         if not found:
-            click.echo(f"No messages in the dead letter queue of the {queue} queue.", err=True)
             continue
         if not yes:
             options.confirm(f"Redrive all messages to the {queue} queue?")
@@ -165,8 +138,7 @@ def drop(message_ids: tuple[str, ...], queues: tuple[str, ...], deployment: Depl
     No task is lost: the table holds the work, and the sweep finds expired timers.
     """
     found = _found(deployment, _named(queues), message_ids)
-    for each in found:
-        click.echo(each.line())
+    _print(found)
     if not yes:
         options.confirm(f"Delete these {len(found)} messages?")
     count = result_of(drop_letters(deployment, found), "Deleting")
@@ -175,13 +147,20 @@ def drop(message_ids: tuple[str, ...], queues: tuple[str, ...], deployment: Depl
         click.echo(f"{len(found) - count} messages were not there any more.", err=True)
 
 
+def _print(found: Sequence[QueuedLetter], what: str = "dead letters", *, as_json: bool = False) -> None:
+    columns = ("id", "queue", "sentAt", "category", "status")
+    documents.print_rows([each.document() for each in found], columns, what, as_json=as_json)
+
+
 def _named(queues: Sequence[str]) -> list[DeadLetterQueue]:
     return [DeadLetterQueue(each) for each in dict.fromkeys(queues)] or list(DeadLetterQueue)
 
 
 def _found(deployment: Deployment, queues: Sequence[DeadLetterQueue], message_ids: Sequence[str]) -> list[QueuedLetter]:
     """Return the dead letters with these message ids. Raises ConfigurationError if an id is not among those read."""
-    found = result_of(read_letters(deployment, queues, LIMIT, lambda letter, _: letter.id in message_ids), READING)
+    found = result_of(
+        read_letters(deployment, queues, documents.LIMIT, lambda letter, _: letter.id in message_ids), READING
+    )
     for message_id in message_ids:
         if message_id not in {each.letter.id for each in found}:
             raise ConfigurationError(

@@ -1,18 +1,17 @@
 """`aion tasks` lists, shows and cancels tasks, without decrypting secrets."""
 
 import asyncio
-import json
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from aion_core.errors import ConfigurationError
-from aion_core.log import one_line
-from aion_tools.cli import deployment_options, options
+from aion_tools.cli import deployment_options, documents, options
 from aion_tools.cli.deployment_options import PLACES, Deployment
 from aion_tools.cli.hints import HintingGroup
+from aion_tools.cli.operate.report import TaskReport, list_heads, task_report
+from aion_tools.cli.owner_options import listed_by
 from aion_tools.cli.owner_options import owner as named_owner
-from aion_tools.cli.render import TaskReport, list_heads, task_report
 from aion_tools.cli.steps import result_of
 
 if TYPE_CHECKING:
@@ -32,9 +31,6 @@ STATES = (
     "rejected",
     "auth-required",
 )
-
-MOST = 10_000
-"""Largest number of tasks to print."""
 
 _scan = click.option(
     "--scan",
@@ -63,17 +59,13 @@ Examples:
   aion tasks list --owner principal:5f… --agent helper --context c-1 --state working
   aion tasks list --scan --state working""",
 )
-@named_owner
-@click.option(
-    "--agent", default="", shell_complete=options.agent_ids, help="Only tasks of this agent; required with an owner."
-)
-@click.option("--context", "context_id", default="", help="Only tasks of this context; requires an owner.")
+@listed_by
 @click.option(
     "--state", type=click.Choice(STATES), metavar="STATE", help=f"Only tasks in this state: {', '.join(STATES)}."
 )
 @click.option("--expired", is_flag=True, help="Tasks of all owners with an expired timer.")
 @_scan
-@click.option("--limit", type=click.IntRange(1, MOST), default=50, show_default=True, help="Maximum number of tasks.")
+@documents.limit
 @options.as_json
 @deployment_options.deployment
 def list_tasks(
@@ -98,28 +90,13 @@ def list_tasks(
         raise click.UsageError(
             "Name an owner (--owner or --subject), or give --expired, or --scan for the whole table: one of them."
         )
-    if owner and not agent:
-        raise click.UsageError("Tasks are listed by owner and agent: give --agent too.")
-    if context_id and not owner:
-        raise click.UsageError("--context requires an owner (--owner or --subject).")
     if expired:
         heads = result_of(_expired(operator, agent, state, limit), READING)
         number = len(heads)
     else:
         heads, number = result_of(list_heads(operator, owner, agent, context_id, state, limit), READING)
-    if as_json:
-        click.echo(json.dumps([_document(head) for head in heads], indent=2))
-        return
-    for head in heads:
-        click.echo("\t".join(map(one_line, _document(head).values())))
-    if not heads:
-        click.echo("No tasks.", err=True)
-    elif number > limit:
-        # Import late, because --help needs no engine.
-        from aion_core.engine.listing.task_list import MAX_TOTAL
-
-        more = " or more" if number == MAX_TOTAL else ""
-        click.echo(f"{limit} of {number}{more} tasks printed; --limit prints more.", err=True)
+    columns = ("task", "state", "since", "owner", "agent", "context")
+    documents.print_rows(list(map(_document, heads)), columns, "tasks", as_json=as_json, number=number)
 
 
 @tasks.command(
@@ -141,10 +118,7 @@ def show(task_id: str, owner: str, deployment: Deployment, *, scan: bool, conten
     scan = scan or (not owner and deployment.is_of_development)
     operator = _operator(deployment)
     found = result_of(_reports(operator, task_id, owner, scan=scan, content=content), READING)
-    if as_json:
-        click.echo(json.dumps([each.document() for each in found], indent=2))
-        return
-    click.echo("\n\n".join(each.text() for each in found))
+    documents.print_whole([each.document() for each in found], as_json=as_json)
 
 
 @tasks.command(
@@ -224,7 +198,7 @@ async def _expired(operator: "Operator", agent: str, state: str | None, limit: i
         task_id = (seen.record.active_task or seen.record.interrupted) if seen is not None else None
         return await operator.tasks.head(TaskKey(context.owner, task_id)) if task_id else None
 
-    timers = await operator.tasks.expired_timers(limit=MOST if agent or state else limit, complete=True)
+    timers = await operator.tasks.expired_timers(limit=documents.LIMIT if agent or state else limit, complete=True)
     # The operator's executor limits the number of requests at once.
     heads = await asyncio.gather(*(read(each.context) for each in timers if agent in ("", each.context.agent)))
     return [head for head in heads if head is not None and state in (None, state_name(head.state))][:limit]
@@ -236,7 +210,7 @@ def _document(head: "Head") -> dict[str, Any]:
     return {
         "task": head.key.task_id,
         "state": state_name(head.state),
-        "since": f"{head.timestamp:%Y-%m-%d %H:%M:%S}",
+        "since": head.timestamp,
         "owner": head.key.owner,
         "agent": head.context.agent,
         "context": head.context.context_id,

@@ -1,4 +1,4 @@
-"""Rendering of a task for operators, with its state, events, context, timers and webhooks."""
+"""Everything stored about a task: its state, events, context, timers and webhooks."""
 
 import asyncio
 import heapq
@@ -15,7 +15,6 @@ from aion_core.engine.remote_calls.records import CallState, RemoteCall
 from aion_core.engine.task.projection import fold
 from aion_core.engine.task.states import INTERRUPTED, state_name
 from aion_core.errors import StoreError
-from aion_core.log import one_line
 from aion_core.protocol.message_json import to_json
 from aion_core.protocol.types import Event, Message, Task, TaskState, TaskStatusUpdateEvent, stream_response
 from aion_core.table.keys import TaskKey
@@ -53,7 +52,7 @@ class TaskReport:
             "agent": head.context.agent,
             "context": head.context.context_id,
             "state": state_name(head.state),
-            "since": head.timestamp.isoformat(),
+            "since": head.timestamp,
             "interrupts": self._interrupts(),
             "generation": head.generation,
             "fence": head.fence,
@@ -68,33 +67,6 @@ class TaskReport:
             "notRead": list(self.unread),
         }
 
-    def text(self) -> str:
-        """Return the report as lines of text for a terminal."""
-        head = self.head
-        lines = {
-            "task": head.key.task_id,
-            "owner": head.key.owner,
-            "agent": head.context.agent,
-            "context": head.context.context_id,
-            "state": f"{state_name(head.state)} since {time_text(head.timestamp)}",
-            "events": f"{head.generation}, written under fence {head.fence}",
-            **self._context_lines(),
-        }
-        if head.state in INTERRUPTED:
-            wanted = "a credential" if head.state == TaskState.TASK_STATE_AUTH_REQUIRED else "an answer"
-            ids = ", ".join(self._interrupts())
-            lines["waits for"] = f"{wanted} of its client{f', to interrupt {ids}' if ids else ''}"
-        text = [f"{name:12}{one_line(value)}" for name, value in lines.items()]
-        text += ["", "log:", *self._event_lines(), *(f"  not read: {one_line(each)}" for each in self.unread)]
-        if self.undelivered:
-            text += ["", f"undelivered events: {', '.join(map(str, self.undelivered))}"]
-        for each in self.deliveries:
-            fields = delivery_document(each)
-            about = [f"webhook {each.config_id}:", *(f"  {name:18}{value}" for name, value in fields.items())]
-            text += ["", *map(one_line, about)]
-        text += ["", *map(one_line, self.call_facts())] if self.calls else []
-        return "\n".join(text)
-
     def call_facts(self) -> list[str]:
         """Return a sentence for each remote agent that the task has called."""
         return [CALL_FACTS[each.state].format(each.remote, _named_task(each)) for each in self.calls]
@@ -107,52 +79,24 @@ class TaskReport:
         is_known = self.events and not self.unread and self.head.state in INTERRUPTED
         return interrupt_ids(fold(self.events)) if is_known else []
 
-    def _context(self) -> dict[str, Any] | None:
+    def _context(self) -> dict[str, Any]:
         if self.context is None or self.context.record.expired:
-            return None
+            return {"status": describe_context(None, self.now)[0]}
         record = self.context.record
-        lease_until = record.held_until()
         return {
             "status": describe_context(self.context, self.now)[0],
             "fence": record.fence,
             "holder": record.holder,
-            "leaseUntil": lease_until.isoformat() if lease_until else None,
+            "leaseUntil": record.held_until(),
             "running": _turn(record.running) if record.running else None,
             "waiting": [_turn(turn) for turn in record.waiting],
             "interrupted": record.interrupted,
-            "timer": self.context.due_at.isoformat() if self.context.due_at else None,
+            "timer": self.context.due_at,
         }
-
-    def _context_lines(self) -> dict[str, str]:
-        if self.context is None or self.context.record.expired:
-            return {"status": "The context has expired or was deleted."}
-        record, due_at = self.context.record, self.context.due_at
-        lease_until = record.held_until()
-        lines = {"status": describe_context(self.context, self.now)[0], "fence": str(record.fence)}
-        if lease_until is not None:
-            lines["lease"] = (
-                f"of {record.holder}, {'until' if lease_until > self.now else 'expired'} {time_text(lease_until)}"
-            )
-        for name, turns in (("running", [record.running] if record.running else []), ("waiting", record.waiting)):
-            for number, turn in enumerate(turns, start=1):
-                lines[f"{name} {number}" if number > 1 else name] = (
-                    f"turn {turn.id} of task {turn.task_id}: {turn.tries} attempts, {turn.handoffs} handoffs"
-                )
-        lines["timer"] = f"{time_text(due_at)}{' (expired)' if due_at <= self.now else ''}" if due_at else "not set"
-        return lines
 
     def _event(self, event: Numbered) -> dict[str, Any]:
         fields = {"number": event.generation, **_kind(event.event)}
         return {**fields, "content": to_json(stream_response(event.event))} if self.content else fields
-
-    def _event_lines(self) -> list[str]:
-        lines = []
-        for each in self.events:
-            fields = self._event(each)
-            lines.append(f"  {fields['number']:>4}  {fields.get('at') or '':24}{one_line(fields['kind'])}")
-            if self.content:
-                lines.append(f"        {fields['content']}")
-        return lines
 
 
 CALL_FACTS = {
@@ -292,18 +236,33 @@ def _turn(turn: Turn) -> dict[str, Any]:
 
 
 def delivery_document(delivery: Delivery) -> dict[str, Any]:
-    """Return the state of a push config's notifications as a JSON object."""
+    """Return the state of a push config's notifications as a JSON object, without URLs and credentials."""
     return {
         "config": delivery.config_id,
+        "state": delivery_state(delivery),
+        "createdAfter": delivery.after,
         "deliveredThrough": delivery.cursor,
         "attempts": delivery.tries,
+        "nextAttempt": _next_attempt(delivery),
         "failure": delivery.failure,
         "deadLetters": delivery.dead,
+        "deadFrom": delivery.dead_from if delivery.dead else None,
         "disabled": delivery.disabled,
-        "timer": time_text(delivery.due_at) if delivery.due_at else "",
     }
 
 
-def time_text(at: datetime) -> str:
-    """Return a time as text for people, in UTC."""
-    return f"{at:%Y-%m-%d %H:%M:%S} UTC"
+def delivery_state(delivery: Delivery) -> str:
+    """Return a push config's state in a few words; `ok` without failures."""
+    if delivery.disabled:
+        return "disabled"
+    if delivery.dead:
+        return f"dead letters: {delivery.dead}"
+    return f"failing, {delivery.tries} attempts" if delivery.tries else "ok"
+
+
+def _next_attempt(delivery: Delivery) -> datetime | str:
+    if delivery.disabled:
+        return "only by `aion push redrive`"
+    if delivery.claimed_until is not None:
+        return "in progress"
+    return delivery.next_at or delivery.due_at or "with the next event"

@@ -1,0 +1,6 @@
+"""Commands for stored tasks, push notifications and dead letters.
+
+tasks, push, dlq    the commands
+report              everything stored about a task
+dead_letters        dead letters, each with the work that it still has to start
+"""
