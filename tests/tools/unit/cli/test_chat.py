@@ -33,11 +33,10 @@ from google.protobuf.json_format import ParseDict
 from rich.console import Console
 
 from aion_core.agent_client.checked import CheckedClient
-from aion_core.protocol.interrupts import OpenQuestion
 from aion_core.protocol.stream_artifacts import STREAM_DELTA_ID
 from aion_tools.cli.chat.chat import chat, hints_of, parts_of, prompt_of
 from aion_tools.cli.chat.content import Answer, data_part, file_part
-from aion_tools.cli.chat.forms import check_answer, fields_of, object_of
+from aion_tools.cli.chat.forms import fields_of
 from aion_tools.cli.chat.output import PlainPrinter, described, markdown_of, saved_files
 from aion_tools.cli.chat.send import document, send
 from aion_tools.cli.chat.session import ChatSession, refusal_text
@@ -291,55 +290,6 @@ def test_chat_asks_for_fields_in_order_of_author(order: dict[str, object], names
     assert [field.path for field in fields_of(question)] == [(name,) for name in names]
     assert [field.is_required for field in fields_of(question)] == [name == "seats" for name in names]
     assert hints_of(question) == ["Answer each field, or all as one JSON object."]
-
-
-@pytest.mark.parametrize(
-    ("schema", "line", "value"),
-    [
-        ({"type": "string"}, "3", "3"),
-        ({"type": "integer"}, "3", 3),
-        ({"anyOf": [{"type": "integer"}, {"type": "null"}]}, "3", 3),
-        ({"anyOf": [{"type": "integer"}, {"type": "null"}]}, "null", None),
-        ({"type": "boolean"}, "Yes", True),
-        ({"type": "boolean"}, "false", False),
-        ({"type": "array", "items": {"type": "string"}}, '["a"]', ["a"]),
-        ({"enum": [1, 2]}, "2", 2),
-        ({}, "yes", "yes"),
-        ({"$ref": "https://example.com/schema"}, "any", "any"),
-        ({"$ref": "#/$defs/Town"}, "Oslo", "Oslo"),
-        ({"type": "no type"}, "any", "any"),
-        ({"type": "string", "pattern": "(a+)+$"}, "a" * 100 + "b", "a" * 100 + "b"),
-    ],
-)
-def test_line_becomes_value_that_schema_accepts(schema: dict[str, object], line: str, value: object) -> None:
-    defined = {"$defs": {"Town": {"type": "string", "enum": ["Oslo"]}}}
-    (field,) = fields_of(OpenQuestion("1", schema={**defined, "properties": {"field": schema}}))
-    assert field.value_of(line) == value
-
-
-def test_line_that_schema_does_not_accept_is_refused() -> None:
-    (field,) = fields_of(OpenQuestion("1", schema={"properties": {"seats": {"type": "integer", "minimum": 1}}}))
-    for line, reason in (("0", "0 is less than the minimum of 1"), ("", "'' is not of type 'integer'")):
-        with pytest.raises(click.ClickException, match=reason):
-            field.value_of(line)
-
-
-def test_nested_and_recursive_objects_have_fields_of_limited_depth() -> None:
-    person = {"type": "object", "required": ["name"], "properties": {"name": {}, "child": {"$ref": "#/$defs/Person"}}}
-    question = OpenQuestion("1", schema={"$ref": "#/$defs/Person", "$defs": {"Person": person}})
-    fields = fields_of(question)
-    assert [".".join(field.path) for field in fields] == [
-        "name",
-        "child.name",
-        "child.child.name",
-        "child.child.child",
-    ]
-    assert [field.is_required for field in fields] == [True, False, False, False]
-    values = {field.path: "Ada" for field in fields[:2]}
-    assert object_of(values) == {"name": "Ada", "child": {"name": "Ada"}}
-    check_answer(question, object_of(values))
-    with pytest.raises(click.ClickException, match="'name' is a required property"):
-        check_answer(question, {"child": {}})
 
 
 def test_schema_of_question_is_not_printed() -> None:

@@ -251,7 +251,7 @@ async def test_failed_short_write_is_rolled_back(path: Path) -> None:
     database.close()
 
 
-async def test_short_writes_at_once_with_large_one_do_not_follow_it_to_its_thread(path: Path) -> None:
+async def test_short_writes_do_not_follow_large_one_to_its_thread(path: Path) -> None:
     database = Database(path, "CREATE TABLE t (a)")
     threads = []
 
