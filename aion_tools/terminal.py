@@ -27,6 +27,11 @@ _UNSAFE = re.compile(
 )
 """Characters that control the terminal or reorder its text."""
 
+SHORT_ID = 8
+"""Number of characters of a short id."""
+
+_GENERATED = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE)
+
 Piece = str | tuple[str, dict[str, Any]]
 """A text, or a text with its style as click knows it."""
 
@@ -40,6 +45,11 @@ def json_text(document: Any, *, indent: int | None = None) -> str:
     """Return the document as JSON, with an escape for each unsafe character, so that nothing is lost by the filter."""
     text = json.dumps(document, ensure_ascii=False, indent=indent)
     return _UNSAFE.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+
+
+def short_id(text: str) -> str:
+    """Return the end of a UUID, which names the task in commands. Its beginning is the time. Other texts stay whole."""
+    return text[-SHORT_ID:] if _GENERATED.fullmatch(text) else text
 
 
 class CleanStream:

@@ -2,6 +2,7 @@
 
 import json
 import re
+import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 import click
 
 from aion_core.log import one_line
+from aion_tools.terminal import short_id
 
 Document = Mapping[str, Any]
 """Values by their names in JSON: texts, numbers, times, lists, and documents."""
@@ -24,7 +26,7 @@ limit = click.option(
 def print_rows(
     rows: Sequence[Document], columns: Iterable[str], what: str, *, as_json: bool = False, number: int = 0
 ) -> None:
-    """Print a table with these columns of the rows, or JSON with all of their fields.
+    """Print a table with these columns of the rows, or JSON with all of their fields. On a terminal, UUIDs are short.
 
     `what` names the things in sentences on stderr: that there are none, or that there is a larger `number` of them.
     """
@@ -72,7 +74,11 @@ def _part(value: Any) -> list[str]:
 
 
 def _table(rows: Iterable[Document], columns: Sequence[str]) -> list[str]:
-    cells = [[_words(name).upper() for name in columns], *([_text(row.get(name)) for name in columns] for row in rows)]
+    form = short_id if sys.stdout.isatty() else str
+    cells = [
+        [_words(name).upper() for name in columns],
+        *([form(_text(row.get(name))) for name in columns] for row in rows),
+    ]
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
     return ["  ".join(map(str.ljust, line, widths)).rstrip() for line in cells]
 

@@ -111,6 +111,7 @@ class TaskStory:
     epilog="""\b
 Examples:
   aion why
+  aion why last
   aion why 0199f0a2-…
   aion why 0199f0a2-… --stack aion-prod
   aion why 0199f0a2-… --subject alice@example.com --stack aion-prod --json""",

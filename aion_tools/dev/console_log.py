@@ -18,7 +18,7 @@ from aion_core import log
 from aion_core.errors import AionError
 from aion_core.loading.importing.one_module import GENERATED_NAME
 from aion_tools.shipped import shipped
-from aion_tools.terminal import beneath
+from aion_tools.terminal import beneath, short_id
 
 _RESET, _DIM, _RED, _GREEN, _YELLOW = "\033[0m", "\033[2m", "\033[31m", "\033[32m", "\033[33m"
 
@@ -27,12 +27,6 @@ _NODE = re.compile(r"During task with name '(?P<node>[^']*)' and id '[^']*'")
 
 _SHOWN_MARK = "_aion_shown"
 """Name of an attribute set on an exception after its traceback has been printed."""
-
-SHORT_ID = 8
-"""Number of characters of a generated id in a log line. `aion why` and `aion tasks` accept the end of an id."""
-
-_GENERATED = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE)
-"""UUID, as agents and clients generate for tasks and contexts."""
 
 _SHOWN = ("agent", "task_id", "context_id")
 """Labels of a log record printed at the end of its line."""
@@ -56,11 +50,6 @@ def install(*, colour: bool) -> None:
     logging.getLogger("aion_core.internal").setLevel(logging.WARNING)
     # Hide urllib3's warning about a full connection pool, because many leases may be renewed at once.
     logging.getLogger("urllib3.connectionpool").setLevel(logging.ERROR)
-
-
-def _short(value: str) -> str:
-    """Return a label's value for a line of 80 columns. Of a generated id, only the end: the beginning is the time."""
-    return value[-SHORT_ID:] if _GENERATED.fullmatch(value) else log.one_line(value)
 
 
 class ConsoleFormatter(logging.Formatter):
@@ -87,7 +76,11 @@ class ConsoleFormatter(logging.Formatter):
             colour = _RED if record.levelno >= logging.ERROR else _YELLOW if level else ""
             text = self._in(colour, f"{level}{record.getMessage()}") + f" {self._in(_DIM, _source(record))}".rstrip()
         labels = log.labels_of(record)
-        ids = [f"{name.removesuffix('_id')} {_short(str(labels[name]))}" for name in _SHOWN if labels.get(name)]
+        ids = [
+            f"{name.removesuffix('_id')} {log.one_line(short_id(str(labels[name])))}"
+            for name in _SHOWN
+            if labels.get(name)
+        ]
         line = "  ".join([at, text, *([self._in(_DIM, " ".join(ids))] if ids else [])])
         error = record.exc_info[1] if record.exc_info else None
         if error is None:

@@ -1,7 +1,7 @@
 """Reads for operators: contexts with their timers (times of wake-ups), and scans for tasks and push deliveries."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from datetime import datetime
 
 from msgspec import Struct
@@ -91,22 +91,22 @@ class Inspection:
         errors = {number: each for number, each in enumerate(found, start=1) if isinstance(each, StoreError)}
         return [each for each in found if not isinstance(each, StoreError)], errors
 
-    async def tasks(self, task_id: str = "") -> AsyncIterator[Head]:
-        """Scan the table and yield the heads (state and last event number) of all tasks, or of tasks with this id."""
+    async def tasks(self, is_wanted: Callable[[str], bool] = lambda _: True) -> AsyncIterator[Head]:
+        """Scan the table and yield the heads (state and last event number) of the tasks whose ids are wanted."""
         async for item in self._scan(HEAD_ATTRIBUTES):
-            if item[SORT] == keys.HEAD and task_id in ("", keys.task_of(key_of(item)).task_id):
-                yield head_of(keys.task_of(key_of(item)), item)
+            if item[SORT] == keys.HEAD and is_wanted((task := keys.task_of(key_of(item))).task_id):
+                yield head_of(task, item)
 
     async def agent_of(self, task: TaskKey) -> str | None:
         """Return the id of the task's agent, or None for an expired or deleted task."""
         head = await self._log.head(task)
         return head.context.agent if head is not None else None
 
-    async def deliveries(self, task_id: str = "") -> AsyncIterator[Delivery]:
-        """Scan the table and yield the push deliveries of all tasks, or of tasks with this id."""
+    async def deliveries(self, is_wanted: Callable[[str], bool] = lambda _: True) -> AsyncIterator[Delivery]:
+        """Scan the table and yield the push deliveries of the tasks whose ids are wanted."""
         async for item in self._scan(DELIVERY_ATTRIBUTES):
             task = keys.task_of(key_of(item))
-            if item[SORT].startswith(keys.push_sort("")) and task_id in ("", task.task_id):
+            if item[SORT].startswith(keys.push_sort("")) and is_wanted(task.task_id):
                 yield delivery_of(task, item)
 
     async def _scan(self, attributes: tuple[str, ...]) -> AsyncIterator[Item]:

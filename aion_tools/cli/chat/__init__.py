@@ -8,6 +8,8 @@ credentials   tokens, API keys, passwords and AWS signatures of the requests
 session       the connection to the agent: messages, streamed events, resumption
 reception     receives an answer to its end
 timed_reply   one message and the times of its reply, for `aion doctor` and `aion deploy`
+live_answer   shows an answer in the terminal while it is received
+forms         asks for the fields of an answer
 content       the parts that a user sends, and the answer as far as it is received
 output        prints and saves an answer
 """

@@ -1,6 +1,7 @@
 """`aion tasks` lists, shows and cancels tasks, without decrypting secrets."""
 
 import asyncio
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -10,6 +11,7 @@ from aion_tools.cli import deployment_options, documents, options
 from aion_tools.cli.deployment_options import PLACES, Deployment
 from aion_tools.cli.hints import HintingGroup
 from aion_tools.cli.operate.report import TaskReport, list_heads, task_report
+from aion_tools.cli.operate.task_names import may_name, named
 from aion_tools.cli.owner_options import listed_by
 from aion_tools.cli.owner_options import owner as named_owner
 from aion_tools.cli.steps import result_of
@@ -44,7 +46,8 @@ def tasks() -> None:
     """List, show and cancel tasks.
 
     A task is stored under its owner: name the owner by --owner, or by --subject and --issuer. `aion why`, `aion dlq
-    show` and the commands with --scan print owners; logs have none. Beside `aion dev` no owner is needed.
+    show` and the commands with --scan print owners; logs have none. Beside `aion dev` no owner is needed. There, and
+    with --scan, a task has also the first or last characters of its id as its name, and the newest task is `last`.
     """
 
 
@@ -143,9 +146,9 @@ def cancel(task_id: str, owner: str, deployment: Deployment, *, scan: bool, yes:
     heads = result_of(find_heads(operator, task_id, owner, scan=scan), READING)
     for head in heads:
         if not yes:
-            options.confirm(f"Cancel the task {task_id} of {head.key.owner}?")
+            options.confirm(f"Cancel the task {head.key.task_id} of {head.key.owner}?")
         result_of(_cancel(operator, head), "Canceling the task")
-        click.echo(f"Task {task_id} is canceled.")
+        click.echo(f"Task {head.key.task_id} is canceled.")
 
 
 def _operator(deployment: Deployment) -> "Operator":
@@ -168,14 +171,16 @@ async def _reports(operator: "Operator", task_id: str, owner: str, *, scan: bool
 async def find_heads(operator: "Operator", task_id: str, owner: str, *, scan: bool) -> "list[Head]":
     """Read the head of an owner's task or, with `scan`, the heads of all owners' tasks with this id.
 
-    Raises ConfigurationError if there is no such task.
+    With `scan`, a part of the id or `last` names the task too. Raises ConfigurationError if there is no such task.
     """
     from aion_core.table.keys import TaskKey
 
     if bool(owner) == scan:
         raise click.UsageError("Name the task's owner (--owner or --subject), or give --scan to search the table.")
     if scan:
-        found = [head async for head in operator.inspection.tasks(task_id)]
+        found = [head async for head in operator.inspection.tasks(partial(may_name, task_id))]
+        task_id = named(task_id, {head.key.task_id for head in found})
+        found = [head for head in found if head.key.task_id == task_id]
     else:
         head = await operator.tasks.head(TaskKey(owner, task_id))
         found = [head] if head is not None else []

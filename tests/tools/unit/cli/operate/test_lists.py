@@ -13,6 +13,7 @@ from aion_core.local.sqlite.message_queue import open_queues
 from aion_core.settings import Settings
 from aion_core.table.keys import ContextKey
 from aion_core.table.times import milliseconds
+from aion_tools.cli import documents
 from tests.support import operating
 from tests.support.clock import ManualClock
 from tests.support.conversation import StoreConversation
@@ -20,6 +21,7 @@ from tests.support.operating import RunCommand
 from tests.support.pushes import a_config
 
 ITEMS = 5
+UUID = "01a22a28-a75d-7309-837f-96b3e12c8836"
 OWNER = ("--owner", "alice", "--agent", "echo")
 LISTS = {
     "tasks of owner": ("tasks", "list", *OWNER),
@@ -89,3 +91,13 @@ def test_list_says_what_is_beyond_its_limit(run: RunCommand, name: str, options:
         is_told = limit < ITEMS and name in SENTENCES
         told = [line for line in listed.stderr.splitlines() if "prints more" in line]
         assert told == ([SENTENCES[name].format(limit)] if is_told else [])
+
+
+@pytest.mark.parametrize(("is_terminal", "shown"), [(True, "e12c8836  c-1"), (False, f"{UUID}  c-1")])
+def test_generated_ids_are_short_on_terminal(
+    is_terminal: bool, shown: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sys.stdout.isatty", lambda: is_terminal)
+    documents.print_rows([{"task": UUID, "context": "c-1"}], ("task", "context"), "tasks")
+    header, line = capsys.readouterr().out.splitlines()
+    assert (header.split(), line) == (["TASK", "CONTEXT"], shown)
