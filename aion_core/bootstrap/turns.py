@@ -76,7 +76,7 @@ def build_turn_services(settings: Settings, telemetry: Telemetry) -> TurnService
         answers=answer_forms(configs),
         metrics=telemetry.metrics,
         traces=telemetry.traces,
-        tracer=build_tracer(settings, stores, clock),
+        tracer=build_tracer(settings, telemetry, stores, clock),
     )
 
     async def cancel_remote(call: CallToCancel) -> Canceled:

@@ -37,7 +37,13 @@ class TurnTrace:
     """
 
     def __init__(
-        self, turn: TracedTurn, clock: Clock, store: TraceStore | None = None, spans: ExportSpans | None = None
+        self,
+        turn: TracedTurn,
+        clock: Clock,
+        store: TraceStore | None = None,
+        spans: ExportSpans | None = None,
+        *,
+        content: bool = True,
     ) -> None:
         self.turn, self._clock, self._store, self._spans = turn, clock, store, spans
         self.framework_exports = False
@@ -51,7 +57,7 @@ class TurnTrace:
         self._around: dict[Hashable, int] = {}
         """Id of the step around a run's own steps, by the run's key: the run's own step, or the one around the run."""
         self._changed: set[int] = set()
-        self._pages, self._room, self._fails = 0, MOST_CONTENT, False
+        self._pages, self._room, self._fails = 0, MOST_CONTENT if content else 0, False
         self._logs = steps_logger.isEnabledFor(logging.DEBUG)
 
     @property

@@ -69,6 +69,8 @@ class AdkTurn:
         self._channel = EventChannel()
         observed = request.task.id, setup.root.name, self._channel.send, request.check_lease
         self._callbacks = TracedPlugin(*observed, request.trace) if request.trace else CallbackPlugin(*observed)
+        if request.trace is not None:
+            request.trace.framework_exports = True  # ADK makes spans by the same conventions
         self._invocation = RunningInvocation(setup.root, request.turn.id)
         self._sessions = TurnSessionService(
             setup.sessions(Fence(request.context, request.fence)), setup.configuration, self._invocation.add
