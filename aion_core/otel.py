@@ -6,7 +6,7 @@ resource (OTEL_RESOURCE_ATTRIBUTES, OTEL_SERVICE_NAME).
 
 import re
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 from opentelemetry import trace
@@ -46,6 +46,9 @@ _HAS_CONTENT = re.compile(
     r"|(retrieval|embedding|reranker|document|message|message_content|tool_call|image|audio)\..*"
 )
 """Matches span attributes with content of messages, or with error texts. An error text may quote content."""
+
+_CHOSEN = ("gen_ai.tool.call.arguments", "gen_ai.tool.call.result")
+"""Attributes with content that aion's own spans have only if the agent's author has allowed it."""
 
 _URLS = ("http.url", "http.target", "url.full")
 """Span attributes with a URL. Its query may have a credential or content."""
@@ -146,7 +149,7 @@ def _redacted(span: ReadableSpan) -> ReadableSpan:
         span.context,
         span.parent,
         span.resource,
-        _without_content(span.attributes),
+        _without_content(span.attributes, kept=_CHOSEN if ours else ()),
         [Event(event.name, _without_content(event.attributes), event.timestamp) for event in span.events],
         span.links,
         span.kind,
@@ -157,11 +160,11 @@ def _redacted(span: ReadableSpan) -> ReadableSpan:
     )
 
 
-def _without_content(attributes: Attributes) -> Attributes:
+def _without_content(attributes: Attributes, kept: Collection[str] = ()) -> Attributes:
     return {
         name: str(value).partition("?")[0] if name in _URLS else value
         for name, value in (attributes or {}).items()
-        if not _HAS_CONTENT.fullmatch(name)
+        if name in kept or not _HAS_CONTENT.fullmatch(name)
     }
 
 

@@ -23,12 +23,14 @@ _PURPOSES = {
     "AION_PUSH_NETWORKS": "it allows webhooks in private networks",
     "AION_LOOPBACK_ORIGINS": "it lets web pages of the developer's machine call the agents",
     "AION_REVEAL_ERRORS": "it shows the error texts of agents to their clients",
+    "AION_TRACE": "it stores the arguments and results of agents' tools",
 }
 _HARMLESS = {
     "AION_STORE": "dynamodb",
     "AION_PUSH_HTTP": "false",
     "AION_LOOPBACK_ORIGINS": "false",
     "AION_REVEAL_ERRORS": "false",
+    "AION_TRACE": "off",
 }
 """Values of development variables that a function on AWS has anyway."""
 DEVELOPMENT = tuple(_PURPOSES)
@@ -111,6 +113,8 @@ class Settings(Struct, frozen=True):
     """AION_SECRETS: with `off` the process does not read the `secrets` of aion.yaml from AWS. `sam local` is always off."""
     reveal_errors: bool
     """AION_REVEAL_ERRORS: include an agent's error text in responses, for development."""
+    trace: bool
+    """AION_TRACE: `on` stores the steps of each turn, with arguments and results of tools, for `aion dev`; `off` by default."""
     sam_local: bool
     """True if AWS_SAM_LOCAL is `true`, in a container of `sam local`."""
     on_lambda: bool
@@ -180,6 +184,7 @@ class Settings(Struct, frozen=True):
             basic_users_secret=read.at_most_one("AION_BASIC_USERS_SECRET", "AION_BASIC_USERS_FILE"),
             secrets=read.one_of("AION_SECRETS", ("on", "off")) == "on" and not is_sam_local(environ),
             reveal_errors=read.one_of("AION_REVEAL_ERRORS", ("false", "true")) == "true",
+            trace=read.one_of("AION_TRACE", ("off", "on")) == "on",
             sam_local=is_sam_local(environ),
             on_lambda=on_lambda,
             snap_start=read.text("AWS_LAMBDA_INITIALIZATION_TYPE", "") == "snap-start",

@@ -11,6 +11,7 @@ from aion_core.bootstrap.background import Background, build_background
 from aion_core.bootstrap.remotes import build_remotes
 from aion_core.bootstrap.stores import Stores, build_stores
 from aion_core.bootstrap.telemetry import Telemetry
+from aion_core.bootstrap.tracing import build_tracer
 from aion_core.clock import Clock, SystemClock
 from aion_core.engine.agent import Agent, CallsRemoteAgents
 from aion_core.engine.agent_options import AnswerAs
@@ -75,6 +76,7 @@ def build_turn_services(settings: Settings, telemetry: Telemetry) -> TurnService
         answers=answer_forms(configs),
         metrics=telemetry.metrics,
         traces=telemetry.traces,
+        tracer=build_tracer(settings, telemetry, stores, clock),
     )
 
     async def cancel_remote(call: CallToCancel) -> Canceled:

@@ -13,6 +13,7 @@ from aion_core.engine.remote_calls.records import CallToCancel
 from aion_core.engine.remote_calls.turn_calls import TurnCalls
 from aion_core.protocol.types import Artifact, Message, Task, TaskState
 from aion_core.table.keys import ContextKey
+from aion_core.trace.recorder import TurnTrace
 
 History = Callable[[int, str | None], Awaitable[Sequence[Message]]]
 """Function that returns the last `limit` messages of a context, or the last before a messageId, oldest first."""
@@ -42,6 +43,8 @@ class TurnRequest(Struct, frozen=True):
     """The turn's calls of remote agents; None without a store."""
     check_lease: Callable[[], None] = lambda: None
     """Raises LeaseLost if another process may have the turn. Call it before each step: it costs a look at the clock."""
+    trace: TurnTrace | None = None
+    """Records what the agent does, for its developer; None if nobody stores or exports it."""
 
 
 class Chunk(Struct, frozen=True):

@@ -97,6 +97,16 @@ def delta_key(task: TaskKey, generation: int, fence: int, n: int) -> Key:
     return Key(delta_partition(task), delta_sort(generation, fence, n))
 
 
+def trace_partition(task: TaskKey) -> str:
+    """Return the partition of the recorded steps of a task's turns. It is separate, as the steps expire soon."""
+    return f"TRACE#{quoted(task.owner)}#{task.task_id}"
+
+
+def trace_key(task: TaskKey, fence: int, page: int) -> Key:
+    """Return the key of a page of the steps that a turn has recorded under the lease with this fence."""
+    return Key(trace_partition(task), f"{fence:010d}.{page:05d}")
+
+
 def queued_message_key(task: TaskKey, turn_id: str) -> Key:
     """Return the key of a message queued for a running task."""
     return Key(task_partition(task), f"QUEUED#{turn_id}")

@@ -25,7 +25,8 @@ Examples:
   aion dev
   aion dev ./weather_agent
   aion dev src/agent.py:graph --port 8001
-  aion dev langgraph.json --fresh""",
+  aion dev langgraph.json --fresh
+  aion dev -v""",
 )
 @click.argument("path", required=False, type=click.Path(path_type=Path))
 @click.option(
@@ -66,6 +67,7 @@ Examples:
 )
 @click.option("--fresh", is_flag=True, help="Delete stored data first.")
 @click.option("--reload/--no-reload", default=True, envvar="AION_RELOAD", help="Reload the agents after an edit.")
+@click.option("-v", "--verbose", is_flag=True, help="Log each step of a turn: nodes, model calls and tool calls.")
 @click.option("--open", "opens_browser", is_flag=True, help="Open the server in a browser.")
 @click.pass_context
 def dev(
@@ -79,6 +81,7 @@ def dev(
     *,
     fresh: bool,
     reload: bool,
+    verbose: bool,
     opens_browser: bool,
 ) -> None:
     """Serve the agents of PATH on 127.0.0.1, without an AWS account, docker or an API key. Ctrl-C stops the server.
@@ -110,6 +113,7 @@ def dev(
             base_url=f"http://{LOOPBACK}:{listener.getsockname()[1]}",
             fresh=fresh,
             reloads=reload,
+            verbose=verbose,
             opens_browser=opens_browser,
             **aws,
         )

@@ -30,6 +30,7 @@ from aion_tools.dev.data_folder import SQLITE
 
 if TYPE_CHECKING:
     from aion_core.engine.records import Head
+    from aion_core.trace.rows import StoredTrace
     from aion_tools.deploy.logs import LogLine
     from aion_tools.operator.bootstrap import Operator
     from aion_tools.operator.dead_letters import DeadLetter
@@ -39,7 +40,7 @@ SCANS = "Reading the whole table, since no owner is given (--owner or --subject)
 EARLIER = timedelta(minutes=1)
 """Time before a task's first event from which log lines are read, because the clocks of functions differ."""
 
-COLOURS = {"error": "red", "invocation": "red", "warning": "yellow", "takeover": "yellow"}
+COLOURS = {"error": "red", "invocation": "red", "warning": "yellow", "takeover": "yellow", "step": "bright_black"}
 
 
 @dataclass(frozen=True)
@@ -128,7 +129,7 @@ def why(task_id: str | None, owner: str, deployment: Deployment, *, content: boo
 
     The story is derived from the task's events, lease, queue, webhooks, dead letters and log lines. It tells of
     arrival, workers, tries, waits, interrupts, cancellations, deliveries and errors. Log lines are read from the
-    stack, or from `aion dev`.
+    stack, or from `aion dev`, which also stores the steps of each turn: nodes, model calls and tool calls.
 
     Without an owner, the command reads the whole table. Beside `aion dev` this costs nothing.
     """
@@ -179,7 +180,8 @@ class _StoryReader:
         began = next((at for each in report.events if (at := time_of(each.event)) is not None), head.timestamp)
         with waiting("Reading the log lines"):
             lines = self._lines(head, began)
-        events = story_of(report.events, lines, caller=caller, agent=head.context.agent, content=self.content)
+        traces = self._traces(head)
+        events = story_of(report.events, lines, traces, caller=caller, agent=head.context.agent, content=self.content)
         return TaskStory(report, events, letters, self.unread, self._verdict(report, letters))
 
     def _verdict(self, report: TaskReport, letters: Sequence[QueuedLetter]) -> Verdict:
@@ -234,6 +236,13 @@ class _StoryReader:
             "The log lines", lambda: read_task(self.deployment.stack, task_id, context_id, since=since)
         )
         return lines or ()
+
+    def _traces(self, head: "Head") -> "Sequence[StoredTrace]":
+        """Read the steps of the task's turns. Only a development server stores them."""
+        if not self.deployment.is_of_development:
+            return ()
+        read = lambda: result_of(self.operator.traces.read(head.key), "Reading the steps")  # noqa: E731
+        return self._or_unread("The steps of the turns", read) or ()
 
     def _or_unread(self, source: str, read: Callable[[], Any]) -> Any:
         """Return the result of `read`. If it raises an AionError, add source and reason to `unread` and return None."""

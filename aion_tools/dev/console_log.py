@@ -32,8 +32,8 @@ _SHOWN = ("agent", "task_id", "context_id")
 """Labels of a log record printed at the end of its line."""
 
 
-def install(*, colour: bool) -> None:
-    """Write this process's log records to standard error in the console format."""
+def install(*, colour: bool, verbose: bool = False) -> None:
+    """Write this process's log records to standard error in the console format. With `verbose`, each step of a turn too."""
     # Import it here, so that a process which only formats tracebacks does not load the server's composition.
     from aion_core.bootstrap.agent_environment import NOT_SET
 
@@ -48,6 +48,8 @@ def install(*, colour: bool) -> None:
     for name in ("aion_core", "aion_tools"):
         logging.getLogger(name).setLevel(logging.INFO)
     logging.getLogger("aion_core.internal").setLevel(logging.WARNING)
+    if verbose:
+        logging.getLogger("aion_core.trace.steps").setLevel(logging.DEBUG)
     # Hide urllib3's warning about a full connection pool, because many leases may be renewed at once.
     logging.getLogger("urllib3.connectionpool").setLevel(logging.ERROR)
 
@@ -71,6 +73,8 @@ class ConsoleFormatter(logging.Formatter):
             colour = {"completed": _GREEN, "failed": _RED}.get(state, _YELLOW)
             chunks = f", {fields['chunks']} chunks" if fields.get("chunks") else ""
             text = f"turn {self._in(colour, state)} {fields['duration_ms']} ms{chunks}"
+        elif "step" in fields:
+            return f"{at}   {self._in(_DIM, log.one_line(record.getMessage()))}"
         else:
             level = f"{record.levelname} " if record.levelno >= logging.WARNING else ""
             colour = _RED if record.levelno >= logging.ERROR else _YELLOW if level else ""

@@ -42,6 +42,7 @@ def server_environment(task: WorkerTask, chosen: Mapping[str, str]) -> dict[str,
         "AION_REVEAL_ERRORS": "true",
         "AION_LOOPBACK_ORIGINS": "true",
         "AION_CONSOLE": "on",
+        "AION_TRACE": "on",
         # Take the agents' keys from .env, and do not read secrets with the developer's own AWS credentials.
         "AION_SECRETS": "off",
         # Permit webhooks on this machine over http, because developers run their webhooks here.

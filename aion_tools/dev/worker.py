@@ -199,7 +199,8 @@ class _Worker:
         found = self._discover()
         if self._task.error:
             raise ConfigurationError(self._task.error)
-        console_log.install(colour=sys.stderr.isatty() and not os.environ.get("NO_COLOR"))
+        colour = sys.stderr.isatty() and not os.environ.get("NO_COLOR")
+        console_log.install(colour=colour, verbose=self._task.verbose)
         self._prepare_store()
         config = self._set_variables(found)
         # Import the agents' code and build the app only after the variables are set, as on Lambda.

@@ -17,6 +17,8 @@ class WorkerTask:
     fresh: bool = False
     reloads: bool = True
     """True if the worker watches for edits."""
+    verbose: bool = False
+    """True if the log has a line for each step of a turn."""
     opens_browser: bool = False
     template: str = ""
     """Path of the SAM template of the emulated AWS. Empty for other stores, as is `place`."""

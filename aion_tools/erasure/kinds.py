@@ -9,6 +9,7 @@ API_KEYS = "API keys"
 ITEMS: Mapping[str, str] = {
     "TASK#": "tasks",
     "DELTA#": "stream deltas",
+    "TRACE#": "traces",
     "CONTEXT#": "contexts",
     "MESSAGE#": "message ids",
     "LIMIT#": "rate limits",

@@ -18,6 +18,7 @@ from aion_core.engine.service import TaskService
 from aion_core.engine.task_store import TaskStore
 from aion_core.errors import ConfigurationError
 from aion_core.settings import Settings
+from aion_core.trace.store import TraceStore
 from aion_tools.operator.dead_letters import DeadLetters
 from aion_tools.operator.inspection import Inspection
 
@@ -32,6 +33,8 @@ class Operator(Struct, frozen=True):
     push_configs: PushConfigs | None
     """Clients' push configs; None for a deployment without push notifications."""
     inspection: Inspection
+    traces: TraceStore
+    """Recorded steps of turns, in the table of a development server; other tables have none."""
 
 
 class PushOperator(Struct, frozen=True):
@@ -55,7 +58,8 @@ def build_operator(settings: Settings) -> Operator:
     service = TaskService(stores.tasks, worker, stores.work_queue, clock)
     configs = stores.push.configs if stores.push is not None else None
     inspection = Inspection(stores.resources.table, stores.resources.blobs, clock)
-    return Operator(clock, stores.tasks, stores.task_list, service, configs, inspection)
+    traces = TraceStore(stores.resources.table, clock)
+    return Operator(clock, stores.tasks, stores.task_list, service, configs, inspection, traces)
 
 
 def build_push_operator(settings: Settings) -> PushOperator:

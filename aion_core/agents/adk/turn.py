@@ -26,6 +26,7 @@ from aion_core.agents.adk.remote_agents.turn_calls import RemoteTurn
 from aion_core.agents.adk.rewind import TURN, rewind_event, turn_of
 from aion_core.agents.adk.runner import TurnRunner
 from aion_core.agents.adk.setup import AdkSetup
+from aion_core.agents.adk.traced_callbacks import TracedPlugin
 from aion_core.agents.adk.translation import AdkTranslator
 from aion_core.agents.adk.turn_sessions import A2A_METADATA, TurnSessionService
 from aion_core.agents.reply_sink import TurnReplySink
@@ -66,7 +67,10 @@ class AdkTurn:
     def __init__(self, request: TurnRequest, setup: AdkSetup) -> None:
         self._request, self._setup = request, setup
         self._channel = EventChannel()
-        self._callbacks = CallbackPlugin(request.task.id, setup.root.name, self._channel.send, request.check_lease)
+        observed = request.task.id, setup.root.name, self._channel.send, request.check_lease
+        self._callbacks = TracedPlugin(*observed, request.trace) if request.trace else CallbackPlugin(*observed)
+        if request.trace is not None:
+            request.trace.framework_exports = True  # ADK makes spans by the same conventions
         self._invocation = RunningInvocation(setup.root, request.turn.id)
         self._sessions = TurnSessionService(
             setup.sessions(Fence(request.context, request.fence)), setup.configuration, self._invocation.add

@@ -24,6 +24,7 @@ approvals.py           approvals of tool calls
 agent_inbox.py         requests in the form of LangChain's Agent Inbox
 canceled_calls.py      tool calls that a canceled or failed turn has left open
 callbacks.py           LangChain callbacks, which observe model calls, tools and nodes
+traced_callbacks.py    the callbacks of a traced turn, which also record them
 model_calls.py         model calls that are not for the client
 remote_calls.py         calls of remote agents by nodes and tools
 remote_questions.py     questions of remote agents as interrupts

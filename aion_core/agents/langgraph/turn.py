@@ -26,6 +26,7 @@ from aion_core.agents.langgraph.reply_sink import GraphReplySink
 from aion_core.agents.langgraph.setup import GraphSetup
 from aion_core.agents.langgraph.state import messages_of, values_of
 from aion_core.agents.langgraph.thread import GraphThread, config_of
+from aion_core.agents.langgraph.traced_callbacks import TracedCallbacks
 from aion_core.agents.langgraph.translation import LangGraphTranslator
 from aion_core.agents.langgraph.turn_input import clears_outbox, turn_input
 from aion_core.agents.langgraph.unreturned_output import UnreturnedOutput
@@ -112,7 +113,8 @@ class GraphTurn:
         self.schemas: Mapping[str, Any] = {}
         """Schema that has refused an answer, by the id of its interrupt. It may differ from the stored interrupt's."""
         self.thread = GraphThread(graph, config, durable=self.durable)
-        self._observer = LangChainCallbacks(request.task.id, self.streamed, graph, request.check_lease)
+        observed = request.task.id, self.streamed, graph, request.check_lease
+        self._observer = TracedCallbacks(*observed, request.trace) if request.trace else LangChainCallbacks(*observed)
         self._config: RunnableConfig = {**config, "callbacks": [self._observer]}
 
     def graph_input(self, state: StateSnapshot | None, question: Message | None, pending: list[Interrupt]) -> Any:

@@ -45,6 +45,7 @@ from aion_core.protocol.types import (
     TaskStatus,
     TaskStatusUpdateEvent,
 )
+from aion_core.trace.recorder import TurnTrace
 
 SNAPSHOT_EVERY = 100
 """At the end of a turn, a task's log with this many events gets a snapshot, and later reads begin there."""
@@ -64,7 +65,9 @@ class TurnExecution:
         *,
         reply: ReplyAs = ReplyAs.TASK,
         answer: AnswerAs = AnswerAs.MESSAGE,
+        trace: TurnTrace | None = None,
     ) -> None:
+        self.trace = trace
         self._reply_as, self._answer_as = reply, answer
         self.lease, self.term, self.key = begun.lease, term, begun.head.key
         self._head, self._broadcast, self._store, self._clock = begun.head, broadcast, store, clock
@@ -90,6 +93,11 @@ class TurnExecution:
         self._keys = {entry.key for entry in broadcast.log if entry.key}
 
     @property
+    def has_failed(self) -> bool:
+        """True if the turn has ended with a failed task."""
+        return self.ended is not None and self.ended.head.state == TaskState.TASK_STATE_FAILED
+
+    @property
     def request_metadata(self) -> Mapping[str, Any]:
         """Metadata of the request with the client's message."""
         entry = self._broadcast.entry(self.lease.turn.message_generation)
@@ -112,6 +120,7 @@ class TurnExecution:
             self._before,
             TurnCalls(self._store.remote_calls, self.lease, self._remote_agent_works),
             self.term.check,
+            self.trace,
         )
 
     def _remote_agent_works(self) -> None:

@@ -1,10 +1,12 @@
-"""Labels of a turn in log records and traces. Pure."""
+"""Labels of a turn in log records, spans and traces. Pure."""
 
 from collections.abc import Mapping
 from typing import Any
 
+from aion_core.engine.context.record import task_of
 from aion_core.engine.records import Lease
 from aion_core.protocol.aion.trace_context import traceparent_of, tracestate_of
+from aion_core.trace.step import TracedTurn
 
 
 def labels_of(lease: Lease, request: Mapping[str, Any]) -> dict[str, str]:
@@ -42,3 +44,9 @@ def start_of(lease: Lease) -> dict[str, str | int]:
         "fence": lease.fence,
         "holder": lease.holder,
     }
+
+
+def traced(lease: Lease) -> TracedTurn:
+    """Return the names of the turn in the trace of its steps."""
+    turn, context = lease.turn, lease.context
+    return TracedTurn(task_of(context, turn), context.context_id, context.agent, turn.id, lease.fence)

@@ -21,12 +21,13 @@ from aion_core.engine.runner.execution import TurnExecution
 from aion_core.engine.runner.heartbeat import Heartbeat, LeaseKeeper
 from aion_core.engine.runner.lease_term import LeaseTerm
 from aion_core.engine.runner.metrics import TurnMetrics
+from aion_core.engine.runner.restarts import note_restart
 from aion_core.engine.stream.broadcast import EventBroadcast
 from aion_core.engine.turn.store import TurnStore
 from aion_core.engine.wake_ups import wake
 from aion_core.errors import AgentFailed, LeaseLost, StoreCorrupt, StoreError, StoreUnavailable
-from aion_core.protocol.types import TaskState
 from aion_core.telemetry import Metrics, NoopTraces, NullMetrics, SpanKind, Traces
+from aion_core.trace.tracer import Tracer
 
 logger = logging.getLogger(__name__)
 
@@ -56,17 +57,19 @@ class TaskRunner:
         answers: Mapping[str, AnswerAs] | None = None,
         metrics: Metrics | None = None,
         traces: Traces | None = None,
+        tracer: Tracer | None = None,
     ) -> None:
         """`agents` returns the agent with an id. With `reveal_errors` clients see the text of the agent's errors.
 
         Turns read the history of their context from `conversations`. `replies` and `answers` map agents to their
-        `reply` and `answer` settings, with the defaults `task` and `message`.
+        `reply` and `answer` settings, with the defaults `task` and `message`. Without a `tracer`, nobody records what
+        the agents do.
         """
         self._store, self._agents, self._clock, self._work_queue = store, agents, clock, work_queue
         self.lease_seconds, self._max_tries, self._reveal_errors = lease_seconds, max_tries, reveal_errors
         self._conversations, self._keep_lease = conversations, keep_lease
         self._replies, self._answers = replies or {}, answers or {}
-        self._metrics, self._traces = metrics or NullMetrics(), traces or NoopTraces()
+        self._metrics, self._traces, self._tracer = metrics or NullMetrics(), traces or NoopTraces(), tracer
 
     async def run(
         self, begun: TurnStarted, broadcast: EventBroadcast, deadline: Deadline | None = None
@@ -88,6 +91,7 @@ class TaskRunner:
             self._conversations,
             reply=self._replies.get(agent_id, ReplyAs.TASK),
             answer=self._answers.get(agent_id, AnswerAs.MESSAGE),
+            trace=self._tracer.recorder(labels.traced(begun.lease)) if self._tracer is not None else None,
         )
         turn_labels = labels.labels_of(begun.lease, turn.request_metadata)
         with (
@@ -109,10 +113,16 @@ class TaskRunner:
             )
             metrics.begin()
             try:
-                await self._run(turn, metrics, broadcast, deadline or Deadline())
+                if turn.trace is None:
+                    await self._run(turn, metrics, broadcast, deadline or Deadline())
+                else:
+                    async with turn.trace.recording():
+                        note_restart(turn.trace, begun.lease.turn)
+                        await self._run(turn, metrics, broadcast, deadline or Deadline())
+                        turn.trace.failed = turn.has_failed
             finally:
                 metrics.end(turn.ended)
-            if turn.ended is not None and turn.ended.head.state == TaskState.TASK_STATE_FAILED:
+            if turn.has_failed:
                 span.failed("the turn has failed")
             if turn.ended is not None and turn.ended.waiting:
                 await wake(self._work_queue, turn.lease.context)

@@ -12,7 +12,7 @@ class StoryEvent:
     at: datetime | None
     """Time of the event; None if it is unknown."""
     kind: str
-    """`message`, `status`, `artifact`, `turn`, `takeover`, `handoff`, `push`, `invocation`, `warning` or `error`."""
+    """`message`, `status`, `artifact`, `turn`, `step`, `takeover`, `handoff`, `push`, `invocation`, `warning` or `error`."""
     text: str
     details: dict[str, Any] = field(default_factory=dict)
     """Numbers and names of the sentence, in a form for programs."""
@@ -20,10 +20,3 @@ class StoryEvent:
     def document(self) -> dict[str, Any]:
         """Return the event as a JSON object."""
         return {"at": self.at.isoformat() if self.at else None, "kind": self.kind, "text": self.text, **self.details}
-
-
-def duration_text(milliseconds: float) -> str:
-    """Return a duration for people, in milliseconds, seconds or minutes."""
-    if milliseconds < 1000:
-        return f"{milliseconds:.0f} ms"
-    return f"{milliseconds / 1000:.1f} s" if milliseconds < 120_000 else f"{milliseconds / 60_000:.0f} min"

@@ -6,7 +6,8 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from aion_core.log import one_line
-from aion_tools.cli.story.event import StoryEvent, duration_text
+from aion_core.trace.line import duration_text
+from aion_tools.cli.story.event import StoryEvent
 
 if TYPE_CHECKING:
     from aion_tools.deploy.logs import LogLine

@@ -1,13 +1,16 @@
-"""Story of a task in sentences, from its event log and from the log lines about it. Pure."""
+"""Story of a task in sentences, from its event log, the log lines about it, and the steps of its turns. Pure."""
 
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from aion_core.engine.records import Numbered
-from aion_tools.cli.story.event import StoryEvent, duration_text
+from aion_core.trace.line import duration_text
+from aion_core.trace.rows import StoredTrace
+from aion_tools.cli.story.event import StoryEvent
 from aion_tools.cli.story.event_log import told_by_log
 from aion_tools.cli.story.log_lines import told_by_line
+from aion_tools.cli.story.steps import told_by_traces
 
 if TYPE_CHECKING:
     from aion_tools.deploy.logs import LogLine
@@ -19,7 +22,13 @@ WAIT_SECONDS = 1.0
 
 
 def story_of(
-    events: Iterable[Numbered], lines: Iterable["LogLine"], *, caller: str, agent: str, content: bool
+    events: Iterable[Numbered],
+    lines: Iterable["LogLine"],
+    traces: Iterable[StoredTrace] = (),
+    *,
+    caller: str,
+    agent: str,
+    content: bool,
 ) -> list[StoryEvent]:
     """Return the task's story, oldest event first. `caller` describes the sender of the messages.
 
@@ -27,9 +36,19 @@ def story_of(
     """
     recorded = list(told_by_log(list(events), caller, agent, content=content))
     logged = [found for line in lines for found in told_by_line(line)]
+    steps = told_by_traces(traces, content=content)
     # Sort by time. An event precedes a log line of the same time (stable sort). Events without a time come last.
-    story = sorted([*recorded, *logged], key=lambda each: each.at or _AT_END)
+    story = sorted([*recorded, *logged, *steps], key=lambda each: (each.at or _AT_END, _rank(each)))
     return _with_waits(story)
+
+
+def _rank(event: StoryEvent) -> int:
+    """Return the place of an event among those of the same millisecond: a message, its turn's beginning, the steps."""
+    if event.kind == "message":
+        return 0
+    if "tries" in event.details:
+        return 1
+    return 2 if event.kind == "step" else 3
 
 
 def _with_waits(story: Sequence[StoryEvent]) -> list[StoryEvent]:

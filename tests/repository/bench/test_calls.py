@@ -41,6 +41,10 @@ The response has the answer twice, in the status and in the history: the second 
 """
 
 
+TRACE_BUDGET = 1.05
+"""Maximum ratio of the calls of a blocking send with a stored trace to those without one: 10,668 to 10,386."""
+
+
 def calls(run: Callable[[], Coroutine[Any, Any, None]]) -> int:
     """Return how many Python and C functions the run calls in this thread."""
     count = 0
@@ -102,10 +106,10 @@ async def sends(app: Any) -> None:
         assert b"TASK_STATE_COMPLETED" in answer[1]["body"]
 
 
-def served() -> Any:
-    """Return the app of aion_core with the benchmark's graph."""
+def served(trace: str = "off") -> Any:
+    """Return the app of aion_core with the benchmark's graph, with or without a trace of its turns."""
     environ = {"AION_CONFIG": str(ROOT / "bench/aion.yaml"), "AION_STORE": "memory", "AION_AUTH": "off"}
-    return build_app(Settings.from_environ(environ))
+    return build_app(Settings.from_environ({**environ, "AION_TRACE": trace}))
 
 
 def a_send(app: Any) -> float:
@@ -121,6 +125,14 @@ def test_blocking_send_makes_few_python_calls(monkeypatch: pytest.MonkeyPatch) -
     print(f"a send: {bare:.0f} calls bare, {ours:.0f} with tasks, records and resumption")
     assert bare > 2000
     assert ours <= SEND_BUDGET * bare
+
+
+def test_trace_of_turn_costs_few_python_calls(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(logging.root.manager, "disable", logging.INFO)
+    without, traced = a_send(served()), a_send(served("on"))
+    print(f"a send: {without:.0f} calls without a trace, {traced:.0f} with one")
+    assert traced > without + 100, "nothing was traced"
+    assert traced <= TRACE_BUDGET * without
 
 
 async def stream(app: Any, chunks: int, sizes: list[int]) -> None:

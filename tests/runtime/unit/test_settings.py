@@ -75,6 +75,7 @@ DEVELOPERS = {
     "AION_PUSH_NETWORKS": "10.0.0.0/8",
     "AION_LOOPBACK_ORIGINS": "true",
     "AION_REVEAL_ERRORS": "true",
+    "AION_TRACE": "on",
     "AION_AUTH": "off",
 }
 
@@ -98,6 +99,7 @@ def test_function_on_aws_refuses_development_variable(name: str, spelled: Callab
         ("AION_PUSH_HTTP", "false"),
         ("AION_LOOPBACK_ORIGINS", "False"),
         ("AION_REVEAL_ERRORS", "false"),
+        ("AION_TRACE", "OFF"),
         ("AION_AUTH", "on"),
     ],
 )

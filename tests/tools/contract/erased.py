@@ -20,6 +20,8 @@ from aion_core.protocol.types import Message, Part
 from aion_core.settings import Settings
 from aion_core.table import keys
 from aion_core.table.keys import ContextKey, thread_id
+from aion_core.trace.step import Kind, Step, TracedTurn
+from aion_core.trace.store import TraceStore
 from aion_tools.operator.bootstrap import build_keys
 from tests.support import databases
 from tests.support.clock import ManualClock
@@ -27,7 +29,7 @@ from tests.support.conversation import COMPLETED, StoreConversation
 from tests.support.databases import Stack
 from tests.support.server import ROOT
 from tests.support.service import send
-from tests.support.stores import dynamodb_store
+from tests.support.stores import dynamodb_store, dynamodb_table
 
 AION_YAML = ROOT / "tests" / "support" / "agents" / "remembering.yaml"
 AGENTS = ("graph", "adk")
@@ -129,6 +131,8 @@ async def _is_cut(stack: Stack, person: Person) -> None:
     await chat.store.append_deltas(begun.head.key, chunks)
     asked = Message(message_id="r-1", parts=[Part(text=person.name)])
     await chat.store.remote_calls.begin(begun.lease, RemoteCall("ask", "weather", asked))
+    traced, step = TracedTurn(begun.head.key, "c", "graph", "turn", 1), Step(1, Kind.TOOL, "weather", 0.0)
+    await TraceStore(dynamodb_table(stack, clock=clock), clock).write(traced, 1, [step])
     await chat.queues(begun.head.key.task_id, "m-2")
     person.contexts.add(("graph", f"{person.name}-long"))
     chat = StoreConversation(

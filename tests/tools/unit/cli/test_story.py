@@ -8,6 +8,8 @@ from a2a.types import Artifact, Part, TaskStatus
 
 from aion_core.engine.records import Numbered
 from aion_core.protocol.types import Message, Task, TaskArtifactUpdateEvent, TaskState, TaskStatusUpdateEvent
+from aion_core.trace.rows import StoredTrace
+from aion_core.trace.step import Kind, Step
 from aion_tools.cli.story.story import story_of
 from aion_tools.deploy.logs import LogLine
 
@@ -63,3 +65,28 @@ def test_why_command_omits_exception_notes_of_failure() -> None:
     fields = {"level": "ERROR", "message": "The agent failed.", "exception": exception, "exception_name": "OrderError"}
     [failed] = story_of([], [LogLine(0, "task", json.dumps(fields))], caller="A client", agent="helper", content=True)
     assert failed.text == "The task function logged: The agent failed. mine.OrderError: no stock"
+
+
+@pytest.mark.parametrize("content", [True, False])
+def test_steps_are_told_beneath_their_turn(content: bool) -> None:
+    at = after(2).timestamp() * 1000 + 0.4
+    steps = [
+        Step(1, Kind.AGENT, "helper", at, ms=2000.0),
+        Step(2, Kind.TAKEOVER, "try 2", at, 1, 0.0),
+        Step(3, Kind.NODE, "ask", at, 1, 1900.0),
+        Step(4, Kind.TOOL, "search", at + 100, 3, 1500.0, arguments='{"for": "private"}', result="private"),
+    ]
+    done = TaskStatusUpdateEvent(status=TaskStatus(state=TaskState.TASK_STATE_COMPLETED))
+    began = LogLine(TURN.at, "dev", json.dumps({"message": "A turn begins.", "tries": 1}))
+    events, traces = [event(1, Task(id="t-1"), 2), event(2, done, 2)], [StoredTrace("turn-1", "helper", 1, steps, 7)]
+    story = story_of(events, [began], traces, caller="A client", agent="helper", content=content)
+    values = ' {"for": "private"} → private' if content else ""
+    assert [each.text for each in story] == [
+        "A client sent the message without an id to the agent helper.",
+        "A worker of `aion dev` began the turn.",
+        "  node ask 1.9 s",
+        "The agent completed the task.",
+        f"    tool search 1.5 s{values}",
+        "  and 7 more steps, which were not recorded",
+    ]
+    assert ("private" in json.dumps([each.document() for each in story])) == content

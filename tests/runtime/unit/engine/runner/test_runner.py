@@ -29,6 +29,7 @@ from tests.support.histories import before_status
 from tests.support.requests import request
 from tests.support.service import ServiceParts, parts, send_task
 from tests.support.stores import MemoryTaskStore
+from tests.support.traces import KeptTraces, tree
 
 # ── Wake-up messages ──────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -203,8 +204,8 @@ def with_invocations(made: ServiceParts, clock: ManualClock) -> None:
 
 async def test_turn_of_forty_minutes_runs_each_step_once() -> None:
     clock = ManualClock()
-    agent = Stepping(240, 10.0, clock)
-    made = parts(agent, MemoryTaskStore(clock, lease_seconds=10_000), clock, lease_seconds=10_000)
+    agent, kept = Stepping(240, 10.0, clock), KeptTraces(clock)
+    made = parts(agent, MemoryTaskStore(clock, lease_seconds=10_000), clock, lease_seconds=10_000, tracer=kept.tracer)
     with_invocations(made, clock)
     call = CallContext("owner", "test", deadline=Deadline(clock.now() + INVOCATION))
     items: list[str] = []
@@ -228,6 +229,11 @@ async def test_turn_of_forty_minutes_runs_each_step_once() -> None:
     assert said == ["hi", *(f"step {n}" for n in range(240))]
     await let_time_pass(clock, watching)
     assert items == [str(n) for n in range(1, 244)]
+    assert [tree(each.steps) for each in await kept.tries()] == [
+        ["agent test"],
+        ["agent test", "  handoff handoff 1: the process before reached its deadline"],
+        ["agent test", "  handoff handoff 2: the process before reached its deadline"],
+    ]
 
 
 async def test_turn_without_progress_fails_after_maximum_tries() -> None:
