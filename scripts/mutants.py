@@ -9,10 +9,6 @@ from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 
-from mutmut.mutation.diff_apply import get_diff_for_mutant
-from mutmut.stats import status_by_exit_code
-from mutmut.utils.format_utils import orig_function_and_class_names_from_key
-
 ROOT = Path(__file__).parents[1]
 MUTANTS = Path("mutants")
 """Working folder of mutmut, with generated mutants and results."""
@@ -34,6 +30,9 @@ def run() -> None:
 
 def statuses() -> dict[str, str]:
     """Return the statuses of the tested mutants by name, from mutmut's result files."""
+    # Import mutmut late: its imports take a second, and a test imports this module.
+    from mutmut.stats import status_by_exit_code
+
     return {
         name: status_by_exit_code[code]
         for file in sorted(MUTANTS.rglob("*.meta"))
@@ -43,6 +42,9 @@ def statuses() -> dict[str, str]:
 
 def described(mutant: str) -> str:
     """Describe a mutant by its function and changed line, because mutmut's numbers shift when other lines change."""
+    from mutmut.mutation.diff_apply import get_diff_for_mutant
+    from mutmut.utils.format_utils import orig_function_and_class_names_from_key
+
     module, _, _ = mutant.rpartition(".")
     function, owner = orig_function_and_class_names_from_key(mutant)
     lines = get_diff_for_mutant(mutant).splitlines()[2:]

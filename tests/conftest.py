@@ -87,11 +87,14 @@ def process_is_restored() -> Iterator[None]:
     """Restore environment variables and logging after each test: an app with deployment settings changes both."""
     root = logging.getLogger()
     handlers, level = root.handlers[:], root.level
-    before = dict(os.environ)
+    # Compare the encoded variables: to decode all of them takes as long as a small test.
+    encoded: dict[bytes, bytes] = os.environ._data  # type: ignore[attr-defined]
+    before = encoded.copy()
     yield
-    for name, _ in dict(os.environ).items() - before.items():
-        del os.environ[name]
-    os.environ.update(before.items() - dict(os.environ).items())  # all variables take as long as a small test
+    if encoded != before:
+        for name in encoded.keys() - before.keys():
+            del os.environb[name]
+        os.environb.update(before.items() - encoded.items())
     root.handlers[:] = handlers
     root.setLevel(level)
 

@@ -4,8 +4,6 @@ import ast
 import re
 from pathlib import Path
 
-import pytest
-
 ROOT = Path(__file__).parents[3]
 PACKAGES = sorted(
     file.parent for folder in ("aion_core", "aion_tools") for file in (ROOT / folder).rglob("__init__.py")
@@ -34,6 +32,8 @@ def maps() -> dict[str, list[str]]:
     return found
 
 
-@pytest.mark.parametrize(("package", "names"), maps().items(), ids=maps())
-def test_map_of_package_lists_exactly_its_files(package: str, names: list[str]) -> None:
-    assert sorted(names) == sorted(contents(ROOT / package))
+def test_map_of_package_lists_exactly_its_files() -> None:
+    found = maps()
+    assert len(found) > 20
+    wrong = [package for package, names in found.items() if sorted(names) != sorted(contents(ROOT / package))]
+    assert wrong == []

@@ -2,8 +2,6 @@
 
 import subprocess
 
-import pytest
-
 from scripts.nearest import MIRRORS, ROOT, mirror_of, named_tests
 
 NAMED = named_tests()
@@ -27,8 +25,9 @@ def test_each_source_file_has_mirror_or_named_test() -> None:
     assert missing == [], "Write the mirror, or name the test file in tests/mirrors.toml."
 
 
-@pytest.mark.parametrize("source", NAMED)
-def test_named_test_exists_and_is_needed(source: str) -> None:
-    assert (ROOT / source).is_file(), "The source file has gone: remove its line from tests/mirrors.toml."
-    assert (ROOT / NAMED[source]).is_file()
-    assert not (ROOT / mirror_of(source)).is_file(), "The source file has a mirror: remove its line."
+def test_named_test_exists_and_is_needed() -> None:
+    gone = [source for source in NAMED if not (ROOT / source).is_file()]
+    assert gone == [], "The source file has gone: remove its line from tests/mirrors.toml."
+    assert [test for test in NAMED.values() if not (ROOT / test).is_file()] == []
+    mirrored = [source for source in NAMED if (ROOT / mirror_of(source)).is_file()]
+    assert mirrored == [], "The source file has a mirror: remove its line."

@@ -1,13 +1,12 @@
 """Check of mutation tests: enough mutants are killed, and a list explains each mutant that survives."""
 
-import pytest
-
 from scripts import mutants
+from tests.support.rows import each_row
 
 NINE_OF_TEN = {**{f"m{number}": "killed" for number in range(8)}, "m8": "timeout", "m9": "survived"}
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("found", "known", "problems"),
     [
         (NINE_OF_TEN, ["m9"], []),

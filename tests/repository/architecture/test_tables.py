@@ -4,7 +4,7 @@ import ast
 import sys
 from pathlib import Path
 
-import pytest
+from tests.support.rows import each_row
 
 ROOT = Path(__file__).parents[3]
 ADAPTERS = ("aws", "local")
@@ -24,7 +24,7 @@ def imported(module: str) -> set[str]:
     return names
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("table", "vendors"),
     [
         ("aion_core.aws.dynamodb_table", {"boto3", "botocore"}),

@@ -13,6 +13,7 @@ from aion_core.loading.deployment import read_deployment_config
 from aion_core.settings import Settings
 from aion_tools.template.file import parsed
 from tests.support.pages import PAGES, SCRIPTS, Block, blocks
+from tests.support.rows import each_row
 from tests.support.server import ROOT
 from tests.support.service import http, send
 
@@ -88,7 +89,7 @@ def test_test_files_listed_for_code_blocks_of_docs_exist() -> None:
     assert [test for test in set(RUN_BY.values()) if not (ROOT / test).is_file()] == []
 
 
-@pytest.mark.parametrize("block", [block for block in ALL if block.language == "yaml"], ids=place)
+@each_row("block", [block for block in ALL if block.language == "yaml"])
 def test_yaml_blocks_are_valid(block: Block, tmp_path: Path) -> None:
     document = parsed(block.code)
     assert document

@@ -2,10 +2,9 @@
 
 import re
 
-import pytest
-
 from aion_core.web.operations import OPERATIONS
 from aion_core.web.operations.operation import HttpRoute, Operation
+from tests.support.rows import each_row
 from tests.support.server import ROOT
 
 GUIDE = (ROOT / "docs" / "clients.md").read_text(encoding="utf-8")
@@ -18,7 +17,7 @@ def route(routes: tuple[HttpRoute, ...]) -> str:
     return f"`{routes[0].method} {routes[0].path.replace(':text', '')}`"
 
 
-@pytest.mark.parametrize("operation", SERVED, ids=lambda operation: operation.name)
+@each_row("operation", SERVED)
 def test_clients_guide_lists_method_and_paths_of_each_operation(operation: Operation) -> None:
     row = next(iter(re.findall(rf"^\| .+ \| \[`{operation.name}`\].*$", GUIDE, re.MULTILINE)), "")
     assert row, f"Add a row for {operation.name} to the table in docs/clients.md."
@@ -33,7 +32,7 @@ def test_clients_guide_lists_method_and_paths_of_each_operation(operation: Opera
     ]
 
 
-@pytest.mark.parametrize("operation", SERVED, ids=lambda operation: operation.name)
+@each_row("operation", SERVED)
 def test_clients_guide_shows_operation_in_each_language(operation: Operation) -> None:
     section = GUIDE.partition(f"\n## {operation.name}\n")[2].partition("\n## ")[0]
     assert section, f"Add the section {operation.name} to docs/clients.md."

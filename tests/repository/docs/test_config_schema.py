@@ -15,6 +15,7 @@ from aion_tools.project.files import OBJECTS, SCHEMA, Project, rendered
 from aion_tools.project.origin import Origin
 from scripts.config_schema import PATH, build_schema
 from scripts.config_schema import rendered as rendered_schema
+from tests.support.rows import each_row
 from tests.support.server import ROOT
 
 VALIDATOR = Draft7Validator(json.loads(PATH.read_text(encoding="utf-8")))
@@ -49,12 +50,12 @@ def test_aion_yaml_schema_describes_each_key() -> None:
             assert not re.search(r"subclass|Literal|model|Pydantic", text), f"{name}.{key}: {text}"
 
 
-@pytest.mark.parametrize("file", [ROOT / "aion.yaml", *FILES], ids=lambda file: str(file.relative_to(ROOT)))
+@each_row("file", [ROOT / "aion.yaml", *FILES])
 def test_aion_yaml_schema_accepts_examples(file: Path) -> None:
     assert errors(file.read_text(encoding="utf-8")) == []
 
 
-@pytest.mark.parametrize("block", BLOCKS.values(), ids=BLOCKS)
+@each_row("block", BLOCKS.values())
 def test_aion_yaml_schema_accepts_documented_configurations(block: str) -> None:
     # Ignore missing keys, because a page may leave out the agents or an agent's path.
     found = [error for error in errors(block) if "is a required property" not in error]
@@ -88,7 +89,7 @@ MISTAKES: dict[str, Any] = {
 }
 
 
-@pytest.mark.parametrize("mistake", MISTAKES.values(), ids=MISTAKES)
+@each_row("mistake", MISTAKES.values())
 def test_aion_yaml_schema_and_server_refuse_same_mistakes(mistake: Any, tmp_path: Path) -> None:
     text = yaml.safe_dump(mistake)
     assert errors(text) != []
@@ -97,7 +98,7 @@ def test_aion_yaml_schema_and_server_refuse_same_mistakes(mistake: Any, tmp_path
         read_deployment_config(tmp_path / "aion.yaml")
 
 
-@pytest.mark.parametrize(
+@each_row(
     "security",
     [
         {"schemes": {"k": {"type": "api-key"}}, "require": ["k"]},

@@ -5,10 +5,9 @@ import re
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from aion_core.agents.langgraph.agent import LangGraphAgent
 from aion_core.loading.objects.per_turn import per_turn_factory
+from tests.support.rows import each_row
 from tests.support.service import http, parts, send
 
 ROOT = Path(__file__).parents[3]
@@ -27,7 +26,7 @@ ANSWERS = [
 ]
 
 
-@pytest.mark.parametrize(("block", "answer"), list(zip(BLOCKS, ANSWERS, strict=True)), ids=ANSWERS)
+@each_row(("block", "answer"), list(zip(BLOCKS, ANSWERS, strict=True)))
 async def test_graphs_in_langgraph_guide_give_expected_answers(block: str, answer: str) -> None:
     names: dict[str, Any] = {"__name__": "guide"}
     exec(compile(block, "docs/langgraph.md", "exec"), names)  # noqa: S102  # our own page

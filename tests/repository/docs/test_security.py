@@ -13,6 +13,7 @@ from aion_core.loading.auth_policies import read_auth_policies
 from aion_core.loading.deployment import read_deployment_config
 from aion_tools.cli.main import aion
 from tests.support.pages import blocks
+from tests.support.rows import each_row
 
 GUIDE = (Path(__file__).parents[3] / "docs" / "security.md").read_text(encoding="utf-8")
 
@@ -25,7 +26,7 @@ def test_aion_yaml_in_security_guide_gives_described_policies(tmp_path: Path) ->
     assert found["backoffice"].require == ({"login": frozenset({"agents.admin"}), "key": frozenset()},)
 
 
-@pytest.mark.parametrize("command", sorted(set(re.findall(r"aion ((?:key|user) [a-z]+)", GUIDE))))
+@each_row("command", sorted(set(re.findall(r"aion ((?:key|user) [a-z]+)", GUIDE))))
 def test_command_options_in_security_guide_exist(command: str) -> None:
     shown = CliRunner().invoke(aion, [*command.split(), "--help"])
     assert shown.exit_code == 0

@@ -8,6 +8,7 @@ import pytest
 from scripts.policies.check import EVERY_OPTION, linted, problems, transformed
 from scripts.policies.deployment import ROOT
 from scripts.policies.sizes import policy_sizes
+from tests.support.rows import each_row
 
 TEMPLATE = ROOT / "template.yaml"
 R = re.compile
@@ -85,7 +86,7 @@ def test_template_passes_cfn_lint_and_policies() -> None:
     assert list(problems(TEMPLATE)) == []
 
 
-@pytest.mark.parametrize(
+@each_row(
     "parameters",
     [
         {"ApiAuthorizer": "NONE", "FunctionUrlAuth": "NONE"},

@@ -8,6 +8,7 @@ import pytest
 
 from aion_tools.template.names import BUILD_PLACE
 from aion_tools.template.reader import ALARM, Template
+from tests.support.rows import each_row
 
 TEMPLATE = Template(Path(__file__).parents[3] / "template.yaml", BUILD_PLACE)
 ALARMS = TEMPLATE.resources(ALARM)
@@ -79,7 +80,7 @@ def fires(alarm: str, values: Values) -> bool:
     return state(alarm, values) == "ALARM"
 
 
-@pytest.mark.parametrize("alarm", ALARMS)
+@each_row("alarm", ALARMS)
 def test_alarm_without_data_does_not_fire(alarm: str) -> None:
     """Evaluate each alarm without metric data, as after the first deployment."""
     assert not fires(alarm, {})
@@ -95,7 +96,7 @@ def test_sweep_alarm_reports_missing_data_if_sweep_does_not_run(values: Values) 
     assert TEMPLATE.properties("SweepErrorsAlarm")["InsufficientDataActions"]
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("alarm", "requests", "errors"),
     [
         ("ApiErrorsAlarm", "ApiFunction Invocations", "ApiLoggedErrors"),
@@ -153,7 +154,7 @@ def test_alarm_test_has_values_for_each_alarm() -> None:
     )
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("alarm", "values"),
     [
         ("ApiErrorsAlarm", {"ApiFunction Invocations": 101.0, "ApiLoggedErrors": 1.0, "5XXError": 1.0}),

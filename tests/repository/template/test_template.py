@@ -14,6 +14,7 @@ from aion_tools.template.names import BUILD_PLACE
 from aion_tools.template.reader import FUNCTION, Template
 from scripts.policies.check import EVERY_OPTION, VARIANTS, problems, transformed
 from scripts.policies.deployment import ROOT
+from tests.support.rows import each_row
 
 TEMPLATE = ROOT / "template.yaml"
 PARAMETERS = parsed(TEMPLATE.read_text())["Parameters"]
@@ -50,17 +51,17 @@ def is_allowed(parameter: str, value: str) -> bool:
     return is_in_values and re.fullmatch(declared.get("AllowedPattern", ".*"), value) is not None
 
 
-@pytest.mark.parametrize(("parameter", "value"), REFUSED)
+@each_row(("parameter", "value"), REFUSED)
 def test_template_parameter_refuses_too_broad_value(parameter: str, value: str) -> None:
     assert not is_allowed(parameter, value)
 
 
-@pytest.mark.parametrize("parameter", EVERY_OPTION)
+@each_row("parameter", EVERY_OPTION)
 def test_template_parameter_allows_valid_option(parameter: str) -> None:
     assert all(is_allowed(parameter, given[parameter]) for given in VARIANTS if parameter in given)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("subnets", "groups", "is_valid"),
     [("", "", True), ("subnet-0a", "sg-0a", True), ("subnet-0a", "", False), ("", "sg-0a", False)],
 )
@@ -70,7 +71,7 @@ def test_subnets_and_security_groups_must_be_set_together(subnets: str, groups: 
     assert template.resolve(assertion["Assert"], "Rules") is is_valid
 
 
-@pytest.mark.parametrize("function", Template(TEMPLATE, BUILD_PLACE).resources(FUNCTION))
+@each_row("function", Template(TEMPLATE, BUILD_PLACE).resources(FUNCTION))
 def test_environment_variables_in_template_give_each_function_valid_settings(function: str) -> None:
     settings = Settings.from_environ(Template(TEMPLATE, BUILD_PLACE).environment(function))
     times = (settings.lease_seconds, settings.max_tries, settings.blocking_wait, settings.retention_days)
@@ -122,7 +123,7 @@ def test_names_hang_on_parameter_or_else_on_stack(given: dict[str, str], name: s
     assert template.output("DashboardUrl", "").endswith(f"#dashboards/dashboard/{name}")
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("value", "allowed"),
     [
         ("", True),
@@ -176,7 +177,7 @@ def test_custom_domain_requires_certificate(parameters: dict[str, str], *, is_va
     assert template.resolve(assertion["Assert"], "Rules") is is_valid
 
 
-@pytest.mark.parametrize("function", Template(TEMPLATE, BUILD_PLACE).resources(FUNCTION))
+@each_row("function", Template(TEMPLATE, BUILD_PLACE).resources(FUNCTION))
 def test_environment_with_all_options_fits_lambda_limit(function: str) -> None:
     """Use at most 3 of the 4 KB that Lambda allows, so that longer values fit too."""
     place = replace(BUILD_PLACE, stack_name="s" * 128)

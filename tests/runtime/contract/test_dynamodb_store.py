@@ -308,6 +308,13 @@ async def takes_over(chat: StoreConversation) -> Any:
     await chat.ends(outcome)
 
 
+ONE_FOR_EACH_CALL = {deed.call: name for name, deed in reversed(DEEDS.items())}.values()
+each_call = pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[pytest.mark.deep] * (name not in ONE_FOR_EACH_CALL)) for name in DEEDS]
+)
+"""One deed for each call of the store; `make test-deep` runs all deeds."""
+
+
 @pytest.mark.long
 @pytest.mark.parametrize("times", [1, pytest.param(2, marks=pytest.mark.deep)])
 @pytest.mark.parametrize("name", DEEDS)
@@ -336,7 +343,7 @@ async def test_repeated_call_recognises_write_whose_response_was_lost(
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("name", DEEDS)
+@each_call
 async def test_store_call_is_retried_after_short_throttling(chat: StoreConversation, faults: Faults, name: str) -> None:
     deed = DEEDS[name]
     given = await deed.before(chat)
@@ -346,7 +353,7 @@ async def test_store_call_is_retried_after_short_throttling(chat: StoreConversat
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("name", DEEDS)
+@each_call
 @pytest.mark.parametrize(
     ("code", "reasons"),
     [
@@ -365,7 +372,7 @@ async def test_conflicting_store_write_is_retried(
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("name", DEEDS)
+@each_call
 async def test_unavailable_store_leaves_no_partial_write(chat: StoreConversation, faults: Faults, name: str) -> None:
     deed = DEEDS[name]
     given = await deed.before(chat)
@@ -377,7 +384,7 @@ async def test_unavailable_store_leaves_no_partial_write(chat: StoreConversation
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("name", DEEDS)
+@each_call
 async def test_permanent_aws_error_raises_store_error(chat: StoreConversation, faults: Faults, name: str) -> None:
     deed = DEEDS[name]
     given = await deed.before(chat)

@@ -31,6 +31,7 @@ import pytest
 
 from aion_core.engine.agent import Agent
 from tests.runtime.golden import graphs
+from tests.support.rows import each_row
 from tests.support.service import http, parts, send
 
 HERE = Path(__file__).parent
@@ -197,7 +198,7 @@ def leaves(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
         yield path, int(value) if isinstance(value, float) and value.is_integer() else value
 
 
-@pytest.mark.parametrize("transcript", TRANSCRIPTS, ids=lambda path: path.stem)
+@each_row("transcript", TRANSCRIPTS)
 async def test_stream_matches_its_golden_transcript(transcript: Path) -> None:
     name, _, version = transcript.stem.partition(".")
     written = read(transcript)
@@ -212,27 +213,3 @@ def test_each_case_has_transcripts_in_both_protocol_versions() -> None:
     cases = {path.stem.partition(".")[0] for path in TRANSCRIPTS}
     assert cases
     assert {path.name for path in TRANSCRIPTS} == {f"{case}.{version}.sse" for case in cases for version in METHODS}
-
-
-@pytest.mark.parametrize("transcript", TRANSCRIPTS, ids=lambda path: path.stem)
-def test_transcript_is_a_valid_stream(transcript: Path) -> None:
-    """Check the handwritten transcripts themselves, because a mistake in one would become the expected behaviour."""
-    for exchange in read(transcript):
-        results = [frame["data"]["result"] for frame in exchange.frames]
-        kinds = [result.get("kind") or next(iter(result)) for result in results]
-        if transcript.stem.endswith(".v1"):
-            assert all(len(result) == 1 for result in results)
-            assert set(kinds) <= {"task", "statusUpdate", "artifactUpdate"}
-        else:
-            assert set(kinds) <= {"task", "status-update", "artifact-update"}
-            finals = [result["final"] for result in results if result["kind"] == "status-update"]
-            assert finals == [False] * (len(finals) - 1) + [True]
-        assert kinds[0] == "task"
-        assert kinds[-1] in {"statusUpdate", "status-update"}
-        is_open = False
-        for result in results:
-            update = result.get("artifactUpdate", result)
-            if update.get("artifact", {}).get("artifactId") == "aion:stream-delta":
-                assert update.get("append", False) is is_open
-                is_open = not update.get("lastChunk", False)
-        assert not is_open

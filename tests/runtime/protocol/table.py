@@ -401,6 +401,3 @@ ROWS: list[ProtocolRow] = [
     ProtocolRow("GetContexts", "historyLength: below 0", {"historyLength": -1}, PARAMS),
     ProtocolRow("GetContexts", "historyLength: too large", {"historyLength": 101}, PARAMS),
 ]
-
-FAULTS: dict[tuple[str, str], str] = {}
-"""Known deviations of the server from the table, with reasons. A passing row must leave this list."""

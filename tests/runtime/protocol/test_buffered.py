@@ -18,6 +18,7 @@ from tests.runtime.protocol.table import REST, ROWS, SEND, STREAM, ProtocolRow, 
 from tests.support.asgi import ask
 from tests.support.entrypoints import SAM_LOCAL, sam_event, sam_local
 from tests.support.recorded import rest_api_event
+from tests.support.rows import each_row
 
 base64_event = partial(rest_api_event, domain=SAM_LOCAL)
 """Function that makes an event whose body is base64, as API Gateway does for all media types."""
@@ -39,9 +40,7 @@ def rows() -> Iterator[tuple[Dialect, ProtocolRow]]:
                 yield dialect, row
 
 
-@pytest.mark.parametrize(
-    ("dialect", "row"), [pytest.param(*each, id=f"{each[0].name}, {each[1].name}") for each in rows()]
-)
+@each_row(("dialect", "row"), rows())
 async def test_buffered_response_is_as_protocol_table_states(dialect: Dialect, row: ProtocolRow) -> None:
     served = ServedTasks(behind=sam_local, **row.where)
     sent = dialect.request(row.operation, await served.filled(row.params))
@@ -120,8 +119,8 @@ async def test_buffered_subscription_ends_at_question(dialect: Dialect) -> None:
     assert re.search("input.required", answer.text, re.IGNORECASE)
 
 
-@each_dialect
-@pytest.mark.parametrize("name", RAW)
+@each_row("dialect", DIALECTS)
+@each_row("name", RAW)
 async def test_buffered_handler_refuses_body_that_is_no_request(dialect: Dialect, name: str) -> None:
     app = hostile_app()
     sent = sent_by(dialect, SEND, {})

@@ -8,7 +8,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
-from itertools import product
+from itertools import cycle, product
 from types import FrameType
 from typing import Any
 
@@ -50,12 +50,15 @@ TWO_DIALECTS = DIALECTS[0], DIALECTS[-1]
 
 
 def large_messages(*names: str) -> pytest.MarkDecorator:
-    """Parametrize by large message and dialect; each test builds one message, because all together have 100 MB."""
+    """Parametrize by large message and dialect; each test builds one message, because all together have 100 MB.
+
+    `make test` sends each message in one of two dialects.
+    """
     return pytest.mark.parametrize(
         ("name", "dialect"),
         [
-            pytest.param(name, each, id=f"{name}, {each.name}", marks=[pytest.mark.deep] * (each not in TWO_DIALECTS))
-            for each, name in product(DIALECTS, names)
+            pytest.param(name, each, id=f"{name}, {each.name}", marks=[pytest.mark.deep] * (each != usual))
+            for each, (name, usual) in product(DIALECTS, zip(names, cycle(TWO_DIALECTS)))
         ],
     )
 
@@ -73,10 +76,12 @@ async def printed_costs(bodies: Iterable[HostileBody]) -> tuple[list[Cost], floa
 
 
 async def test_responses_to_hostile_bodies_are_small() -> None:
-    small, large = SIZES
-    bodies = [*hostile_bodies(small), *hostile_bodies(large, dialects=TWO_DIALECTS), *full_bodies()]
-    found, _ = await printed_costs(bodies)
-    assert len(found) >= 200
+    found, _ = await printed_costs([*hostile_bodies(SIZES[0]), *full_bodies()])
+    assert len(found) >= 140
+    check_answers(found)
+
+
+def check_answers(found: list[Cost]) -> None:
     assert [row(cost) for cost in found if len(cost.answer) > allowed_bytes(cost)] == []
     assert [row(cost) for cost in found if cost.status >= 500] == []
 
@@ -84,7 +89,7 @@ async def test_responses_to_hostile_bodies_are_small() -> None:
 @pytest.mark.deep
 async def test_hostile_bodies_take_bounded_cpu_time() -> None:
     found, usual = await printed_costs([*full_bodies(), *hostile_bodies(*SIZES, LARGEST)])
-    assert [row(cost) for cost in found if len(cost.answer) > allowed_bytes(cost)] == []
+    check_answers(found)
     slow = [cost for cost in found if cost.cpu_seconds - usual > CPU_MARGIN * allowed_cpu_seconds(cost.body)]
     assert [row(cost) for cost in slow] == []
 

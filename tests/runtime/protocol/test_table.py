@@ -4,7 +4,6 @@ import gzip
 import json
 import re
 from dataclasses import replace
-from typing import Any
 
 import pytest
 
@@ -18,7 +17,6 @@ from tests.runtime.protocol.served import ServedTasks
 from tests.runtime.protocol.table import (
     CREATE,
     DELETE,
-    FAULTS,
     FREE_IDS,
     GET,
     HOOK,
@@ -28,24 +26,30 @@ from tests.runtime.protocol.table import (
     ProtocolRow,
 )
 from tests.support.asgi import AsgiAnswer
+from tests.support.rows import each_row
+
+FIRST = {row.operation: row for row in reversed(ROWS) if isinstance(row.gives, str)}
+"""A row for each operation, preferably a successful one."""
 
 
-def as_param(dialect: Dialect, row: ProtocolRow) -> Any:
-    fault = FAULTS.get((dialect.name, row.name))
-    marks = [pytest.mark.xfail(strict=True, reason=fault)] if fault else []
-    return pytest.param(dialect, row, id=f"{dialect.name}, {row.name}", marks=marks)
+each_operation = pytest.mark.parametrize(
+    ("dialect", "operation"),
+    [
+        pytest.param(dialect, operation, id=f"{dialect.name}, {operation}")
+        for dialect in DIALECTS
+        for operation, row in FIRST.items()
+        if dialect.request(operation, row.params) is not None
+    ],
+)
 
 
-SAID = [
-    as_param(dialect, row)
-    for dialect in DIALECTS
-    for row in ROWS
-    if dialect.name not in row.not_in and dialect.request(row.operation, row.params) is not None
-]
-
-
-@pytest.mark.parametrize(("dialect", "row"), SAID)
-async def test_server_responds_as_each_row_of_protocol_table_states(dialect: Dialect, row: ProtocolRow) -> None:
+@each_operation
+@each_row("row", ROWS)
+async def test_server_responds_as_each_row_of_protocol_table_states(
+    dialect: Dialect, operation: str, row: ProtocolRow
+) -> None:
+    if row.operation != operation or dialect.name in row.not_in or dialect.request(operation, row.params) is None:
+        return
     served = ServedTasks(**row.where)
     params = await served.filled(row.params)
     sent = dialect.request(row.operation, params)
@@ -59,8 +63,8 @@ async def test_server_responds_as_each_row_of_protocol_table_states(dialect: Dia
     await served.rest()
 
 
-@pytest.mark.parametrize("config_id", [*FREE_IDS, "a/b c%ü:x", "mine/", "..", "a//b", "%2F", "a\nb\n", "?x=1"])
-@pytest.mark.parametrize("dialect", DIALECTS, ids=lambda dialect: dialect.name)
+@each_row("config_id", [*FREE_IDS, "a/b c%ü:x", "mine/", "..", "a//b", "%2F", "a\nb\n", "?x=1"])
+@each_row("dialect", DIALECTS)
 async def test_push_config_id_may_be_any_text(dialect: Dialect, config_id: str) -> None:
     """A config's id has the rule of messageId and contextId, also in a path, where clients percent-encode it."""
     served = ServedTasks()
@@ -77,21 +81,6 @@ async def test_push_config_id_may_be_any_text(dialect: Dialect, config_id: str) 
     assert gist(DELETE, dialect, await ask(DELETE)) == "nothing"
     check_refusal(dialect, await ask(GET), NOT_FOUND)
     await served.rest()
-
-
-FIRST = {row.operation: row for row in reversed(ROWS) if isinstance(row.gives, str)}
-"""A row for each operation, preferably a successful one."""
-
-
-each_operation = pytest.mark.parametrize(
-    ("dialect", "operation"),
-    [
-        pytest.param(dialect, operation, id=f"{dialect.name}, {operation}")
-        for dialect in DIALECTS
-        for operation, row in FIRST.items()
-        if dialect.request(operation, row.params) is not None
-    ],
-)
 
 
 async def first(served: ServedTasks, dialect: Dialect, operation: str) -> Sent:
@@ -199,11 +188,9 @@ TRANSPORT: list[tuple[str, dict[str, str], bytes, int]] = [
 ]
 
 
-@pytest.mark.parametrize(
-    ("headers", "body", "status"), [row[1:] for row in TRANSPORT], ids=[row[0] for row in TRANSPORT]
-)
-@pytest.mark.parametrize("operation", [SEND, STREAM])
-@pytest.mark.parametrize("dialect", DIALECTS, ids=lambda dialect: dialect.name)
+@each_row(("headers", "body", "status"), [row[1:] for row in TRANSPORT])
+@each_row("operation", [SEND, STREAM])
+@each_row("dialect", DIALECTS)
 async def test_refused_request_body_has_expected_http_status(
     dialect: Dialect, operation: str, headers: dict[str, str], body: bytes, status: int
 ) -> None:
@@ -217,8 +204,8 @@ async def test_refused_request_body_has_expected_http_status(
     assert len(message) > 20
 
 
-@pytest.mark.parametrize("accept", ["application/json", "text/plain", "*/*", "", "no type at all"])
-@pytest.mark.parametrize("dialect", DIALECTS, ids=lambda dialect: dialect.name)
+@each_row("accept", ["application/json", "text/plain", "*/*", "", "no type at all"])
+@each_row("dialect", DIALECTS)
 async def test_stream_ignores_accept_header(dialect: Dialect, accept: str) -> None:
     """Only the method decides that the response is a stream; the header `Accept` has no effect."""
     served = ServedTasks()
@@ -226,8 +213,8 @@ async def test_stream_ignores_accept_header(dialect: Dialect, accept: str) -> No
     assert gist(STREAM, dialect, answer) == FIRST[STREAM].gives
 
 
-@pytest.mark.parametrize("method", ["GET", "PUT", "DELETE", "PATCH", "HEAD", "OPTIONS"])
-@pytest.mark.parametrize("dialect", DIALECTS, ids=lambda dialect: dialect.name)
+@each_row("method", ["GET", "PUT", "DELETE", "PATCH", "HEAD", "OPTIONS"])
+@each_row("dialect", DIALECTS)
 async def test_unsupported_http_method_gets_status_405(dialect: Dialect, method: str) -> None:
     """Expect the allowed methods in the response's header Allow (A2A 11)."""
     served = ServedTasks()

@@ -13,6 +13,7 @@ import pytest
 from aion_core import log
 from aion_core.aws import log_formatter
 from aion_core.lambda_runtime import log as runtime_log
+from tests.support.rows import each_row
 
 HOSTILE = 'x\r\n{"level":"ERROR","task_id":"forged"}\u2028\x85\x1b[2J\x9b2J"'
 
@@ -187,7 +188,7 @@ def test_secret_of_random_characters_is_redacted(said: LogOutput, secret: str) -
     assert said.lines[0]["message"] == "It says: [redacted]."
 
 
-@pytest.mark.parametrize("library", ["anthropic", "google_adk", "google_genai", "httpcore2", "httpx2", "openai"])
+@each_row("library", ["anthropic", "google_adk", "google_genai", "httpcore2", "httpx2", "openai"])
 def test_log_level_of_model_libraries_is_warning(library: str) -> None:
     log.install()
     assert logging.getLogger(library).level == logging.WARNING
@@ -197,9 +198,9 @@ def with_powertools(level: str) -> None:
     log_formatter.install("my-stack", level)
 
 
-@pytest.mark.parametrize("spelled", [str.lower, str.upper, str.title])
-@pytest.mark.parametrize("level", ["debug", "info", "warning", "error"])
-@pytest.mark.parametrize("configure", [with_powertools, runtime_log.configure])
+@each_row("spelled", [str.lower, str.upper, str.title])
+@each_row("level", ["debug", "info", "warning", "error"])
+@each_row("configure", [with_powertools, runtime_log.configure])
 def test_log_level_has_any_letter_case(
     configure: Callable[[str], None], level: str, spelled: Callable[[str], str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

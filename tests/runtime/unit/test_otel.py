@@ -12,6 +12,7 @@ from aion_core.otel import PAUSE_SECONDS, OTelTraces, RedactingExporter
 from aion_core.telemetry import NullMetrics
 from aion_core.web.middleware.observability import ObservabilityMiddleware
 from tests.support.collector import exported_from_here
+from tests.support.rows import each_row
 from tests.support.service import http
 
 
@@ -27,7 +28,7 @@ class SpanCollector(SpanExporter):
         return self.result
 
 
-@pytest.mark.parametrize(
+@each_row(
     "name",
     [
         "gen_ai.input.messages",

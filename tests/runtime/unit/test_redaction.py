@@ -1,13 +1,12 @@
 """Credentials in the messages of exceptions: redacted by their form, and nothing else is."""
 
-import pytest
-
 from aion_core.redaction import messages_of, without_credentials
+from tests.support.rows import each_row
 
 JWT = "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxIn0.c2lnbmF0dXJl"
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("text", "expected"),
     [
         ("boom password=hunter2hunter", "boom password=[redacted]"),
@@ -28,7 +27,7 @@ def test_credentials_are_redacted(text: str, expected: str) -> None:
     assert without_credentials(text) == expected
 
 
-@pytest.mark.parametrize(
+@each_row(
     "text",
     [
         "Unexpected token: comma",

@@ -7,6 +7,7 @@ import pytest
 from aion_core.environment import EnvironmentReader
 from aion_core.errors import ConfigurationError
 from aion_core.settings import DEVELOPMENT, Settings
+from tests.support.rows import each_row
 
 DEPLOYED = {"AION_TABLE": "table", "AION_BUCKET": "bucket", "AION_TASK_QUEUE_URL": "https://sqs/queue"}
 
@@ -26,7 +27,7 @@ def test_settings_error_names_missing_variable(name: str) -> None:
     assert Settings.from_environ({**environ, "AION_STORE": "memory"}).store == "memory"
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("name", "value"),
     [
         *(("AION_MAX_TRIES", value) for value in ("0", "-1", "2.5", "many", "²")),
@@ -57,8 +58,8 @@ def words() -> dict[str, tuple[str, ...]]:
     return found
 
 
-@pytest.mark.parametrize("spelled", [str.upper, str.title])
-@pytest.mark.parametrize(("name", "word"), [(name, word) for name, choices in words().items() for word in choices])
+@each_row("spelled", [str.upper, str.title])
+@each_row(("name", "word"), [(name, word) for name, choices in words().items() for word in choices])
 def test_words_of_settings_have_any_letter_case(name: str, word: str, spelled: Callable[[str], str]) -> None:
     assert Settings.from_environ({**DEPLOYED, name: spelled(word)}) == Settings.from_environ({**DEPLOYED, name: word})
 
@@ -80,8 +81,8 @@ DEVELOPERS = {
 }
 
 
-@pytest.mark.parametrize("spelled", [str.lower, str.upper, str.title])
-@pytest.mark.parametrize("name", [*DEVELOPMENT, "AION_AUTH"])
+@each_row("spelled", [str.lower, str.upper, str.title])
+@each_row("name", [*DEVELOPMENT, "AION_AUTH"])
 def test_function_on_aws_refuses_development_variable(name: str, spelled: Callable[[str], str]) -> None:
     chosen = {name: spelled(DEVELOPERS[name])}
     with pytest.raises(ConfigurationError, match=f"{name} is .*, but a deployed function refuses .*: it .*[.]") as told:
@@ -92,7 +93,7 @@ def test_function_on_aws_refuses_development_variable(name: str, spelled: Callab
         Settings.from_environ({**ON_LAMBDA, **chosen, **here})
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("name", "value"),
     [
         ("AION_STORE", "dynamodb"),
@@ -107,7 +108,7 @@ def test_function_on_aws_accepts_written_out_default(name: str, value: str) -> N
     assert Settings.from_environ({**ON_LAMBDA, name: value}) == Settings.from_environ(ON_LAMBDA)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("endpoint", "is_emulated"),
     [
         ("http://127.0.0.1:4566", True),

@@ -56,6 +56,11 @@ PRELOADED = (
     "prompt_toolkit.shortcuts",
     "rich.live",
     "rich.markdown",
+    # Of single tests: otherwise each worker of pytest-xdist imports them when it collects the tests, for seconds of CPU.
+    "openai.types.chat",
+    "playwright.sync_api",
+    "schemathesis.pytest.plugin",
+    "schemathesis.specs.openapi.checks",
 )
 WORKER = "-c"
 """Replaces the module's name for a pytest-xdist worker; the argument is the worker's program."""

@@ -328,11 +328,8 @@ def test_build_packages_project_code_without_secret_or_ignored_files(
         assert not {".env", ".git", ".venv", ".aion", "tests", "notes.secret", "uv.lock", "moto"} & tops
         assert not any(b"sk-planted" in archive.read(name) for name in names if name.endswith((".py", ".yaml", ".txt")))
     assert answered_by(package, tmp_path, "hello") == "[cowsay heard hello]"
-
-
-def test_sam_build_packages_the_project(tools: Installed, project: NewProject, tmp_path: Path) -> None:
-    """Run the Makefile rule that `sam build` calls for a function."""
-    folder, artifacts = project.folder, tmp_path / "artifacts"
+    # Run the Makefile rule that `sam build` calls for a function, with the same installed dependencies.
+    artifacts = tmp_path / "artifacts"
     said = tools.run("make", "build-SweepFunction", f"ARTIFACTS_DIR={artifacts}", cwd=folder)
     assert "SweepFunction: " in said
     assert (artifacts / "handlers" / "sweep.py").is_file()

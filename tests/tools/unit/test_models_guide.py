@@ -19,6 +19,7 @@ from aion_tools.deploy.agent_rights import template_parameters
 from aion_tools.dev.environment import local_environment
 from aion_tools.template.names import BUILD_PLACE
 from aion_tools.template.reader import Template
+from tests.support.rows import each_row
 from tests.support.server import ROOT
 
 GUIDE = (ROOT / "docs" / "models.md").read_text(encoding="utf-8")
@@ -58,7 +59,7 @@ def test_models_guide_has_section_for_each_provider() -> None:
         assert any(f"(#{link})" in GUIDE.partition("\n## ")[0] for link in links), section
 
 
-@pytest.mark.parametrize("section", [title for title, text in SECTIONS.items() if "```yaml\naion:" in text])
+@each_row("section", [title for title, text in SECTIONS.items() if "```yaml\naion:" in text])
 def test_yaml_examples_in_models_guide_are_valid(section: str, tmp_path: Path) -> None:
     found = declared(section, tmp_path)
     assert found.environment
@@ -73,7 +74,7 @@ def test_yaml_example_in_models_guide_reads_local_variables(tmp_path: Path) -> N
     assert [warning.partition(" ")[0] for warning in warnings] == ["TAVILY_API_KEY"]
 
 
-@pytest.mark.parametrize("section", PROVIDERS)
+@each_row("section", PROVIDERS)
 def test_code_in_models_guide_reads_declared_variables(section: str, tmp_path: Path) -> None:
     found = declared(section, tmp_path)
     for block in blocks(section, "python"):
@@ -98,7 +99,7 @@ def imported(block: str) -> Iterator[tuple[str, str]]:
             yield from ((alias.name, "") for alias in node.names)
 
 
-@pytest.mark.parametrize("section", PROVIDERS)
+@each_row("section", PROVIDERS)
 def test_code_in_models_guide_imports_existing_names(section: str) -> None:
     for block in blocks(section, "python"):
         for module, name in imported(block):

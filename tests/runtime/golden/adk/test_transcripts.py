@@ -8,12 +8,13 @@ import pytest
 from tests.runtime.golden import test_transcripts as golden
 from tests.runtime.golden.adk import agents
 from tests.support.adk import served
+from tests.support.rows import each_row
 
 HERE = Path(__file__).parent
 TRANSCRIPTS = sorted(HERE.glob("*.sse"))
 
 
-@pytest.mark.parametrize("transcript", TRANSCRIPTS, ids=lambda path: path.stem)
+@each_row("transcript", TRANSCRIPTS)
 async def test_adk_stream_matches_its_golden_transcript(transcript: Path) -> None:
     name, _, version = transcript.stem.partition(".")
     expected = golden.read(transcript)
@@ -28,8 +29,3 @@ def test_each_adk_case_has_transcripts_in_both_protocol_versions() -> None:
     cases = {path.stem.partition(".")[0] for path in TRANSCRIPTS}
     assert cases
     assert {path.name for path in TRANSCRIPTS} == {f"{case}.{ver}.sse" for case in cases for ver in golden.METHODS}
-
-
-@pytest.mark.parametrize("transcript", TRANSCRIPTS, ids=lambda path: path.stem)
-def test_transcript_is_a_valid_stream(transcript: Path) -> None:
-    golden.test_transcript_is_a_valid_stream(transcript)

@@ -18,6 +18,7 @@ from aion_core.agent_client.limits import (
     OF_COMMANDS,
     AnswerLimits,
 )
+from tests.support.rows import each_row
 
 EVENTS = {"Content-Type": "text/event-stream; charset=utf-8"}
 CARD, ANSWER = "http://a.example/card.json", "http://a.example/task"
@@ -85,7 +86,7 @@ async def test_event_of_largest_size_is_passed_on() -> None:
                 await response.aread()
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("event", "passes"),
     [
         (b"data: " + b"[" * 65 + b"\n\n", False),
@@ -140,7 +141,7 @@ async def test_values_of_document_have_limit_of_cards() -> None:
 
 
 async def test_heartbeats_of_stream_have_limit_together() -> None:
-    ping = b": ping\n\n"
+    ping = b": %s\n\n" % (b"p" * 1000)
     beats = ping * (MAX_HEARTBEAT_BYTES // len(ping))
     assert len((await client(Body(beats, b"data: 1\n\n"), EVENTS).get(ANSWER)).content) == len(beats) + 9
     with pytest.raises(UnusableAnswer, match=r"It has more than 1 MB of heartbeats\."):
@@ -153,7 +154,7 @@ async def test_answer_that_is_not_utf8_is_refused(body: bytes, headers: dict[str
         await client(Body(body), headers).get(ANSWER)
 
 
-@pytest.mark.parametrize("coding", ["gzip", "br", "x", "identity, gzip"])
+@each_row("coding", ["gzip", "br", "x", "identity, gzip"])
 async def test_compressed_answer_is_refused(coding: str) -> None:
     with pytest.raises(UnusableAnswer, match="It is compressed"):
         await client(Body(b"{}"), {"Content-Encoding": coding}).get(ANSWER)
@@ -165,7 +166,7 @@ async def test_client_gets_limits_once() -> None:
     assert len(made.event_hooks["response"]) == 1
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("error", "is_connection"),
     [
         (httpx.ConnectError, True),

@@ -11,9 +11,10 @@ from google.protobuf.json_format import ParseError
 from aion_core.agent_client.bounded import UnusableAnswer
 from aion_core.agent_client.checked import MAX_EMPTY, PART_BYTES, VALUE_BYTES, CheckedClient, Kept, size_of, usable
 from aion_core.agent_client.limits import MEGABYTE
+from tests.support.rows import each_row
 
 
-@pytest.mark.parametrize("error", [ParseError, ValueError, TypeError, KeyError, AttributeError, RecursionError])
+@each_row("error", [ParseError, ValueError, TypeError, KeyError, AttributeError, RecursionError])
 def test_error_of_unusable_answer_has_one_kind(error: type[Exception]) -> None:
     with pytest.raises(UnusableAnswer), usable():
         raise error("x")

@@ -2,10 +2,9 @@
 
 import json
 
-import pytest
-
 from aion_core.agent_client.json_size import excess_of, in_ascii
 from aion_core.agent_client.limits import MAX_DEPTH, MAX_VALUES, OF_COMMANDS
+from tests.support.rows import each_row
 
 MOST_TEXT = OF_COMMANDS.text
 TEXT = "more than 4 MB beside its files"
@@ -21,7 +20,7 @@ def listed(values: int) -> bytes:
     return b"[" + b",".join([b"0"] * values) + b"]"
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("text", "excess"),
     [
         (b"", ""),

@@ -7,6 +7,7 @@ import pytest
 
 from aion_core.agent_client.origin import OnlyForOrigin, origin_of
 from tests.support.downgraded import downgraded
+from tests.support.rows import each_row
 
 URL = "https://a.example/x"
 
@@ -34,9 +35,7 @@ async def test_credentials_go_to_their_origin_only(what: str) -> None:
     assert [url for url, sent in seen.items() if sent] == [URL]
 
 
-@pytest.mark.parametrize(
-    "url", ["", "/", "a.example", "ftp://a.example/", "http://", "http://[::1", "http://a:99999999/"]
-)
+@each_row("url", ["", "/", "a.example", "ftp://a.example/", "http://", "http://[::1", "http://a:99999999/"])
 def test_unusable_url_has_no_origin(url: str) -> None:
     assert origin_of(url) is None
 

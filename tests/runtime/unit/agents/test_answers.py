@@ -3,10 +3,10 @@
 from typing import Any
 
 import httpx
-import pytest
 
 from tests.runtime.unit.agents.asking_agents import ASKING
 from tests.support.adk import DIALECTS, as_v03, task_of
+from tests.support.rows import taking_turns
 from tests.support.service import http, parts, send
 
 AGAIN = object()
@@ -157,9 +157,9 @@ def state(task: dict[str, Any]) -> str:
 CASES = [(question, given, value) for question, rows in ANSWERS.items() for given, value in rows]
 
 
-@pytest.mark.parametrize("dialect", DIALECTS)
-@pytest.mark.parametrize(("question", "given", "value"), CASES, ids=[f"{case[0]}: {case[1]}"[:70] for case in CASES])
-async def test_answer_reaches_agent_or_repeats_question(dialect: str, question: str, given: Any, value: Any) -> None:
+@taking_turns(case=CASES, dialect=DIALECTS)
+async def test_answer_reaches_agent_or_repeats_question(dialect: str, case: tuple[str, Any, Any]) -> None:
+    question, given, value = case
     got: list[Any] = []
     async with http(parts(ASKING[question](got, 1)).app()) as client:
         asked = task_of(await say(client, dialect, "hi", message_id="m-1"))
@@ -179,8 +179,7 @@ def as_json(value: Any) -> Any:
     return value.model_dump() if hasattr(value, "model_dump") else value
 
 
-@pytest.mark.parametrize("dialect", DIALECTS)
-@pytest.mark.parametrize("question", ASKING)
+@taking_turns(question=ASKING, dialect=DIALECTS)
 async def test_answer_with_wrong_interrupt_id_is_refused(dialect: str, question: str) -> None:
     got: list[Any] = []
     async with http(parts(ASKING[question](got, 1)).app()) as client:
@@ -190,8 +189,7 @@ async def test_answer_with_wrong_interrupt_id_is_refused(dialect: str, question:
     assert (refused["error"]["code"], got) == (-32602, [])
 
 
-@pytest.mark.parametrize("dialect", DIALECTS)
-@pytest.mark.parametrize("question", ASKING)
+@taking_turns(question=ASKING, dialect=DIALECTS)
 async def test_answer_must_name_one_of_several_questions(dialect: str, question: str) -> None:
     got: list[Any] = []
     given, value = next((given, value) for given, value in ANSWERS[question] if value is not AGAIN)

@@ -11,6 +11,7 @@ from aion_core.agents.client_answers import InvalidResumeInput
 from aion_core.agents.expected_answers import ExpectedAnswer, expected_answer, is_generated
 from aion_core.agents.questions import Question, question_message
 from aion_core.protocol.interrupts import OpenQuestion, questions_of
+from tests.support.rows import each_row
 
 CITY = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
 
@@ -28,7 +29,7 @@ def test_framework_schema_takes_precedence_over_value() -> None:
     )
 
 
-@pytest.mark.parametrize("value", ["Which day?", {"schema": {"users": ["id"]}}, {"options": "a"}, [CITY], None])
+@each_row("value", ["Which day?", {"schema": {"users": ["id"]}}, {"options": "a"}, [CITY], None])
 def test_question_without_form_accepts_any_answer(value: Any) -> None:
     form = expected_answer(value)
     assert form == ExpectedAnswer()
@@ -40,7 +41,7 @@ def test_choices_are_options_or_enum_of_schema() -> None:
     assert expected_answer({"schema": {"enum": ["a", 1]}}).choices == ["a", 1]
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("schema", "answer", "value"),
     [
         ({"type": "string"}, "42", "42"),
@@ -60,7 +61,7 @@ def test_answer_gets_form_that_schema_wants(schema: Any, answer: Any, value: Any
     assert ExpectedAnswer(schema).fitted(answer) == value
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("schema", "answer", "reason"),
     [
         (

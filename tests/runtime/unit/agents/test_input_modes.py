@@ -15,6 +15,7 @@ from aion_core.settings import Settings
 from tests.support.adk import as_v03, task_of
 from tests.support.agents.scripted import GatedAgent
 from tests.support.requests import request
+from tests.support.rows import each_row
 from tests.support.service import http, parts, send, send_task
 
 ALL = ["text/plain", "application/json", "application/octet-stream"]
@@ -109,7 +110,7 @@ async def modes_of(app: FastAPI) -> Any:
         return (await client.get("/.well-known/agent-card.json")).json()["defaultInputModes"]
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("agent", "modes"),
     [
         ("messages", ALL),
@@ -147,8 +148,8 @@ async def test_extended_card_lists_same_modes_as_public_card(tmp_path: Path) -> 
     assert card["defaultInputModes"] == ["application/json"]
 
 
-@pytest.mark.parametrize("method", ["SendMessage", "message/send"])
-@pytest.mark.parametrize(
+@each_row("method", ["SendMessage", "message/send"])
+@each_row(
     ("agent", "part"),
     [
         ("question", {"raw": "aGk=", "mediaType": "image/png"}),

@@ -2,9 +2,8 @@
 
 from typing import Any
 
-import pytest
-
 from aion_core.agents.json_schema import is_json_schema, misfit
+from tests.support.rows import each_row
 
 NODE = {
     "$ref": "#/$defs/Node",
@@ -13,7 +12,7 @@ NODE = {
 CITY = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("schema", "good", "bad", "reason"),
     [
         ({"type": "string"}, "a", 1, ": It must be a text"),
@@ -60,7 +59,7 @@ def test_value_fits_schema_or_reason_names_place(schema: Any, good: Any, bad: An
     assert found.text() == reason
 
 
-@pytest.mark.parametrize(
+@each_row(
     "schema",
     [
         {"$ref": "#"},
@@ -71,14 +70,13 @@ def test_value_fits_schema_or_reason_names_place(schema: Any, good: Any, bad: An
         {},
         True,
     ],
-    ids=str,
 )
-@pytest.mark.parametrize("value", ["a", 1, {"a": 1}, [1], None])
+@each_row("value", ["a", 1, {"a": 1}, [1], None])
 def test_unknown_or_endless_schema_accepts_any_value(schema: Any, value: Any) -> None:
     assert misfit(value, schema) is None
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("value", "expected"),
     [
         ({"type": "object"}, True),

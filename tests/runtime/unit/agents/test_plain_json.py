@@ -12,6 +12,7 @@ from pydantic import BaseModel, Field
 from aion_core.agents.plain_json import MAX_LEVELS, json_part, plain_json
 from aion_core.errors import AgentFailed
 from aion_core.protocol.types import Message
+from tests.support.rows import each_row
 
 
 class Colour(enum.Enum):
@@ -37,7 +38,7 @@ class Numbers:
         return [1, 2]
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("value", "expected"),
     [
         ({"score": float("nan"), "most": float("inf"), "some": 1.5}, {"score": None, "most": None, "some": 1.5}),

@@ -9,12 +9,13 @@ import pytest
 from aion_core.agents.waiting import EagerStream, together
 from aion_core.engine.agent import AgentArtifact, AgentMessage, AgentMetadata, Batch, Chunk, Emission, Reply
 from aion_core.protocol.types import Artifact, Message
+from tests.support.rows import each_row
 
 MESSAGE, METADATA, FILE = AgentMessage(Message(message_id="m")), AgentMetadata({"a": 1}), AgentArtifact(Artifact())
 CHUNK, REPLY = Chunk("word", "m"), Reply(None)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("emissions", "expected"),
     [
         ([], []),
@@ -23,7 +24,6 @@ CHUNK, REPLY = Chunk("word", "m"), Reply(None)
         ([MESSAGE, CHUNK, FILE, METADATA], [MESSAGE, CHUNK, Batch([FILE, METADATA])]),
         ([CHUNK, MESSAGE, FILE, REPLY], [CHUNK, Batch([MESSAGE, FILE]), REPLY]),
     ],
-    ids=["none", "one", "all", "interrupted", "ended"],
 )
 def test_recorded_emissions_that_follow_one_another_are_one_batch(
     emissions: list[Emission], expected: list[Emission]

@@ -1,4 +1,4 @@
-"""Agents of `docs/agents.md`: their turns, and checks of the answers in both versions, blocking and streamed."""
+"""Agents of `docs/agents.md`: their turns, and checks of the streams and of the stored tasks, in both versions."""
 
 import base64
 from collections.abc import Callable
@@ -12,13 +12,14 @@ from a2a.compat.v0_3 import types as v03
 from a2a.types import Message, Role, Task, TaskState
 from google.protobuf.json_format import MessageToDict, ParseDict
 
-from tests.runtime.unit.agents.folding import fold, text_of
+from tests.runtime.unit.agents.folding import Folded, fold, text_of
 from tests.support.adk import as_v03
 from tests.support.histories import before_status
 from tests.support.service import http, send
 
 METHODS = {"v1": ("SendMessage", "SendStreamingMessage"), "v0.3": ("message/send", "message/stream")}
 """Blocking and streaming method of each version."""
+GET = {"v1": "GetTask", "v0.3": "tasks/get"}
 
 both_versions = pytest.mark.parametrize("version", ["v1", pytest.param("v0.3", marks=pytest.mark.deep)])
 
@@ -86,16 +87,11 @@ def as_v1(part: dict[str, Any]) -> dict[str, Any]:
     return {**part, "raw": base64.b64encode(part["raw"]).decode()} if "raw" in part else part
 
 
-async def task_of(client: httpx.AsyncClient, request: dict[str, Any]) -> Task | Message:
-    result = (await client.post("/", json=request)).json()["result"]
-    match result.get("kind"):
-        case "message":
-            return conversions.to_core_message(v03.Message.model_validate(result))
-        case "task":
-            return conversions.to_core_task(v03.Task.model_validate(result))
-        case _:
-            kind, content = next(iter(result.items()))
-            return ParseDict(content, Task() if kind == "task" else Message())
+def as_task(result: dict[str, Any]) -> Task:
+    """Return the task of a response's result, in either version."""
+    if result.get("kind") == "task":
+        return conversions.to_core_task(v03.Task.model_validate(result))
+    return ParseDict(result["task"], Task())
 
 
 def check_parts(message: Message | None, expected: UsualTurn) -> None:
@@ -109,45 +105,39 @@ def check_parts(message: Message | None, expected: UsualTurn) -> None:
             assert next(iter(wanted)) in str(part.data)
 
 
-async def check_answers(app: Any, case: Case, version: str) -> None:
-    """Check the blocking answer of each turn."""
-    async with http(app) as client:
-        last = Task()
-        for number, expected in enumerate(case.turns):
-            answer = await task_of(client, request_of(expected, number, METHODS[version][0], last))
-            if isinstance(answer, Message):
-                assert (expected.state, text_of(answer)) == ("MESSAGE", expected.answer)
-                continue
-            last = answer
-            message = last.status.message if last.status.HasField("message") else None
-            assert TaskState.Name(last.status.state) == f"TASK_STATE_{expected.state}"
-            assert (text_of(message) if message else "") == (expected.answer or "")
-            check_parts(message, expected)
-            # Sort the messages, because concurrent agents finish in any order.
-            earlier = before_status(last)
-            own = [each.message_id for each in earlier].index(f"m-{number}")
-            before = [text_of(each) for each in earlier[own + 1 :] if each.role == Role.ROLE_AGENT]
-            assert sorted(before) == sorted(expected.before)
-            assert {artifact.name: text_of(artifact) for artifact in last.artifacts} == expected.artifacts
+async def streamed_turn(client: httpx.AsyncClient, request: dict[str, Any], version: str) -> tuple[Folded, Task]:
+    """Return what a client has after the stream, and the task as it is stored then, which is also a blocking response."""
+    folded = fold((await client.post("/", json=request)).text)
+    if folded.message is not None:
+        return folded, Task()
+    read = {"jsonrpc": "2.0", "id": 8, "method": GET[version], "params": {"id": folded.task.id}}
+    stored = (await client.post("/", json=read)).json()["result"]
+    return folded, as_task({"task": stored} if version == "v1" else stored)
 
 
-async def check_streams(app: Any, case: Case, version: str) -> None:
-    """Check each turn's answer, and that each text of its stream delta is also the text of a message, or is expected."""
+async def check_turns(app: Any, case: Case, version: str) -> None:
+    """Check each turn's stream and stored task. Each text of the stream delta is that of a message, or is expected."""
     async with http(app) as client:
         last = Task()
         for number, expected in enumerate(case.turns):
             request = request_of(expected, number, METHODS[version][1], last)
-            folded = fold((await client.post("/", json=request)).text)
+            folded, stored = await streamed_turn(client, request, version)
             if folded.message is not None:
                 assert (expected.state, text_of(folded.message)) == ("MESSAGE", expected.answer)
                 continue
-            last = folded.task
-            message = last.status.message if last.status.HasField("message") else None
-            assert TaskState.Name(last.status.state) == f"TASK_STATE_{expected.state}"
-            assert (text_of(message) if message else "") == (expected.answer or "")
-            check_parts(message, expected)
+            last = stored
+            for task, artifacts in ((folded.task, folded.artifacts), (stored, stored.artifacts)):
+                message = task.status.message if task.status.HasField("message") else None
+                assert TaskState.Name(task.status.state) == f"TASK_STATE_{expected.state}"
+                assert (text_of(message) if message else "") == (expected.answer or "")
+                check_parts(message, expected)
+                assert {artifact.name: text_of(artifact) for artifact in artifacts} == expected.artifacts
+            # Sort the messages, because concurrent agents finish in any order.
+            earlier = before_status(stored)
+            own = [each.message_id for each in earlier].index(f"m-{number}")
+            before = [text_of(each) for each in earlier[own + 1 :] if each.role == Role.ROLE_AGENT]
+            assert sorted(before) == sorted(expected.before)
             assert not folded.repeated.total()
             texts = [text_of(each) for each in folded.messages.values()]
             assert len(set(folded.texts)) == len(folded.texts)
             assert set(folded.texts) <= {*texts, *expected.streamed}
-            assert {artifact.name: text_of(artifact) for artifact in folded.artifacts} == expected.artifacts

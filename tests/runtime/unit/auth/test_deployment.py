@@ -29,6 +29,7 @@ from tests.support.asgi import ask
 from tests.support.deployment import at, deployed
 from tests.support.issuer import Issuer
 from tests.support.recorded import recorded_event
+from tests.support.rows import each_row
 from tests.support.server import ROOT
 from tests.support.service import http
 
@@ -51,7 +52,7 @@ def with_security(security: str) -> str:
     return PLAIN.replace("aion:\n", f"aion:\n{security}")
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("is_declared", "is_off", "is_temporary", "admits_everybody"),
     [
         (True, False, False, False),
@@ -81,7 +82,7 @@ def test_deployment_without_policy_and_signatures_is_refused() -> None:
         policies_in_force({}, ["a"], [], is_off=False, is_temporary=False)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("security", "entrypoints", "sentence"),
     [
         ("", "NONE,OFF", "declares no `security`"),
@@ -149,7 +150,7 @@ def test_deployed_authentication_cannot_be_disabled(tmp_path: Path) -> None:
     deployed(tmp_path, PLAIN, **{**STACK, "AWS_LAMBDA_FUNCTION_NAME": ""}, AION_AUTH="off")
 
 
-@pytest.mark.parametrize("entrypoints", ["aws_iam", "AWS_IAM;NONE", "AWS_IAM,", "JWT"])
+@each_row("entrypoints", ["aws_iam", "AWS_IAM;NONE", "AWS_IAM,", "JWT"])
 def test_unknown_entrypoint_authorizer_is_named_in_error(entrypoints: str) -> None:
     with pytest.raises(ConfigurationError, match="AION_HTTP_ENTRYPOINTS is"):
         Settings.from_environ({**STACK, "AION_HTTP_ENTRYPOINTS": entrypoints})
@@ -297,7 +298,7 @@ async def test_card_without_authentication_shows_no_schemes(tmp_path: Path, issu
         assert (await client.get("/tasks")).status_code == 200
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("headers", "status"),
     [
         ({"host": "127.0.0.1:8000"}, 200),

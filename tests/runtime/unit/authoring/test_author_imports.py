@@ -6,7 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
+from tests.support.rows import each_row
 
 ROOT = Path(__file__).parents[4]
 SURFACE = ["aion.adk", "aion.langgraph", "aion.langgraph.stream", "aion.shared.types"]
@@ -20,7 +20,7 @@ def run(program: str, *path: Path) -> str:
     return ran.stdout
 
 
-@pytest.mark.parametrize("module", SURFACE)
+@each_row("module", SURFACE)
 def test_graph_imports_no_server_or_other_framework(module: str) -> None:
     """Import a module for authors: it adds no module of starlette to those that the SDK's types import."""
     never = {
@@ -45,7 +45,7 @@ def test_graph_imports_no_server_or_other_framework(module: str) -> None:
     assert run(program).split() == []
 
 
-@pytest.mark.parametrize("module", SURFACE)
+@each_row("module", SURFACE)
 def test_author_module_imports_without_web_framework(module: str) -> None:
     run(f"import sys; sys.modules.update(starlette=None, fastapi=None, sse_starlette=None); import {module}")
 
@@ -60,7 +60,7 @@ def test_reading_v03_outbox_does_not_import_v03_protocol_models() -> None:
     assert run(program).split() == ["False"]
 
 
-@pytest.mark.parametrize("module", SURFACE)
+@each_row("module", SURFACE)
 def test_names_exported_for_authors_are_defined_in_aion_core(module: str) -> None:
     """Checkpoints name a class by the module that defines it, so this module must stay the same."""
     exported = importlib.import_module(module)

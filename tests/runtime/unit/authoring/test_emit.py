@@ -16,6 +16,7 @@ from langgraph.types import StreamWriter
 from aion.langgraph.stream import emit_data, emit_file, emit_message, emit_task_metadata
 from aion_core.authoring.emit import ArtifactEmitted, MessageEmitted, MetadataEmitted
 from aion_core.protocol.types import Artifact, Part
+from tests.support.rows import each_row
 
 
 def emitted(emit: Callable[..., None], *given: Any, **named: Any) -> list[Any]:
@@ -64,7 +65,7 @@ def test_file_is_emitted_in_chunks() -> None:
     assert last[0].artifact.parts[0].WhichOneof("content") == "raw"
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("named", "says"),
     [
         ({"mime_type": "a/b"}, "exactly one"),
@@ -85,7 +86,7 @@ def test_invalid_file_is_refused(named: dict[str, Any], says: str) -> None:
     assert written == []
 
 
-@pytest.mark.parametrize("data", [{"status": "success", "results": []}, [1, {"a": None}], "text", 7, 2.5, True, None])
+@each_row("data", [{"status": "success", "results": []}, [1, {"a": None}], "text", 7, 2.5, True, None])
 def test_emitted_data_may_be_any_json_value(data: Any) -> None:
     [event] = emitted(emit_data, data)
     assert (event.artifact.name, event.append, event.last_chunk) == ("data", False, True)
@@ -109,9 +110,7 @@ def nested(levels: int) -> Any:
     return value
 
 
-@pytest.mark.parametrize(
-    "data", [object(), {1, 2}, math.nan, {"x": math.inf}, b"raw", 10**400, "\ud800", nested(40), nested(5000)]
-)
+@each_row("data", [object(), {1, 2}, math.nan, {"x": math.inf}, b"raw", 10**400, "\ud800", nested(40), nested(5000)])
 def test_emit_data_refuses_value_that_json_cannot_represent(data: Any) -> None:
     with pytest.raises(ValueError, match=r"emit_data's data .*\.$"):
         emitted(emit_data, data)

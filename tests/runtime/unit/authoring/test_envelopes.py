@@ -31,6 +31,7 @@ from aion_core.protocol.types import (
 )
 from aion_core.state.langgraph.serializer import serializer
 from tests.runtime.unit.authoring.strategies import messages, tasks
+from tests.support.rows import each_row
 
 MESSAGE = Message(
     message_id="m-1",
@@ -177,7 +178,7 @@ NEWER_TASK = {
 }
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("value", "message"),
     [
         (A2AOutbox(message=MESSAGE), MessageToDict(MESSAGE)),
@@ -203,7 +204,7 @@ def test_outbox_accepts_message_in_every_form(value: Any, message: dict[str, Any
         assert MessageToDict(outbox.message) == message
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("value", "task"),
     [
         (A2AOutbox(task=TASK), MessageToDict(TASK)),
@@ -229,7 +230,7 @@ def deep(levels: int) -> dict[str, Any]:
     return dict(value)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("value", "says"),
     [
         ("Done!", "neither an A2A Message nor a Task, but str"),
@@ -264,7 +265,7 @@ def test_invalid_outbox_values_are_refused(value: Any, says: str) -> None:
     assert "\n" not in str(refused.value)
 
 
-@pytest.mark.parametrize("fields", [{}, {"message": MESSAGE, "task": TASK}, {"mesage": MESSAGE}, {"message": "x"}])
+@each_row("fields", [{}, {"message": MESSAGE, "task": TASK}, {"mesage": MESSAGE}, {"message": "x"}])
 def test_outbox_must_contain_either_message_or_task(fields: dict[str, Any]) -> None:
     with pytest.raises(ValidationError):
         A2AOutbox(**fields)

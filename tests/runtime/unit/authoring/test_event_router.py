@@ -18,6 +18,7 @@ from aion.shared.types import A2AInbox
 from aion_core.authoring.context import aion_context_set
 from aion_core.protocol.aion.extensions import EventKind
 from tests.runtime.unit.authoring.recording_sink import RecordingSink, a_turn
+from tests.support.rows import each_row
 
 
 class RouterState(TypedDict, total=False):
@@ -32,7 +33,7 @@ async def routed(kind: EventKind, sink: RecordingSink | None = None, **handlers:
     return await compiled.ainvoke({"said": "before"}, context=a_turn(sink or RecordingSink(), "hello", kind))
 
 
-@pytest.mark.parametrize("kind", ["message", "reaction", "command", "card_action"])
+@each_row("kind", ["message", "reaction", "command", "card_action"])
 async def test_each_event_kind_has_its_handler(kind: EventKind) -> None:
     def handler(name: str) -> Any:
         return lambda event: {"said": f"{name} {event.kind}"}

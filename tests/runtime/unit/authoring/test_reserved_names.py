@@ -3,7 +3,6 @@
 import string
 from typing import Any
 
-import pytest
 from google.protobuf.json_format import MessageToDict, ParseDict
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -11,12 +10,13 @@ from hypothesis import strategies as st
 from aion_core.protocol.reserved_keys import is_reserved, without_reserved_keys, without_reserved_metadata
 from aion_core.protocol.types import Artifact, Message, Part, Task, TaskStatus
 from tests.runtime.unit.authoring.strategies import json_values, objects, tasks
+from tests.support.rows import each_row
 
 WIDE = str.maketrans({char: chr(ord(char) + 0xFEE0) for char in string.ascii_letters + ":"})
 ITALIC = str.maketrans({char: chr(0x1D44E + ord(char) - ord("a")) for char in "aion"})
 
 
-@pytest.mark.parametrize(
+@each_row(
     "name",
     [
         "aion:",
@@ -49,7 +49,7 @@ def test_reserved_name_is_recognised_in_any_spelling(name: str) -> None:
     assert without_reserved_keys({name: 1, "own": {"list": [{name: 2, "kept": 3}]}}) == {"own": {"list": [{"kept": 3}]}}
 
 
-@pytest.mark.parametrize(
+@each_row(
     "name",
     [
         "",

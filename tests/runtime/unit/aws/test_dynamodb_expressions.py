@@ -27,6 +27,7 @@ from aion_core.table.conditions import (
 )
 from aion_core.table.item import Key
 from aion_core.table.writes import Change, ConditionCheck, Delete, Put, Update
+from tests.support.rows import each_row
 
 KEY = Key("p", "s")
 KEY_JSON = {"pk": {"S": "p"}, "sk": {"S": "s"}}
@@ -66,7 +67,7 @@ def test_enum_is_stored_in_dynamodb_as_its_value() -> None:
     assert encoded(PushEvents.ALL) == {"S": PushEvents.ALL.value}
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("value", "attribute"),
     [
         ("text", {"S": "text"}),
@@ -84,7 +85,7 @@ def test_value_has_expected_dynamodb_type(value: Any, attribute: dict[str, Any])
     assert type(decoded(attribute)) is type(value)
 
 
-@pytest.mark.parametrize("value", [None, 1.5, ("a",), {"a"}, [None]])
+@each_row("value", [None, 1.5, ("a",), {"a"}, [None]])
 def test_dynamodb_encoding_refuses_unsupported_types(value: Any) -> None:
     with pytest.raises(TypeError):
         encoded(value)
@@ -96,7 +97,7 @@ def test_dynamodb_decoding_refuses_unsupported_types(attribute: dict[str, Any]) 
         decoded(attribute)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("condition", "expression", "used"),
     [
         (Exists(), "attribute_exists(#0)", ()),
@@ -138,7 +139,7 @@ def test_condition_becomes_dynamodb_expression(condition: Condition, expression:
     assert _values(placeholders.parameters()) == used
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("change", "expression", "used"),
     [
         (Change(values={"a": 1, "b": "x"}), "SET #0 = :0, #1 = :1", (1, "x")),

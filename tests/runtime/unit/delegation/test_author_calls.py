@@ -22,6 +22,7 @@ from aion_tools.testing import ENVIRONMENT, AgentClient, AgentReply, serve
 from tests.runtime.unit.delegation.remote_servers import AGENTS, SERVERS, served_by_sdk
 from tests.support.agents.remote import NOTES
 from tests.support.listening import free_port, listening
+from tests.support.rows import each_row
 
 CALLERS = AGENTS / "delegating.yaml"
 GRAPHS = ["node", "at_once", "nested", "tools", "functional"]
@@ -253,7 +254,7 @@ async def test_call_outside_of_turn_is_refused() -> None:
         await call_agent("remote", "hello")
 
 
-@pytest.mark.parametrize("message", [[], Message(), 5, {"a": 1}, [5]])
+@each_row("message", [[], Message(), 5, {"a": 1}, [5]])
 async def test_unsuitable_message_is_refused(message: Any) -> None:
     with remote_caller_set(cast("RemoteCaller", None)), pytest.raises((TypeError, ValueError)):
         await call_agent("remote", message)

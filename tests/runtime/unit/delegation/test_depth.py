@@ -6,9 +6,10 @@ import pytest
 
 from aion_core.delegation.depth import DEPTH, MAX_DEPTH, next_depth
 from aion_core.errors import AgentFailed
+from tests.support.rows import each_row
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("metadata", "depth"),
     [
         ({}, 1),

@@ -13,6 +13,7 @@ from tests.runtime.unit.engine.reply_modes import both_dialects, caller, client_
 from tests.runtime.unit.engine.teller import Teller
 from tests.runtime.unit.engine.wire import texts
 from tests.support.requests import request
+from tests.support.rows import each_row
 from tests.support.service import http
 
 # ── Answers with a Message ────────────────────────────────────────────────────────────────────────────────────────────
@@ -144,7 +145,7 @@ async def test_response_is_task_unless_turn_completes_with_answer(
     assert "aion:reply" not in str(frames) + str(task)
 
 
-@pytest.mark.parametrize("text", ["file", "note", "meanwhile", "patched", "replied meanwhile"])
+@each_row("text", ["file", "note", "meanwhile", "patched", "replied meanwhile"])
 async def test_reply_mode_auto_returns_task_if_turn_has_other_events(text: str) -> None:
     """Emit artifacts, metadata or earlier messages beside the answer: the response is the task."""
     async with client_of(made_with(ReplyAs.AUTO)) as client:
@@ -155,7 +156,7 @@ async def test_reply_mode_auto_returns_task_if_turn_has_other_events(text: str) 
     assert frames[-1][2]["status"]["state"] == "TASK_STATE_COMPLETED"
 
 
-@pytest.mark.parametrize("text", ["hi", "replied", "types", "replied types"])
+@each_row("text", ["hi", "replied", "types", "replied types"])
 async def test_reply_mode_auto_returns_message_for_thread_reply(text: str) -> None:
     """Reply by `thread.reply` before the end of the turn: the response is the Message."""
     async with client_of(made_with(ReplyAs.AUTO)) as client:

@@ -25,6 +25,7 @@ from tests.support.clock import ManualClock, settle
 from tests.support.databases import Stack
 from tests.support.histories import messages_of as in_history_of
 from tests.support.requests import request
+from tests.support.rows import each_row
 from tests.support.service import http, parts
 from tests.support.stores import MemoryTaskList, MemoryTaskStore, dynamodb_store, new_owner
 
@@ -79,8 +80,8 @@ async def test_answer_setting_decides_whether_answer_is_artifact_or_status(answe
     assert [message["messageId"] for message in task["history"]] == ["m-1", *in_history]
 
 
-@pytest.mark.parametrize("answer", [AnswerAs.ARTIFACT, AnswerAs.BOTH])
-@pytest.mark.parametrize("text", ["fails", "rejects", "asks"])
+@each_row("answer", [AnswerAs.ARTIFACT, AnswerAs.BOTH])
+@each_row("text", ["fails", "rejects", "asks"])
 async def test_interrupt_or_failure_message_stays_in_status(text: str, answer: AnswerAs) -> None:
     """Interrupt or fail with each setting of `answer`: clients look for this message in the status."""
     task = await parts(Teller(), answer=answer).service.send(CallContext("owner", "test"), request(text))
@@ -179,8 +180,8 @@ async def test_thread_reply_is_in_history_once() -> None:
         )
 
 
-@pytest.mark.parametrize("answer", AnswerAs)
-@pytest.mark.parametrize("reply", [ReplyAs.MESSAGE, ReplyAs.AUTO])
+@each_row("answer", AnswerAs)
+@each_row("reply", [ReplyAs.MESSAGE, ReplyAs.AUTO])
 async def test_message_reply_is_equal_for_every_answer_setting(answer: AnswerAs, reply: ReplyAs) -> None:
     # With `reply: auto` an answer is a Message only if it is quick by this clock.
     clock = ManualClock()

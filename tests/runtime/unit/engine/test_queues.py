@@ -8,10 +8,11 @@ from msgspec.structs import replace
 from aion_core.engine.queues import PushWakeUp, push_body_of, push_wake_up_of
 from aion_core.errors import UnreadableWakeUp
 from aion_core.table.keys import TaskKey
+from tests.support.rows import each_row
 
 
-@pytest.mark.parametrize("owner", ["ann", "a#b|c", "Zoë \U0001f98a", "\ud800"])
-@pytest.mark.parametrize("generation", [0, 7])
+@each_row("owner", ["ann", "a#b|c", "Zoë \U0001f98a", "\ud800"])
+@each_row("generation", [0, 7])
 def test_push_message_is_read_as_written(owner: str, generation: int) -> None:
     wake_up = PushWakeUp(TaskKey(owner, "t-1"), generation)
     body = push_body_of(wake_up)
@@ -30,7 +31,7 @@ def test_push_message_omits_tracestate_longer_than_512_characters() -> None:
     assert push_wake_up_of(push_body_of(wake_up)) == replace(wake_up, tracestate="")
 
 
-@pytest.mark.parametrize(
+@each_row(
     "body",
     [
         "poison",

@@ -25,6 +25,7 @@ from aion_core.table.writes import Change, Delete, Update
 from tests.support.agents.scripted import AskingAgent, GatedAgent, Stubborn, says
 from tests.support.clock import ManualClock, settle
 from tests.support.requests import request
+from tests.support.rows import each_row
 from tests.support.service import http, parts, rpc_body, send, send_task
 from tests.support.stores import MemoryTaskStore
 
@@ -173,7 +174,7 @@ async def test_streaming_and_webhooks_are_refused_unless_card_offers_them() -> N
         assert (await client.post("/", json=body)).json()["error"]["code"] == -32003
 
 
-@pytest.mark.parametrize(
+@each_row(
     "part",
     ['{"data": {"x": 1e999}}', '{"text": "x", "metadata": {"x": -1e999}}', '{"raw": "!!!"}', '{"raw": "A"}'],
 )
@@ -429,9 +430,7 @@ async def test_stream_of_repeated_answer_omits_question(names_task: bool, reply:
     assert again[0].payload == first[0].payload
 
 
-@pytest.mark.parametrize(
-    ("last", "following"), [("1", ["2", "3"]), ("3", []), ("9", ["1", "2", "3"]), ("", ["1", "2", "3"])]
-)
+@each_row(("last", "following"), [("1", ["2", "3"]), ("3", []), ("9", ["1", "2", "3"]), ("", ["1", "2", "3"])])
 async def test_stream_of_repeated_message_resumes_after_last_event_id(last: str, following: list[str]) -> None:
     """Send the same request again with the header Last-Event-ID, as libraries for Server-Sent Events do."""
     service = parts(AskingAgent()).service
@@ -552,7 +551,7 @@ async def test_repeated_message_runs_once_although_message_key_expired() -> None
         await send_task(made.service, call, request("no", message_id="m-2", context_id="", task_id=task.id))
 
 
-@pytest.mark.parametrize(
+@each_row(
     "other",
     [
         {"parts": [Part(text="other")]},
@@ -561,7 +560,6 @@ async def test_repeated_message_runs_once_although_message_key_expired() -> None
         {"reference_task_ids": ["t-2"]},
         {"extensions": ["https://x.test/extension"]},
     ],
-    ids=lambda other: next(iter(other)),
 )
 def test_change_of_any_field_changes_message_hash(other: dict[str, Any]) -> None:
     """Change one field under the same messageId: the message is no repeat."""

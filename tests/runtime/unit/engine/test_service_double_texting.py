@@ -18,6 +18,7 @@ from tests.support.agents.scripted import AskingAgent, GatedAgent
 from tests.support.clock import settle
 from tests.support.histories import messages_of
 from tests.support.requests import request
+from tests.support.rows import each_row
 from tests.support.service import ServiceParts, parts, send_task
 from tests.support.stores import MemoryTaskStore
 
@@ -115,9 +116,9 @@ async def test_interrupting_message_replaces_turn_of_same_task() -> None:
     assert agent.stopped == 1
 
 
-@pytest.mark.parametrize("policy", WhenBusy)
-@pytest.mark.parametrize("names_task", [True, False])
-@pytest.mark.parametrize("of_part", [True, False])
+@each_row("policy", WhenBusy)
+@each_row("names_task", [True, False])
+@each_row("of_part", [True, False])
 async def test_answer_during_turn_is_refused(policy: WhenBusy, names_task: bool, of_part: bool) -> None:
     made, agent, call, first, task_id = await running(policy)
     late = request("no", message_id="m-2", task_id=task_id if names_task else "")

@@ -5,8 +5,6 @@ from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any, TypeVar, cast
 
-import pytest
-
 from aion_core.engine.admission import messages
 from aion_core.engine.admission.messages import NewTask
 from aion_core.engine.outcomes import ContextInUse, Duplicate, LeaseHeld, TurnFinished, TurnQueued, TurnStarted
@@ -23,6 +21,7 @@ from aion_core.table.refusals import WriteRefused
 from aion_core.table.writes import SingleWrite, Write
 from tests.runtime.unit.table.test_retries import run
 from tests.support.clock import ManualClock
+from tests.support.rows import each_row
 
 T = TypeVar("T")
 CONTEXT = ContextKey("owner", "agent", "c")
@@ -108,7 +107,7 @@ class Story:
         return await self.store.follow_up(sent, holder="me")
 
 
-@pytest.mark.parametrize("reads", ARRIVALS)
+@each_row("reads", ARRIVALS)
 def test_create_returns_started_turn_although_response_was_lost(reads: int) -> None:
     async def story(story: Story) -> TurnStarted:
         story.table.lose_write(reads)
@@ -117,7 +116,7 @@ def test_create_returns_started_turn_although_response_was_lost(reads: int) -> N
     assert isinstance(told(story), TurnStarted)
 
 
-@pytest.mark.parametrize("reads", ARRIVALS)
+@each_row("reads", ARRIVALS)
 def test_begin_starts_turn_once_although_response_was_lost(reads: int) -> None:
     async def story(story: Story) -> TurnStarted | LeaseHeld | None:
         await story.store.create(new_task(1), holder=None)
@@ -129,7 +128,7 @@ def test_begin_starts_turn_once_although_response_was_lost(reads: int) -> None:
     assert begun.lease.turn.tries == 1
 
 
-@pytest.mark.parametrize("reads", ARRIVALS)
+@each_row("reads", ARRIVALS)
 def test_append_returns_updated_task_although_response_was_lost(reads: int) -> None:
     async def story(story: Story) -> Head:
         begun = await story.begin()
@@ -139,8 +138,8 @@ def test_append_returns_updated_task_although_response_was_lost(reads: int) -> N
     assert told(story).generation == 3
 
 
-@pytest.mark.parametrize("reads", ARRIVALS)
-@pytest.mark.parametrize("run_next", [True, False])
+@each_row("reads", ARRIVALS)
+@each_row("run_next", [True, False])
 def test_finish_returns_next_turn_although_response_was_lost(reads: int, run_next: bool) -> None:
     async def story(story: Story) -> TurnFinished:
         begun = await story.begin()
@@ -153,8 +152,8 @@ def test_finish_returns_next_turn_although_response_was_lost(reads: int, run_nex
     assert (ended.next is not None, ended.waiting) == (run_next, not run_next)
 
 
-@pytest.mark.parametrize("reads", ARRIVALS)
-@pytest.mark.parametrize("state", ["COMPLETED", "INPUT_REQUIRED"])
+@each_row("reads", ARRIVALS)
+@each_row("state", ["COMPLETED", "INPUT_REQUIRED"])
 def test_finish_ends_turn_although_response_was_lost(reads: int, state: str) -> None:
     async def story(story: Story) -> TurnFinished:
         begun = await story.begin()
@@ -166,7 +165,7 @@ def test_finish_ends_turn_although_response_was_lost(reads: int, state: str) -> 
     assert (ended.next, ended.waiting) == (None, False)
 
 
-@pytest.mark.parametrize("reads", ARRIVALS)
+@each_row("reads", ARRIVALS)
 def test_cancel_reports_queued_turn_although_response_was_lost(reads: int) -> None:
     async def story(story: Story) -> TurnFinished:
         begun = await story.begin()
@@ -179,7 +178,7 @@ def test_cancel_reports_queued_turn_although_response_was_lost(reads: int) -> No
     assert ended.waiting
 
 
-@pytest.mark.parametrize("reads", ARRIVALS)
+@each_row("reads", ARRIVALS)
 def test_pause_suspends_turn_once_although_response_was_lost(reads: int) -> None:
     async def story(story: Story) -> TurnStarted | LeaseHeld | None:
         begun = await story.begin()
@@ -192,7 +191,7 @@ def test_pause_suspends_turn_once_although_response_was_lost(reads: int) -> None
     assert begun.lease.turn.handoffs == 1
 
 
-@pytest.mark.parametrize("reads", ARRIVALS)
+@each_row("reads", ARRIVALS)
 def test_follow_up_returns_started_turn_although_response_was_lost(reads: int) -> None:
     async def story(story: Story) -> TurnStarted | TurnQueued | ContextInUse | Duplicate:
         begun = await story.begin()
@@ -203,7 +202,7 @@ def test_follow_up_returns_started_turn_although_response_was_lost(reads: int) -
     assert isinstance(told(story), TurnStarted)
 
 
-@pytest.mark.parametrize("reads", ARRIVALS)
+@each_row("reads", ARRIVALS)
 def test_follow_up_is_queued_although_response_was_lost(reads: int) -> None:
     async def story(story: Story) -> TurnStarted | TurnQueued | ContextInUse | Duplicate:
         await story.begin()

@@ -15,6 +15,7 @@ from aion_core.lambda_runtime.buffered import MAX_RESPONSE, BufferedHandler
 from aion_core.lambda_runtime.http_event import NotAnHttpEvent
 from tests.support.entrypoints import CONTEXT
 from tests.support.recorded import recorded_event
+from tests.support.rows import each_row
 
 EVENTS = ("rest_api_v1", "function_url_v2")
 each_event = pytest.mark.parametrize("recorded", EVENTS)
@@ -61,7 +62,7 @@ def test_text_of_each_media_type_stays_text(recorded: str, media_type: str) -> N
     assert told["headers"] == ({"content-type": media_type} if media_type else {})
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("body", "headers"),
     [
         (bytes(range(256)), [(b"content-type", b"image/png")]),
@@ -69,7 +70,6 @@ def test_text_of_each_media_type_stays_text(recorded: str, media_type: str) -> N
         (gzip.compress(b"a", mtime=0), [(b"content-encoding", b"gzip"), (b"content-type", b"application/json")]),
         (b"text by chance", [(b"content-encoding", b"br")]),
     ],
-    ids=["image", "no UTF-8", "gzip", "brotli"],
 )
 def test_binary_body_becomes_base64(body: bytes, headers: list[tuple[bytes, bytes]]) -> None:
     told = answer(Says(body, headers=headers))
@@ -110,7 +110,7 @@ async def cancels_itself(scope: Scope, receive: Receive, send: Send) -> None:
     await asyncio.sleep(0)
 
 
-@pytest.mark.parametrize("app", [fails_at_once, fails_in_body, never_ends_body, sends_out_of_order, cancels_itself])
+@each_row("app", [fails_at_once, fails_in_body, never_ends_body, sends_out_of_order, cancels_itself])
 def test_failed_app_gets_status_500_without_its_reason(app: Any, caplog: pytest.LogCaptureFixture) -> None:
     told = answer(app)
     assert (told["statusCode"], told["headers"]) == (500, {"content-type": "application/json"})
@@ -172,7 +172,7 @@ def test_event_loop_stands_still_between_invocations() -> None:
     assert len(loops) == 1
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("body", "fits"),
     [
         (b"x" * 1024 * 1024, True),
@@ -183,7 +183,6 @@ def test_event_loop_stands_still_between_invocations() -> None:
         (b'"' * (MAX_RESPONSE // 2), False),
         (b"\xff" * (MAX_RESPONSE * 3 // 4), False),
     ],
-    ids=["1 MB", "just below", "6 MB", "control characters", "quotation marks", "base64"],
 )
 def test_response_beyond_lambdas_limit_becomes_an_error(body: bytes, fits: bool) -> None:
     told = answer(Says(body))

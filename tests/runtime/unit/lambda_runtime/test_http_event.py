@@ -10,6 +10,7 @@ from starlette.datastructures import Headers
 from aion_core.lambda_runtime.http_event import EventReader, HttpRequest, MalformedRequest, NotAnHttpEvent
 from tests.support.entrypoints import CONTEXT
 from tests.support.recorded import function_url_event, recorded_event
+from tests.support.rows import each_row
 
 
 async def read(event: Any) -> HttpRequest:
@@ -88,7 +89,7 @@ async def test_function_url_event_converts_to_scope() -> None:
     assert body == bytes([0, 1, 2, 3, 255, 254, 253, 252, 97, 98])
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("stage", "path", "app_path"),
     [
         ("prod", "/prod/tasks", "/tasks"),
@@ -106,8 +107,8 @@ async def test_stage_of_http_api_is_removed_from_path(stage: str, path: str, app
     assert (await read(event)).scope["path"] == app_path
 
 
-@pytest.mark.parametrize("recorded", ["function_url_v2", "rest_api_v1"])
-@pytest.mark.parametrize("name", ["X-\u00c4", "\u00c4", "x y", "x:", "", "authorization\u00a0", "x\n", "\u212aey"])
+@each_row("recorded", ["function_url_v2", "rest_api_v1"])
+@each_row("name", ["X-\u00c4", "\u00c4", "x y", "x:", "", "authorization\u00a0", "x\n", "\u212aey"])
 async def test_header_with_invalid_name_is_omitted(recorded: str, name: str) -> None:
     """Starlette raises KeyError for some header names with other characters than ASCII."""
     event = recorded_event(recorded)
@@ -121,7 +122,7 @@ async def test_missing_body_in_lambda_event_becomes_empty_body(missing: dict[str
     assert (await read(recorded_event("rest_api_v1", **missing))).body == b""
 
 
-@pytest.mark.parametrize(
+@each_row(
     "event",
     [
         recorded_event("sqs"),
@@ -149,8 +150,8 @@ async def test_unsupported_lambda_event_is_refused(event: Any) -> None:
         await read(event)
 
 
-@pytest.mark.parametrize("recorded", ["function_url_v2", "rest_api_v1"])
-@pytest.mark.parametrize(
+@each_row("recorded", ["function_url_v2", "rest_api_v1"])
+@each_row(
     ("changes", "told"),
     [
         ({"body": "not base64!", "isBase64Encoded": True}, "isBase64Encoded"),
@@ -172,8 +173,8 @@ async def test_undecodable_part_of_request_is_named(recorded: str, changes: dict
         await read(event)
 
 
-@pytest.mark.parametrize("recorded", ["function_url_v2", "rest_api_v1"])
-@pytest.mark.parametrize(
+@each_row("recorded", ["function_url_v2", "rest_api_v1"])
+@each_row(
     ("headers", "server"),
     [
         ({"host": "agents.example.com"}, ("agents.example.com", 80)),

@@ -11,6 +11,7 @@ from aion_core.lambda_runtime.invocation import Invocation
 from aion_core.lambda_runtime.response import APP_FAILED, OUT_OF_TIME, Stage, StreamedResponse, prelude
 from aion_core.lambda_runtime.runtime_api import RuntimeApi, RuntimeApiCall
 from tests.support.fake_runtime_api import FakeRuntimeApi
+from tests.support.rows import each_row
 
 NUL = bytes(8)
 INVOCATION = Invocation("r-1", deadline_ms=4102444800000, payload=b"", invocation_id="attempt-1")
@@ -73,7 +74,7 @@ def chunk(data: bytes) -> bytes:
     return b"%x\r\n%b\r\n" % (len(data), data)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("messages", "expected"),
     [
         (
@@ -140,7 +141,7 @@ async def test_response_headers_are_replaced_if_app_fails_before_body() -> None:
         assert chunk(b'{"message": "Internal Server Error"}') in wire.sent
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("before", "message", "stage"),
     [
         ([], body(), Stage.NOT_STARTED),
@@ -281,7 +282,7 @@ async def test_sending_app_waits_for_slow_reader() -> None:
         assert len(wire.sent) > 1000 * high_water
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("headers", "expected"),
     [
         ([], b'{"statusCode":200,"headers":{},"cookies":[]}'),

@@ -5,6 +5,7 @@ import pytest
 
 from aion_core.lambda_runtime.runtime_api import ErrorReport, RuntimeApi, RuntimeApiError
 from tests.support.fake_runtime_api import ARN, FakeRuntimeApi
+from tests.support.rows import each_row
 
 
 @pytest.fixture
@@ -61,7 +62,7 @@ async def test_request_id_is_escaped_in_path(fake: FakeRuntimeApi) -> None:
     assert "a%2F..%2Fb%20c error rejected" in fake.journal
 
 
-@pytest.mark.parametrize(
+@each_row(
     "answer",
     [
         b"",

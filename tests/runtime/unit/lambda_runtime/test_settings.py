@@ -1,6 +1,7 @@
 import pytest
 
 from aion_core.lambda_runtime.settings import RuntimeSettings, SettingsError
+from tests.support.rows import each_row
 
 
 def test_missing_runtime_variables_have_defaults() -> None:
@@ -24,7 +25,7 @@ def test_environment_variables_set_asgi_app_and_deadline_margin() -> None:
     assert (settings.app, settings.deadline_margin) == ("my.module:app", 1.5)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("environ", "named"),
     [
         ({}, "AWS_LAMBDA_RUNTIME_API"),

@@ -13,6 +13,7 @@ from aion_core.errors import ConfigurationError
 from aion_core.loading.aion_yaml.security import SCHEME_TYPES
 from aion_core.loading.auth_policies import read_auth_policies
 from aion_core.loading.deployment import read_deployment_config
+from tests.support.rows import each_row
 
 TOKENS = "{type: bearer-jwt, issuer: 'https://i.test', jwks_url: 'https://i.test/j', audience: x}"
 
@@ -75,7 +76,7 @@ def test_agent_scheme_may_have_type_of_deployment_scheme(tmp_path: Path, own: st
     assert list(found["b"].required_schemes) == ["jwt", "k"]
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("jwt", "sentence"),
     [
         ("{type: jwt}", f"security.schemes.jwt.type has to be one of {', '.join(SCHEME_TYPES)}."),
@@ -102,7 +103,7 @@ def test_invalid_security_scheme_is_named_in_error(tmp_path: Path, jwt: str, sen
 SCHEMES = f"{{jwt: {TOKENS}, k: {{type: api-key}}, b: {{type: basic}}}}"
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("schemes", "require", "a", "sentence"),
     [
         (SCHEMES, "[]", "", "aion.agents.a: `require` is empty, so no caller could authenticate."),

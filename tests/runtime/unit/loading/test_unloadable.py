@@ -19,6 +19,7 @@ from aion_core.protocol.types import Message, Part, Role, Task, TaskState, TaskS
 from aion_core.settings import Settings
 from aion_core.table.keys import ContextKey
 from tests.support.isolated import isolated_imports
+from tests.support.rows import each_row
 from tests.support.service import http
 
 AION_YAML = """
@@ -172,8 +173,8 @@ RAISING = {
 }
 
 
-@pytest.mark.parametrize("raised", ["PanicException", "asyncio.CancelledError", "KeyboardInterrupt", "SystemExit"])
-@pytest.mark.parametrize("source", RAISING.values(), ids=RAISING)
+@each_row("raised", ["PanicException", "asyncio.CancelledError", "KeyboardInterrupt", "SystemExit"])
+@each_row("source", RAISING.values())
 async def test_any_exception_of_agents_code_repeats_question(tmp_path: Path, source: str, raised: str) -> None:
     """A KeyboardInterrupt would end the event loop, and the server with all its agents."""
     agent = broken_agent(tmp_path, source.format(f"import asyncio\n{PANIC}", raised))

@@ -30,6 +30,7 @@ from tests.runtime.unit.protocol.aion_requests import (
     TRACEABILITY,
     request,
 )
+from tests.support.rows import each_row
 from tests.support.service import http, parts, send
 
 dialects = pytest.mark.parametrize("old", [False, True], ids=["v1", "v0.3"])
@@ -255,7 +256,7 @@ MALFORMED: dict[str, tuple[dict[str, Any], str]] = {
 }
 
 
-@pytest.mark.parametrize(("body", "field"), list(MALFORMED.values()), ids=list(MALFORMED))
+@each_row(("body", "field"), list(MALFORMED.values()))
 async def test_malformed_payload_error_names_field_only(
     body: dict[str, Any], field: str, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -563,7 +564,7 @@ async def test_trace_context_comes_from_headers_unless_metadata_contains_it(capl
     assert state["a2a_inbox"].metadata == {TRACEABILITY: own}
 
 
-@pytest.mark.parametrize("traceparent", ["", "garbage", f"00-{'0' * 32}-00f067aa0ba902b7-01", f"ff{TRACEPARENT[2:]}"])
+@each_row("traceparent", ["", "garbage", f"00-{'0' * 32}-00f067aa0ba902b7-01", f"ff{TRACEPARENT[2:]}"])
 async def test_invalid_trace_header_is_ignored(traceparent: str) -> None:
     """Send an invalid trace header: the request succeeds (W3C Trace Context 2.3)."""
     _, state = await seen(send("hi"), {"traceparent": traceparent, "baggage": "a=1"})

@@ -20,6 +20,7 @@ from aion_core.protocol.types import Message, Part, Task
 from aion_core.table.keys import ContextKey
 from tests.runtime.unit.protocol import aion_requests
 from tests.runtime.unit.protocol.aion_requests import PAYLOADS, THE_DISTRIBUTION
+from tests.support.rows import each_row
 
 TRACEPARENT = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
 
@@ -54,7 +55,7 @@ def test_message_without_extensions_yields_no_extension_data() -> None:
     assert (Inbound().sender_id, Inbound().network, answer_to(Inbound())) == (None, None, None)
 
 
-@pytest.mark.parametrize("kind", list(PAYLOADS))
+@each_row("kind", list(PAYLOADS))
 def test_aion_payload_is_serialized_as_received(kind: str) -> None:
     event = read(*of(kind, text="hi")).event
     assert event is not None
@@ -95,7 +96,7 @@ def test_payload_error_does_not_expose_values() -> None:
     assert (refusal.value.__cause__, refusal.value.__suppress_context__) == (None, True)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("kinds", "chosen"),
     [
         (("service", "principal"), "principal"),
@@ -135,7 +136,7 @@ def test_reaction_to_earlier_message_contains_its_message_id() -> None:
     assert opened == {"aion:reaction"}
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("baggage", "carried"),
     [
         ("a=1,b=%C3%A9;ttl=5", {"a": "1", "b": "é"}),
@@ -143,14 +144,13 @@ def test_reaction_to_earlier_message_contains_its_message_id() -> None:
         ("a=" + "x" * 9000, None),
         (",".join(f"k{n}=1" for n in range(65)), None),
     ],
-    ids=["two", "none", "too long", "too many"],
 )
 def test_baggage_above_w3c_limits_is_ignored(baggage: str, carried: dict[str, str] | None) -> None:
     """Ignore baggage that is longer or has more members than W3C Baggage 3.3.2 requires a server to pass on."""
     assert from_headers({"traceparent": TRACEPARENT, "baggage": baggage}).get("baggage") == carried
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("entries", "state"),
     [
         ([{"key": "v", "value": "1"}, {"key": "w", "value": "2"}], "v=1,w=2"),

@@ -8,6 +8,7 @@ from aion_core.errors import ContentTypeNotSupported, InvalidMessage
 from aion_core.protocol.media_types import check_accepted, check_parts, modes_of, type_of
 from aion_core.protocol.types import AgentCard, AgentSkill, Part
 from tests.support.agents.scripted import GatedAgent
+from tests.support.rows import each_row
 from tests.support.service import ServiceParts, http, parts, rpc_body, send
 
 TEXT = ["text/plain"]
@@ -19,7 +20,7 @@ def free() -> ServiceParts:
     return parts(agent)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("part", "type_"),
     [
         (Part(text="x"), "text/plain"),
@@ -50,14 +51,13 @@ def free() -> ServiceParts:
         (Part(text="x", media_type="text/*"), None),
         (Part(text="x", media_type="; charset=utf-8"), None),
     ],
-    ids=str,
 )
 def test_media_type_of_part_is_stated_or_derived(part: Part, type_: str | None) -> None:
     """Take the stated type, else that of the extension in the name or URL, else application/octet-stream."""
     assert type_of(part) == type_
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("part", "takes", "taken"),
     [
         (Part(text="x"), ["text/plain"], True),
@@ -83,7 +83,6 @@ def test_media_type_of_part_is_stated_or_derived(part: Part, type_: str | None) 
         (Part(raw=b"x", media_type="text/plain"), ["text/plain"], True),
         (Part(text="x"), ["malformed"], False),
     ],
-    ids=str,
 )
 def test_message_part_must_match_agents_input_modes(part: Part, takes: list[str], taken: bool) -> None:
     if taken:
@@ -100,7 +99,7 @@ def test_invalid_media_type_is_refused() -> None:
     assert refused.value.field == "message.parts[1].mediaType"
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("accepted", "gives", "can"),
     [
         ([], TEXT, True),
@@ -121,7 +120,6 @@ def test_invalid_media_type_is_refused() -> None:
         (["text/html"], TEXT, True),
         (["text/csv"], TEXT, False),
     ],
-    ids=str,
 )
 def test_client_must_accept_an_output_mode_of_agent(accepted: list[str], gives: list[str], can: bool) -> None:
     """The client must accept an output mode of the agent; an empty list accepts every mode."""

@@ -33,6 +33,7 @@ from aion_tools.cli.card_verification import NotVerified, keys_in, verify_card
 from tests.support.declared import AION_YAML
 from tests.support.deployment import BASE_URL, at, deployed
 from tests.support.environments import python_with
+from tests.support.rows import each_row
 
 ROOT = Path(__file__).parents[4]
 CARD = "/.well-known/agent-card.json"
@@ -193,7 +194,7 @@ def signed(**changes: Any) -> tuple[dict[str, Any], CardKey]:
     return document(sign_card(card, key)), key
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("path", "value"),
     [
         (("name",), "B"),
@@ -230,14 +231,14 @@ def test_signed_card_with_empty_scopes_has_valid_signature() -> None:
     create_signature_verifier(lambda kid, jku: PyJWK(jwk), ["ES256"])(ParseDict(v1, AgentCard()))
 
 
-@pytest.mark.parametrize("signatures", [None, [], {}, "x"])
+@each_row("signatures", [None, [], {}, "x"])
 def test_verification_reports_card_without_signatures_as_unsigned(signatures: Any) -> None:
     card, key = signed()
     with pytest.raises(NotVerified, match="is not signed"):
         verify_card({**card, "signatures": signatures}, lambda _: [key])
 
 
-@pytest.mark.parametrize(
+@each_row(
     "odd",
     [
         None,
@@ -351,7 +352,7 @@ def odd_keys() -> Iterator[tuple[str, str]]:
     yield json.dumps(CardKey.generate()[0].public_jwk()), "public key and cannot sign"
 
 
-@pytest.mark.parametrize(("text", "told"), list(odd_keys()), ids=range(10))
+@each_row(("text", "told"), list(odd_keys()))
 def test_unusable_signing_key_is_reported_at_start(tmp_path: Path, text: str, told: str) -> None:
     file = key_file(tmp_path, text)
     with pytest.raises(ConfigurationError, match=told) as refusal:

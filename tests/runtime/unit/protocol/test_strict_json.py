@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from aion_core.protocol.strict_json import MAX_VALUES, check_json, check_values, parse_json, strict_json
+from tests.support.rows import each_row
 
 NAMED = ("file", "send fewer.")
 
@@ -40,7 +41,7 @@ def test_value_limit_counts_json_values_but_not_string_contents(value: Any) -> N
         check_values(b"[" + dumped(value) + zeros + b",0]", *NAMED)
 
 
-@pytest.mark.parametrize("hostile", ["[]", "{}", '""', '"\\""', "0", '"a":0', '"\\\\":0'])
+@each_row("hostile", ["[]", "{}", '""', '"\\""', "0", '"a":0', '"\\\\":0'])
 def test_json_with_over_5000_values_is_refused(hostile: str) -> None:
     with pytest.raises(InvalidParamsError, match="more than 5000 values"):
         check_values(",".join([hostile] * (MAX_VALUES + 2)).encode(), *NAMED)
@@ -63,7 +64,7 @@ def test_integers_too_large_for_doubles_are_refused_only_in_bodies() -> None:
         check_json(parse_json(b"[9007199254740993]", "body"), "body")
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("text", "problem"),
     [
         (b"", "is empty"),

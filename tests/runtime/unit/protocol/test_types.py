@@ -24,11 +24,12 @@ from aion_core.protocol.types import (
     stream_response_bytes,
 )
 from aion_core.protocol.v03_json import v03_json
+from tests.support.rows import each_row
 
 NUMBERS: dict[str, Any] = {"ids": [1, 2], "deep": {"page": 0, "half": 0.5, "below": -7, "large": 1e300, "text": "1.0"}}
 
 
-@pytest.mark.parametrize(
+@each_row(
     "event",
     [
         Task(id="t", artifacts=[Artifact(artifact_id="a" * 20_000)]),
@@ -65,7 +66,7 @@ def test_v03_whole_numbers_are_rendered_as_integers() -> None:
     assert json.dumps(written, sort_keys=True) == json.dumps(expected, sort_keys=True)
 
 
-@pytest.mark.parametrize("data", [[1, 2], "text", 7, True, None])
+@each_row("data", [[1, 2], "text", 7, True, None])
 def test_conversion_to_v03_wraps_data_that_is_no_object(data: Any) -> None:
     """Convert data such as a list to v0.3: only the author's metadata remains, without the SDK's marker."""
     (part,) = v03_json(conversions.to_compat_artifact(artifact(data)))["parts"]
@@ -74,8 +75,8 @@ def test_conversion_to_v03_wraps_data_that_is_no_object(data: Any) -> None:
     assert v03_json(conversions.to_compat_artifact(alone))["parts"] == [{"kind": "data", "data": {"value": data}}]
 
 
-@pytest.mark.parametrize("number", [math.nan, math.inf])
-@pytest.mark.parametrize("place", ["data", "metadata", "metadata of a part"])
+@each_row("number", [math.nan, math.inf])
+@each_row("place", ["data", "metadata", "metadata of a part"])
 def test_infinite_or_nan_number_is_refused(number: float, place: str) -> None:
     made = artifact(NUMBERS)
     prepare_event(made)
@@ -95,10 +96,9 @@ def test_number_in_data_part_keeps_its_value(number: float) -> None:
     assert isinstance(part["data"], int) == is_whole
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("text", "expected"),
     [("é 😀", "é 😀"), ("\ud83d\ude00", "😀"), ("cut \ud83d", "cut ?"), ("\ude00\ud83d\ud83d\ude00", "??😀")],
-    ids=ascii,
 )
 def test_surrogate_pairs_are_joined_and_unpaired_surrogates_replaced(text: str, expected: str) -> None:
     assert utf8(text) == expected

@@ -12,6 +12,7 @@ from aion_core.push.circuit_breaker import FAILURES_TO_OPEN, MAX_RECEIVERS, OPEN
 from aion_core.push.client import Blocked, Delivered, PostOutcome, PostRefused, Unreachable, WebhookGone
 from tests.runtime.unit.push.pushing import Pushing, ids
 from tests.support.receiver import Behaviour, ReceivedPost, answers, receiving
+from tests.support.rows import each_row
 
 NOW = datetime(2030, 1, 1, tzinfo=UTC)
 HOOK = "https://Hooks.example.org/a?b"
@@ -47,7 +48,7 @@ def test_circuit_of_other_receivers_stays_closed(owner: str, url: str) -> None:
     assert not breaker.is_open(owner, url, NOW)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("outcome", "seconds"),
     [(Delivered(), 19.0), (WebhookGone(), 19.0), (PostRefused(500), 0.1), (Unreachable("no connection"), SLOW_SECONDS - 0.1), (Blocked("why"), 0.0)],
 )  # fmt: skip

@@ -21,6 +21,7 @@ from tests.runtime.unit.push.pushing import Pushing, ids
 from tests.runtime.unit.push.test_ssrf import BAD
 from tests.support import entrypoints
 from tests.support.receiver import ReceivedPost, answers, receiving
+from tests.support.rows import each_row
 from tests.support.service import http
 
 CREATE, GET, LIST, DELETE = (
@@ -250,7 +251,7 @@ async def test_push_config_of_refused_message_is_not_stored() -> None:
     assert (await pushing.rpc(LIST, {"taskId": task["id"]})).get("configs", []) == []
 
 
-@pytest.mark.parametrize("method", ["SendMessage", "SendStreamingMessage", "message/send", "message/stream"])
+@each_row("method", ["SendMessage", "SendStreamingMessage", "message/send", "message/stream"])
 async def test_message_can_register_push_config_in_each_protocol_version(method: str) -> None:
     """Send the config with the first message: the webhook receives all events of the task."""
     async with receiving(answers(200)) as receiver:
@@ -312,7 +313,7 @@ async def test_push_events_setting_selects_notified_events(events: PushEvents, k
     assert [next(iter(json.loads(post.body))) for post in receiver.posts] == kinds
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("authentication", "header"),
     [
         ({"scheme": "Bearer", "credentials": "abc.def"}, ("authorization", "Bearer abc.def")),

@@ -31,6 +31,7 @@ from tests.support.receiver import (
     redirects,
     talks_nonsense,
 )
+from tests.support.rows import each_row
 from tests.support.server import ROOT
 
 OK = answers(200)
@@ -61,7 +62,7 @@ async def test_webhook_events_arrive_once_in_order_and_signed() -> None:
     assert (state.tries, state.failure, state.dead, state.disabled) == (0, "", 0, False)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("bad", "failure"),
     [
         (answers(500), "HTTP 500"),

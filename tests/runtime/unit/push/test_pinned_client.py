@@ -27,6 +27,7 @@ from tests.support.receiver import (
     redirects,
     talks_nonsense,
 )
+from tests.support.rows import each_row
 
 LOOPBACK = WebhookPolicy.for_service("http://127.0.0.1:1", http=True, networks=["127.0.0.1/32"])
 """Policy that allows 127.0.0.1 too, as in development."""
@@ -61,7 +62,7 @@ async def test_webhook_post_arrives_unchanged() -> None:
     }
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("behaviour", "outcome"),
     [
         (answers(200, b"thanks"), Delivered()),
@@ -127,7 +128,7 @@ async def test_only_start_of_webhooks_response_body_is_read() -> None:
     assert written[0] < 16 * 1024 * 1024, "what the two sockets hold, and no more"
 
 
-@pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
+@each_row("status", [301, 302, 303, 307, 308])
 async def test_webhook_redirect_is_failure_and_not_followed(status: int) -> None:
     async with receiving() as inner, receiving(redirects(status, inner.url())) as receiver:
         assert await posted(receiver) == PostRefused(status)
@@ -182,7 +183,7 @@ async def test_webhook_host_name_is_resolved_once() -> None:
     assert receiver.connections == 1
 
 
-@pytest.mark.parametrize("addresses", [["127.0.0.1", "10.0.0.1"], ["10.0.0.1", "127.0.0.1"], ["127.0.0.1", "::ffff:127.0.0.1"], ["127.0.0.2"], ["::1"], []])  # fmt: skip
+@each_row("addresses", [["127.0.0.1", "10.0.0.1"], ["10.0.0.1", "127.0.0.1"], ["127.0.0.1", "::ffff:127.0.0.1"], ["127.0.0.2"], ["::1"], []])  # fmt: skip
 async def test_host_with_one_blocked_address_gets_no_post(addresses: list[str]) -> None:
     async with receiving() as receiver:
         outcome = await client(resolve=Names(addresses)).post(receiver.url(host="hooks.example.org"), {}, b"{}")
@@ -196,7 +197,7 @@ PRIVATE = [
 ]  # fmt: skip  # no socket is bound
 
 
-@pytest.mark.parametrize("address", PRIVATE)
+@each_row("address", PRIVATE)
 async def test_public_host_name_with_private_address_is_blocked(address: str) -> None:
     """The name's owner chooses its address, which may be one in the deployment's own network."""
     names = Names(["93.184.215.14", address])
@@ -207,7 +208,7 @@ async def test_public_host_name_with_private_address_is_blocked(address: str) ->
     assert len(names.asked) == 2
 
 
-@pytest.mark.parametrize("url", ["http://169.254.169.254/latest/", "http://[::ffff:127.0.0.1]/", "http://10.0.0.1/", "ftp://127.0.0.1/", "http://127.0.0.1:1/", "nonsense"])  # fmt: skip
+@each_row("url", ["http://169.254.169.254/latest/", "http://[::ffff:127.0.0.1]/", "http://10.0.0.1/", "ftp://127.0.0.1/", "http://127.0.0.1:1/", "nonsense"])  # fmt: skip
 async def test_webhook_url_is_checked_at_each_post(url: str) -> None:
     """The settings may have become stricter after the registration of the URL."""
     assert isinstance(await client().post(url, {}, b"{}"), Blocked)

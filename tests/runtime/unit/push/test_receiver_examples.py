@@ -21,6 +21,7 @@ from aion_tools.package.cache import file_lock
 from tests.runtime.unit.push.pushing import Pushing
 from tests.support.environments import NodeMissing, node_with
 from tests.support.receiver import WebhookReceiver, answers, receiving
+from tests.support.rows import each_row
 from tests.support.server import ROOT
 
 GUIDE = (ROOT / "docs" / "push.md").read_text()
@@ -114,7 +115,7 @@ FORGERIES: dict[str, Any] = {
 }
 
 
-@pytest.mark.parametrize("forgery", FORGERIES)
+@each_row("forgery", FORGERIES)
 async def test_example_receiver_refuses_forged_posts(forgery: str) -> None:
     heard: list[Any] = []
     post = (await posts(SECRET)).posts[1]

@@ -6,6 +6,7 @@ from a2a.types.a2a_pb2 import TaskPushNotificationConfig
 from aion_core.errors import InvalidMessage
 from aion_core.push.registration import check_config
 from aion_core.push.ssrf import WebhookPolicy
+from tests.support.rows import each_row
 
 POLICY = WebhookPolicy.for_service("https://agents.example.com")
 
@@ -16,7 +17,7 @@ def config(header: str) -> TaskPushNotificationConfig:
     return found
 
 
-@pytest.mark.parametrize(
+@each_row(
     "header",
     [
         "Metadata-Flavor",
@@ -42,8 +43,6 @@ def test_webhook_credential_in_reserved_header_is_refused(header: str) -> None:
     assert refused.value.field == "authentication.credentials"
 
 
-@pytest.mark.parametrize(
-    "header", ["X-Api-Key", "X_Api_Key", "Ocp-Apim-Subscription-Key", "Authorization", "X-Hub-Token"]
-)
+@each_row("header", ["X-Api-Key", "X_Api_Key", "Ocp-Apim-Subscription-Key", "Authorization", "X-Hub-Token"])
 def test_webhook_credential_in_usual_header_is_accepted(header: str) -> None:
     check_config(config(header), POLICY)

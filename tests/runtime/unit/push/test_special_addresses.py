@@ -4,10 +4,9 @@ import csv
 import ipaddress
 from pathlib import Path
 
-import pytest
-
 from aion_core.push.special_addresses import METADATA, SPECIAL_PURPOSE, Network, is_public
 from aion_core.push.ssrf import is_allowed_address
+from tests.support.rows import each_row
 
 REGISTRY = Path(__file__).with_name("special_purpose_addresses.csv")
 """Blocks of the registries iana-ipv4-special-registry and iana-ipv6-special-registry, of July 2026."""
@@ -21,7 +20,7 @@ def blocks() -> list[Network]:
         return [ipaddress.ip_network(row["Address Block"]) for row in csv.DictReader(file)]
 
 
-@pytest.mark.parametrize("block", blocks(), ids=str)
+@each_row("block", blocks())
 def test_special_purpose_address_block_is_refused(block: Network) -> None:
     step = max(1, block.num_addresses // 7)
     addresses = [block[place] for place in range(0, block.num_addresses, step)]
@@ -33,7 +32,7 @@ def test_refused_address_blocks_are_in_iana_registry() -> None:
     assert set(SPECIAL_PURPOSE) - {multicast} <= set(blocks())
 
 
-@pytest.mark.parametrize("block", SPECIAL_PURPOSE, ids=str)
+@each_row("block", SPECIAL_PURPOSE)
 def test_addresses_next_to_refused_ip_range_are_public(block: Network) -> None:
     """Check the addresses just before and after each range, unless they are in another refused range."""
     kind = type(block[0])
@@ -43,7 +42,7 @@ def test_addresses_next_to_refused_ip_range_are_public(block: Network) -> None:
             assert is_public(neighbour) or any(neighbour in other for other in SPECIAL_PURPOSE)
 
 
-@pytest.mark.parametrize(
+@each_row(
     "address", ["1.1.1.1", "192.0.1.1", "223.255.255.255", "2606:4700::1111", "2001:4860:4860::8888", "2c0f:fb50::1"]
 )
 def test_public_address_is_allowed(address: str) -> None:
@@ -78,9 +77,7 @@ def notations(address: ipaddress.IPv4Address) -> list[str]:
     ]
 
 
-@pytest.mark.parametrize(
-    "written", ["169.254.169.254", "169.254.170.2", "100.100.100.200", "168.63.129.16", "192.0.0.192"]
-)
+@each_row("written", ["169.254.169.254", "169.254.170.2", "100.100.100.200", "168.63.129.16", "192.0.0.192"])
 def test_metadata_address_is_refused_in_every_notation(written: str) -> None:
     address = ipaddress.IPv4Address(written)
     assert not is_allowed_address(address, EVERYWHERE)
@@ -88,13 +85,11 @@ def test_metadata_address_is_refused_in_every_notation(written: str) -> None:
     assert [str(each) for each in every if is_allowed_address(each, EVERYWHERE)] == []
 
 
-@pytest.mark.parametrize("block", METADATA, ids=str)
+@each_row("block", METADATA)
 def test_no_setting_allows_metadata_services(block: Network) -> None:
     assert not any(is_allowed_address(address, EVERYWHERE) for address in (block[0], block[-1]))
 
 
-@pytest.mark.parametrize(
-    "address", ["10.1.2.3", "fd00:1::5", "fd12:3456:789a:1::10", "64:ff9b::8.8.8.8", "2a01:64::8.8.8.8"]
-)
+@each_row("address", ["10.1.2.3", "fd00:1::5", "fd12:3456:789a:1::10", "64:ff9b::8.8.8.8", "2a01:64::8.8.8.8"])
 def test_network_allowed_by_operator_is_allowed(address: str) -> None:
     assert is_allowed_address(ipaddress.ip_address(address), EVERYWHERE)

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from aion_core.errors import WebhookBlocked
 from aion_core.push.ssrf import WebhookPolicy, check_addresses, check_url, is_allowed_address
+from tests.support.rows import each_row
 
 ALLOWED = WebhookPolicy.for_service("https://agents.example.com/a2a")
 SPELLED = [str.lower, str.upper, str.title]
@@ -34,7 +35,7 @@ GOOD = {
 }
 
 
-@pytest.mark.parametrize("url", GOOD)
+@each_row("url", GOOD)
 def test_public_https_url_is_allowed_and_normalised(url: str) -> None:
     target = check_url(url, ALLOWED)
     assert target.url == GOOD[url]
@@ -88,7 +89,7 @@ BAD = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("url", [url for urls in BAD.values() for url in urls])
+@each_row("url", [url for urls in BAD.values() for url in urls])
 def test_unsafe_webhook_urls_are_refused(url: str) -> None:
     with pytest.raises(WebhookBlocked) as refusal:
         check_url(url, ALLOWED)
@@ -181,14 +182,14 @@ def test_webhook_at_service_itself_is_refused_in_any_spelling(spelled: Callable[
         check_addresses(check_url("http://my-machine:8000/", LOCAL), ["127.0.0.1"], LOCAL)
 
 
-@pytest.mark.parametrize("base", ["https://B\u00fccher.example", "https://xn--bcher-kva.example:443/a2a"])
-@pytest.mark.parametrize("url", ["https://b\u00fccher.example/", "https://XN--bcher-kva.example:443/x"])
+@each_row("base", ["https://B\u00fccher.example", "https://xn--bcher-kva.example:443/a2a"])
+@each_row("url", ["https://b\u00fccher.example/", "https://XN--bcher-kva.example:443/x"])
 def test_webhook_at_internationalized_domain_of_service_is_refused(base: str, url: str) -> None:
     with pytest.raises(WebhookBlocked, match="itself"):
         check_url(url, WebhookPolicy.for_service(base))
 
 
-@pytest.mark.parametrize(
+@each_row(
     "address",
     [
         "169.254.169.254",

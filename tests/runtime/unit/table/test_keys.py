@@ -4,12 +4,11 @@ import inspect
 from collections.abc import Callable
 from typing import Any, get_type_hints
 
-import pytest
-
 from aion_core.auth.tenants import owner_in
 from aion_core.table import keys
 from aion_core.table.item import Key
 from aion_core.table.keys import ContextKey, TaskKey, TimerOf
+from tests.support.rows import each_row
 
 OWNERS = [
     *("principal:ab", "principal:AB", *(owner_in("principal:ab", tenant) for tenant in ("red", "RED", "blue"))),
@@ -60,12 +59,12 @@ def test_functions_with_owner_are_found() -> None:
     } < MADE.keys()
 
 
-@pytest.mark.parametrize("name", sorted(MADE.keys() - SHARED))
+@each_row("name", sorted(MADE.keys() - SHARED))
 def test_keys_of_two_owners_differ(name: str) -> None:
     assert len({str(MADE[name](owner)) for owner in OWNERS}) == len(OWNERS)
 
 
-@pytest.mark.parametrize("owner", OWNERS)
+@each_row("owner", OWNERS)
 def test_keys_are_parsed_into_their_owners(owner: str) -> None:
     task, context = TaskKey(owner, "t#1"), ContextKey(owner, "a", "c#1/ä")
     for key in (keys.head_key(task), keys.event_key(task, 7), keys.push_key(task, "p#1")):

@@ -19,6 +19,7 @@ from aion_core.table.writes import Change, ConditionCheck, Put, Update, Write
 from tests.simulation.loop import SimLoop
 from tests.support.clock import ManualClock
 from tests.support.faulty_table import FaultyTable, TableCall, TableFaults
+from tests.support.rows import each_row
 
 T = TypeVar("T")
 A, B = Key("p", "a"), Key("p", "b")
@@ -76,10 +77,9 @@ def committed(faults: PlannedTable, *plans: TransactionPlan[str]) -> tuple[str, 
     return run(commit(table, plan, busy="busy"))[0], attempts, table
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("writes", "operation"),
     [(BOTH, "transact"), (BOTH[:1], "write"), ((ConditionCheck(A, Absent()),), "transact"), ((), "")],
-    ids=["two", "one", "check", "none"],
 )
 def test_planned_writes_use_cheapest_table_operation(writes: Sequence[Write], operation: str) -> None:
     """Commit a single write: it is not sent as a transaction, which would cost twice as much."""
@@ -180,7 +180,7 @@ def count(table: FaultyTable) -> int | None:
     return item["n"] if item is not None else None
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("number", "writes", "operation"),
     [
         (3, [COUNT], "transact"),
@@ -188,7 +188,6 @@ def count(table: FaultyTable) -> int | None:
         (None, [COUNT, Put(B, {})], "transact"),
         (None, [Update(A, Change(add={"n": 1}, only_if=Absent()))], "transact"),
     ],
-    ids=["fence", "no fence", "two", "condition"],
 )
 def test_fenced_writes_use_expected_table_operation(number: int | None, writes: list[Write], operation: str) -> None:
     faults = PlannedTable()

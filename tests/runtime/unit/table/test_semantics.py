@@ -20,13 +20,14 @@ from aion_core.table.refusals import (
 )
 from aion_core.table.semantics import changes, conditions, pages, values, writes
 from aion_core.table.writes import Change, ConditionCheck, Delete, Put, Update, Write
+from tests.support.rows import each_row
 
 KEY = Key("p", "s")
 INDEX = Index("by_owner", "owner", "at", "N", ("state",))
 BY_TEXT = Index("by_text", "owner", "text")
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("reasons", "kind", "text"),
     [
         ((FINE, THROTTLED), StoreUnavailable, "TransactionCanceledException: None, ThrottlingError"),
@@ -43,7 +44,7 @@ def test_reasons_of_canceled_transaction_decide_raised_error(
     assert (type(error), str(error)) == (kind, text)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("refused", "text"),
     [
         (lambda: changes.applied(Change(append={"n": [1]}), KEY, {"n": 5}), "n is not a list"),
@@ -156,7 +157,7 @@ def test_length_condition_is_false_for_number() -> None:
     assert not conditions.holds(ShorterThan("n", 3), {"n": 5})
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("value", "size"),
     [
         (True, 1), (0, 1), (7, 2), (-7, 3), (100, 2), (12345, 4), ("é", 2), (b"123", 3), ([], 3), (["a", 1], 8),
@@ -172,7 +173,7 @@ def test_table_value_size_is_counted_in_bytes(value: object, size: int) -> None:
 # ── Fingerprints ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("one", "other"),
     [
         (ConditionCheck(KEY, Exists("a")), ConditionCheck(KEY, Absent("a"))),
@@ -217,7 +218,7 @@ def test_table_index_contains_only_items_with_both_keys() -> None:
 ITEM = {"pk": "p", "sk": "s", "a": 1}
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("write", "before", "expected"),
     [
         (Put(KEY, {"b": 2}), ITEM, (FINE, {"pk": "p", "sk": "s", "b": 2})),
@@ -249,7 +250,7 @@ def test_invalid_table_write_leaves_item_unchanged(write: Write, text: str) -> N
     assert (found.reason, found.after, str(found.error)) == (INVALID, ITEM, f"ValidationException: {text}")
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("item", "reason"),
     [
         ({"owner": "o", "at": 5}, FINE),

@@ -19,6 +19,7 @@ from fastapi import FastAPI
 from aion_core import __version__
 from tests.support.declared import AION_YAML
 from tests.support.deployment import BASE_URL, at, deployed
+from tests.support.rows import each_row
 
 EXTENSION = "https://example.com/ext"
 PATHS = ["/.well-known/agent-card.json", "/.well-known/agent.json"]
@@ -265,7 +266,7 @@ async def test_extended_card_is_served_over_rest(app: FastAPI, path: str) -> Non
     assert answer.headers["cache-control"] == "private, no-store"
 
 
-@pytest.mark.parametrize(("version", "binding"), [(v, b) for v in ("1.0", "0.3") for b in ("JSONRPC", "HTTP+JSON")])
+@each_row(("version", "binding"), [(v, b) for v in ("1.0", "0.3") for b in ("JSONRPC", "HTTP+JSON")])
 async def test_sdk_can_call_each_interface_named_in_card(tmp_path: Path, version: str, binding: str) -> None:
     """The SDK reads the card, and sends a request to each interface in it."""
     app = deployed(tmp_path, AION_YAML, AION_BASE_URL="http://test")

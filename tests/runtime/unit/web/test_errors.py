@@ -16,6 +16,7 @@ from aion_core.web.errors import error_body, rest_error_body, v03_rest_error_bod
 from tests.support.agents.scripted import GatedAgent
 from tests.support.failing import Failing
 from tests.support.metrics import MemoryMetrics
+from tests.support.rows import each_row
 from tests.support.service import http, parts, send
 from tests.support.stores import MemoryTaskStore
 
@@ -60,11 +61,10 @@ def problems(caplog: pytest.LogCaptureFixture) -> list[logging.LogRecord]:
     return [record for record in caplog.records if record.levelno >= logging.WARNING]
 
 
-@pytest.mark.parametrize("binding", BINDINGS)
-@pytest.mark.parametrize(
+@each_row("binding", BINDINGS)
+@each_row(
     ("error", "code", "status"),
     [(DENIED, -32603, 500), (THROTTLED, -32053, 503), (StoreCorrupt("A record cannot be read."), -32603, 500)],
-    ids=["denied", "throttled", "corrupt"],
 )
 async def test_store_error_returns_error_code_and_is_logged_once(
     caplog: pytest.LogCaptureFixture, binding: str, error: Exception, code: int, status: int
@@ -88,7 +88,7 @@ async def test_store_error_returns_error_code_and_is_logged_once(
     assert record.levelno == (logging.WARNING if error is THROTTLED else logging.ERROR)
 
 
-@pytest.mark.parametrize("binding", BINDINGS)
+@each_row("binding", BINDINGS)
 async def test_unexpected_error_is_logged_once(caplog: pytest.LogCaptureFixture, binding: str) -> None:
     """The error's text may quote the request, so it is in the traceback only."""
     error = RuntimeError("what was sent")
@@ -99,7 +99,7 @@ async def test_unexpected_error_is_logged_once(caplog: pytest.LogCaptureFixture,
     assert "what was sent" not in record.getMessage()
 
 
-@pytest.mark.parametrize("kind", WIRE_ERRORS)
+@each_row("kind", WIRE_ERRORS)
 def test_error_message_begins_with_standard_one(kind: type[A2AError]) -> None:
     """The words of each code stand in tests/runtime/protocol/answers.py too, where requests are refused with them."""
     words = STANDARD_MESSAGES[WIRE_ERRORS[kind].code]
@@ -135,11 +135,10 @@ async def test_refused_request_is_logged_at_info_level(caplog: pytest.LogCapture
     assert "Refused with -32001" in caplog.text
 
 
-@pytest.mark.parametrize("binding", BINDINGS)
-@pytest.mark.parametrize(
+@each_row("binding", BINDINGS)
+@each_row(
     ("error", "count"),
     [(DENIED, 1), (THROTTLED, 1), (RuntimeError("unexpected"), 1), (TaskNotFound("t-1"), 0)],
-    ids=["denied", "throttled", "unexpected", "refused"],
 )
 async def test_internal_errors_are_counted(binding: str, error: Exception, count: int) -> None:
     """Count them by a metric: a JSON-RPC error has HTTP status 200, so AWS does not count it."""

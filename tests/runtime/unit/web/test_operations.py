@@ -25,6 +25,7 @@ from aion_core.web.v03.operations import CONVERSIONS
 from scripts.openapi.document import DOCUMENT, SERVED, build_document, rendered, rendered_for_server
 from scripts.openapi.examples import RECORDED, recorded
 from tests.support.agents.counting import talking
+from tests.support.rows import each_row
 from tests.support.service import http, parts
 
 
@@ -59,7 +60,7 @@ ECHO_V03 = V03Conversion(
 )
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("method", "path", "body", "answer"),
     [
         ("POST", "/", {"method": "Echo", "params": {"id": "t-1"}}, {"id": "t-1", "contextId": "Test"}),
@@ -69,7 +70,6 @@ ECHO_V03 = V03Conversion(
         ("POST", "/", {"method": "toy/oldEcho", "params": {"id": "t-1"}}, {"echo": "t-1"}),
         ("GET", "/v1/echo/t-1", None, {"id": "t-1", "contextId": "Test"}),
     ],
-    ids=["json-rpc", "http+json", "tenant", "json-rpc v0.3", "json-rpc v0.3 alias", "http+json v0.3"],
 )
 async def test_operation_added_to_registry_is_served_by_each_binding(
     monkeypatch: pytest.MonkeyPatch, method: str, path: str, body: Any, answer: Any

@@ -14,6 +14,7 @@ from tests.runtime.unit.web.rest.test_v1 import frames
 from tests.runtime.unit.web.sdk_handler import BY_NAME, services_of
 from tests.support.agents.counting import talking
 from tests.support.agents.scripted import AskingAgent
+from tests.support.rows import each_row
 from tests.support.service import http, parts, rpc_bodies, rpc_body, send
 
 
@@ -50,7 +51,7 @@ CONFIG = pb.TaskPushNotificationConfig(
 )
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("method", "params", "asked", "result"),
     [
         ("CreateTaskPushNotificationConfig", V1_CONFIG, CONFIG, V1_CONFIG),
@@ -108,7 +109,7 @@ async def test_both_v03_method_names_for_extended_card_are_known(method: str) ->
     assert answer.json()["error"]["code"] == -32004
 
 
-@pytest.mark.parametrize("method", ["SendMessage", "message/send", "Nope", "GetTask"])
+@each_row("method", ["SendMessage", "message/send", "Nope", "GetTask"])
 async def test_json_rpc_error_data_contains_reason(method: str) -> None:
     async with http(parts(talking(1)).app()) as client:
         answer = await client.post("/", json={**send(), "method": method, "params": {"id": "nope"}})
@@ -118,8 +119,8 @@ async def test_json_rpc_error_data_contains_reason(method: str) -> None:
     assert info["domain"] == "a2a-protocol.org"
 
 
-@pytest.mark.parametrize("given", [{}, {"id": None}], ids=["missing", "null"])
-@pytest.mark.parametrize("method", ["message/send", "message/stream", "tasks/get", "tasks/cancel", "tasks/resubscribe"])
+@each_row("given", [{}, {"id": None}])
+@each_row("method", ["message/send", "message/stream", "tasks/get", "tasks/cancel", "tasks/resubscribe"])
 async def test_v03_request_without_id_is_served(method: str, given: dict[str, Any]) -> None:
     """Answer as in v1.0, with the id null: pydantic-ai's client sends no id."""
     request = {**send(method=method), **given}
@@ -158,7 +159,7 @@ async def test_refused_v03_stream_consists_of_one_error_frame(method: str, param
         assert unary.headers["content-type"] == "application/json"
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("agent", "is_stream"),
     [
         ("Go-http-client/1.1", True),
@@ -170,7 +171,7 @@ async def test_refused_v03_stream_consists_of_one_error_frame(method: str, param
         ("Mozilla/5.0", False),
     ],
 )
-@pytest.mark.parametrize("method", ["SendStreamingMessage", "SubscribeToTask"])
+@each_row("method", ["SendStreamingMessage", "SubscribeToTask"])
 async def test_refused_v1_stream_is_readable_by_client(method: str, agent: str | None, is_stream: bool) -> None:
     """Go's and .NET's clients take a JSON document for an empty stream; JavaScript's reads no refusal from a stream."""
     request = {"jsonrpc": "2.0", "id": "r-1", "method": method, "params": {"id": "nope"}}
@@ -182,8 +183,8 @@ async def test_refused_v1_stream_is_readable_by_client(method: str, agent: str |
     assert (body["id"], body["error"]["code"] < 0) == ("r-1", True)
 
 
-@pytest.mark.parametrize("length", [-1, 2**31, 2**40, 1e12, "x", 1.5])
-@pytest.mark.parametrize(
+@each_row("length", [-1, 2**31, 2**40, 1e12, "x", 1.5])
+@each_row(
     ("method", "where"),
     [
         ("GetTask", "historyLength"),
@@ -204,8 +205,8 @@ async def test_invalid_history_length_is_refused(method: str, where: str, length
     assert [violation["field"] for violation in error["data"][1]["fieldViolations"]] == [where]
 
 
-@pytest.mark.parametrize("path", ["/", "/message:stream", "/v1/message:stream", "message/stream"])
-@pytest.mark.parametrize(("length", "kept"), [(0, 0), (1, 1), (2, 2), (None, 3)])
+@each_row("path", ["/", "/message:stream", "/v1/message:stream", "message/stream"])
+@each_row(("length", "kept"), [(0, 0), (1, 1), (2, 2), (None, 3)])
 async def test_first_task_of_stream_has_requested_history_length(path: str, length: int | None, kept: int) -> None:
     """Stream with `historyLength`: the first task has at most that many messages (A2A 3.2.2)."""
     old = "v1" in path or path == "message/stream"
@@ -225,7 +226,7 @@ async def test_first_task_of_stream_has_requested_history_length(path: str, leng
         assert len(stored.json()["history"]) == 4, "the answer too"
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("method", "params", "mend"),
     [
         ("SendStreamingMessage", None, "Send the message without streaming."),

@@ -29,6 +29,7 @@ from aion_core.web.middleware.background_turns import AwaitBackgroundTurnsMiddle
 from aion_core.web.sse import MAX_STREAM_BYTES, Frames, jsonrpc_v1
 from tests.runtime.unit.web.sdk_handler import SdkContextBuilder, SdkHandler
 from tests.support.agents.scripted import AskingAgent, GatedAgent
+from tests.support.rows import each_row
 from tests.support.service import ServiceParts, http, parts, send
 from tests.support.stores import MemoryTaskStore
 
@@ -74,9 +75,9 @@ def frames(answer: httpx.Response) -> list[dict[str, str]]:
     return [frame for frame in found if frame]
 
 
-@pytest.mark.parametrize("fails", [False, True], ids=["completed", "failed"])
-@pytest.mark.parametrize(("method", "version"), [("SendStreamingMessage", "1.0"), ("message/stream", "0.3")])
-@pytest.mark.parametrize("request_id", [7, "a-string", '"}\u2028'])
+@each_row("fails", [False, True])
+@each_row(("method", "version"), [("SendStreamingMessage", "1.0"), ("message/stream", "0.3")])
+@each_row("request_id", [7, "a-string", '"}\u2028'])
 async def test_sse_frames_equal_sdk_frames(method: str, version: str, fails: bool, request_id: int | str) -> None:
     made = parts(ScriptedEvents(fails=fails))
     body = {**send(method=method, contextId="c-1"), "id": request_id}

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from aion_tools.agent_code.imports import frameworks_of, imports, missing
+from tests.support.rows import each_row
 
 ROOT = Path(__file__).parents[4]
 CODE = {
@@ -92,7 +93,7 @@ def test_circularly_importing_files_are_read_once(tmp_path: Path) -> None:
     assert {each.name for each in imports(tmp_path / "agent.py", [tmp_path])} == {"neighbour", "agent"}
 
 
-@pytest.mark.parametrize("case", CODE)
+@each_row("case", CODE)
 def test_imported_package_determines_agents_framework(case: str, tmp_path: Path) -> None:
     """Code without an import of a known framework may need any framework, so it gets all."""
     code, frameworks = CODE[case]
@@ -100,7 +101,7 @@ def test_imported_package_determines_agents_framework(case: str, tmp_path: Path)
     assert frameworks_of(tmp_path / "agent.py", [tmp_path]) == frameworks
 
 
-@pytest.mark.parametrize(
+@each_row(
     "statement",
     [
         "from . import sub",

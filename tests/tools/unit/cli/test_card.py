@@ -21,6 +21,7 @@ from tests.support.declared import AION_YAML
 from tests.support.deployment import BASE_URL, at, deployed
 from tests.support.downgraded import without_tls
 from tests.support.isolated import isolated_imports
+from tests.support.rows import each_row
 
 CARDS = (".well-known/agent-card.json", ".well-known/agent-card.json?v=2", "extendedAgentCard", "v1/card")
 
@@ -237,6 +238,6 @@ def test_card_command_failure_is_one_sentence_and_exit_1(tmp_path: Path) -> None
     assert ran.stderr.count("\n") == 1
 
 
-@pytest.mark.parametrize("command", ["show", "sign", "verify", "keygen"])
+@each_row("command", ["show", "sign", "verify", "keygen"])
 def test_card_help_shows_examples(command: str) -> None:
     assert f"  aion card {command}" in run(command, "--help").stdout

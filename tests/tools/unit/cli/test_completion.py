@@ -5,12 +5,12 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
+from tests.support.rows import each_row
 
 AION = str(Path(sys.executable).with_name("aion"))
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("words", "completed"),
     [
         ("ta", "tasks"),

@@ -1,11 +1,10 @@
 """Hints after a wrong command line: similar names, and the correct position of a command or option."""
 
-import pytest
-
 from tests.support import operating
+from tests.support.rows import each_row
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("arguments", "hint"),
     [
         (("depoy",), "'deploy'"),

@@ -11,6 +11,7 @@ import pytest
 from aion_tools.cli.main import REMOVED, aion
 from aion_tools.stack.stack import SETTINGS
 from tests.support import operating
+from tests.support.rows import each_row
 from tests.support.server import ROOT
 
 
@@ -57,9 +58,7 @@ def test_missing_optional_package_error_names_extra_to_install(tmp_path: Path, c
     assert (done.returncode, done.stderr) == (1, f"Error: nothing_of_this_name {TO_INSTALL}\n")
 
 
-@pytest.mark.parametrize(
-    ("command", "code"), [("dev", 1), ("build", 1), ("new mine", 1), ("key list", 1), ("", 2), ("--help", 0)]
-)
+@each_row(("command", "code"), [("dev", 1), ("build", 1), ("new mine", 1), ("key list", 1), ("", 2), ("--help", 0)])
 def test_command_without_extra_local_names_it(tmp_path: Path, command: str, code: int) -> None:
     """Run the command as in an installation without extras: in a folder without an agent, and before `aion new`."""
     done = without_moto(tmp_path, *command.split())
@@ -77,7 +76,7 @@ def test_help_needs_no_extra(tmp_path: Path, command: str) -> None:
     assert TO_INSTALL not in done.stdout
 
 
-@pytest.mark.parametrize("name", REMOVED)
+@each_row("name", REMOVED)
 def test_removed_command_names_its_replacement(name: str) -> None:
     failed = operating.runs({})(name, "any", "--option")
     assert (failed.exit_code, name in aion.commands) == (2, False)
@@ -166,9 +165,7 @@ def test_dev_command_imports_only_click_and_its_supervisor() -> None:
     assert (ran.stdout, ran.stderr) == ("[]\n", "")
 
 
-@pytest.mark.parametrize(
-    "command", ["why t-1", "tasks show t-1 --scan", "tasks list --expired", "dlq list", "push list"]
-)
+@each_row("command", ["why t-1", "tasks show t-1 --scan", "tasks list --expired", "dlq list", "push list"])
 def test_failed_json_command_prints_nothing_to_standard_output(command: str) -> None:
     places = {"AION_TABLE": "t", "AION_BUCKET": "b", "AION_TASK_QUEUE_URL": "q", "AION_PUSH_QUEUE_URL": "q"}
     with operating.refusing_aws("ExpiredTokenException") as url:

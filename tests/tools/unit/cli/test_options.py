@@ -28,11 +28,12 @@ from tests.support import operating
 from tests.support.clock import ManualClock
 from tests.support.conversation import StoreConversation
 from tests.support.operating import RunCommand
+from tests.support.rows import each_row
 
 COMMANDS = [["key", "list"], ["push", "list"], ["tasks", "list", "--scan"], ["dlq", "list"]]
 
 
-@pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
+@each_row("command", COMMANDS)
 def test_operator_command_without_deployment_asks_for_stack_name(
     command: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -152,7 +153,7 @@ def walk(command: object, path: tuple[str, ...] = ()) -> list[tuple[str, ...]]:
     return [path, *(found for name, each in commands.items() for found in walk(each, (*path, name)))]
 
 
-@pytest.mark.parametrize("path", walk(aion), ids=lambda path: " ".join(path) or "aion")
+@each_row("path", walk(aion))
 def test_help_of_each_command_fits_terminal(path: tuple[str, ...]) -> None:
     shown = operating.runs({})(*path, "--help")
     assert shown.exit_code == 0
@@ -273,7 +274,7 @@ REGIONS = {
 }
 
 
-@pytest.mark.parametrize(("environ", "given", "region"), REGIONS.values(), ids=REGIONS)
+@each_row(("environ", "given", "region"), REGIONS.values())
 def test_region_precedence_of_options_environment_and_samconfig(
     environ: dict[str, str], given: list[str], region: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -295,7 +296,7 @@ def test_region_precedence_of_options_environment_and_samconfig(
     assert done.output == f"{region}\n"
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("environ", "other"),
     [
         ({}, "eu-north-1"),
@@ -303,7 +304,6 @@ def test_region_precedence_of_options_environment_and_samconfig(
         ({"AWS_REGION": "eu-west-3"}, ""),
         ({"AWS_PROFILE": "gone"}, ""),
     ],
-    ids=lambda each: next(iter(each.values()), "default profile") if isinstance(each, dict) else "",
 )
 def test_other_region_of_profile_is_told(
     environ: dict[str, str], other: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

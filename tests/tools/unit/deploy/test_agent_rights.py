@@ -13,6 +13,7 @@ from aion_core.loading.deployment import read_deployment_config
 from aion_tools.deploy.agent_rights import template_parameters
 from aion_tools.template.names import BUILD_PLACE
 from aion_tools.template.reader import Template
+from tests.support.rows import each_row
 from tests.support.server import ROOT
 
 
@@ -46,7 +47,7 @@ def test_template_parameters_contain_arns_of_secrets(tmp_path: Path) -> None:
     assert re.fullmatch(pattern_of("AgentSecrets"), found["AgentSecrets"])
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("region", "partition"),
     [
         ("eu-west-1", "aws"),

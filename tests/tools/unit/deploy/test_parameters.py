@@ -8,6 +8,7 @@ from aion_core.errors import ConfigurationError
 from aion_tools.deploy.parameters import KNOWN_LATER, TemplateParameters
 from aion_tools.template import stacks
 from aion_tools.template.reader import Place
+from tests.support.rows import each_row
 
 PROJECT = """
 Parameters:
@@ -91,7 +92,7 @@ def test_effective_parameters_follow_expressions_of_template(
     assert found["AgentPolicyArns"] == KNOWN_LATER
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("line", "told"),
     [
         ("PushPorts: 443", []),

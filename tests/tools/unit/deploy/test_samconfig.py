@@ -7,6 +7,7 @@ import pytest
 from aion_core.errors import ConfigurationError
 from aion_tools.deploy.samconfig import SamConfig, parameters, word
 from aion_tools.shipped import shipped
+from tests.support.rows import each_row
 
 MULTILINE = """# The prod stack.
 [prod.deploy.parameters]
@@ -63,12 +64,12 @@ def test_missing_samconfig_file_is_written(tmp_path: Path) -> None:
     assert SamConfig.read(tmp_path / "samconfig.toml").get("stack_name") == "mine"
 
 
-@pytest.mark.parametrize("value", ["", "plain", "two words", 'a "quoted" one', "back\\slash", "a=b"])
+@each_row("value", ["", "plain", "two words", 'a "quoted" one', "back\\slash", "a=b"])
 def test_written_samconfig_parameters_are_read_back(value: str) -> None:
     assert parameters([word("Name", value)]) == {"Name": value}
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("text", "told"),
     [
         ("not toml", "is not valid TOML"),

@@ -11,6 +11,7 @@ from aion_core.errors import ConfigurationError
 from aion_core.loading.aion_yaml.environment import SecretSource
 from aion_core.loading.deployment import read_deployment_config
 from aion_tools.dev.environment import local_environment
+from tests.support.rows import each_row
 
 
 def written(folder: Path, **aion: Any) -> Path:
@@ -37,7 +38,7 @@ SOURCES = {
 }
 
 
-@pytest.mark.parametrize("said", SOURCES)
+@each_row("said", SOURCES)
 def test_each_notation_of_secret_in_aion_yaml_is_read(said: str, tmp_path: Path) -> None:
     assert read_deployment_config(written(tmp_path, secrets={"KEY": said})).secrets == {"KEY": SOURCES[said]}
 
@@ -70,13 +71,13 @@ REFUSED += [
 ]
 
 
-@pytest.mark.parametrize(("aion", "said"), REFUSED, ids=lambda value: str(value)[:60])
+@each_row(("aion", "said"), REFUSED)
 def test_unusable_environment_variable_is_named_in_error(aion: dict[str, Any], said: str, tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match=re.escape(said)):
         read_deployment_config(written(tmp_path, **aion))
 
 
-@pytest.mark.parametrize(
+@each_row(
     "said",
     ["", "a b", "ssm:", "ssm:/a b", "a#", "#a", "a:b", "arn:aws:s3:::bucket/key", "arn:aws:ssm:eu:1:document/x", "x" * 513],
 )  # fmt: skip
@@ -85,7 +86,7 @@ def test_unknown_secret_source_is_refused(said: str, tmp_path: Path) -> None:
         read_deployment_config(written(tmp_path, secrets={"KEY": said}))
 
 
-@pytest.mark.parametrize(
+@each_row(
     "key",
     ["sk-proj-0123456789abcdef", "AIzaSyA0123456789abcdefgh", "ghp_0123456789abcdefgh", "-----BEGIN PRIVATE KEY-----"],
 )

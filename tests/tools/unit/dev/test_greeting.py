@@ -7,6 +7,7 @@ import pytest
 from aion_core.loading.deployment import read_deployment_config
 from aion_core.protocol.types import AgentCard, AgentSkill
 from aion_tools.dev.greeting import HELLO, example_part, greeting
+from tests.support.rows import each_row
 
 
 def test_dev_greeting_names_agents_created_for_each_turn(tmp_path: Path) -> None:
@@ -54,7 +55,7 @@ def test_dev_greeting_names_required_extensions_in_request(tmp_path: Path) -> No
     assert "    -H 'A2A-Extensions: https://x.test/a' \\" in lines
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("modes", "examples", "part"),
     [
         (["text/plain"], ['{"a": 1}'], {"text": HELLO}),

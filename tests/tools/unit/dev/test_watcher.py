@@ -2,14 +2,14 @@
 
 from pathlib import Path
 
-import pytest
 from watchfiles import Change
 
 from aion_tools.dev.data_folder import DataFolder
 from aion_tools.dev.watcher import EditFilter
+from tests.support.rows import each_row
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("path", "counts"),
     [
         ("agent.py", True),
@@ -37,7 +37,7 @@ def test_edits_of_code_and_configuration_reload_agents(tmp_path: Path, path: str
     assert EditFilter(tmp_path, DataFolder(tmp_path / ".aion"))(Change.modified, str(tmp_path / path)) is counts
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("path", "counts"),
     [
         ("data/dev.json", False),

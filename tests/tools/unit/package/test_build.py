@@ -180,7 +180,7 @@ def test_langgraph_json_is_packaged_as_aion_yaml(tmp_path: Path) -> None:
 
 def test_lock_without_aions_requirements_names_extra(tmp_path: Path) -> None:
     """A project that requires plain `aion-lambda` has no boto3 and no FastAPI in its lock."""
-    project(tmp_path, {"pyproject.toml": pyproject("langgraph")})
+    project(tmp_path, {"pyproject.toml": pyproject("packaging")})
     run([find_uv(), "lock", "--quiet", "--project", str(tmp_path)])
     made = read(tmp_path)
     for function, lost in (("ApiFunction", "boto3, .*fastapi"), ("SweepFunction", "aws-lambda-powertools")):
@@ -200,13 +200,18 @@ def test_build_adds_no_framework_for_unknown_import(tmp_path: Path) -> None:
 # --- Packages ---
 
 
+BESIDES = {"data.py": "same = 1\n", "data.txt": "theirs"}
+"""Files of the wheel beside its package."""
+
+
 @pytest.fixture(scope="module")
 def locked_project(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return a project with an executor and a wheel, and its uv.lock."""
     folder = tmp_path_factory.mktemp("project")
     content = {"mine/__init__.py": "theirs = 1", "mine/data/big.bin": "0" * 200_000, "mine/data/small.txt": ""}
-    written = wheel(folder / "vendor", files=content)
-    sources = f'[tool.uv.sources]\naion-lambda = {{ path = "{ROOT}" }}\nmine = {{ path = "vendor/{written.name}" }}\n'
+    # The wheel's path is absolute: the copies then have the same lock, and share its wheels in the cache.
+    written = wheel(tmp_path_factory.mktemp("vendor"), files={**content, **BESIDES})
+    sources = f'[tool.uv.sources]\naion-lambda = {{ path = "{ROOT}" }}\nmine = {{ path = "{written}" }}\n'
     project(
         folder,
         {"pyproject.toml": pyproject("aion-lambda[api]", "mine") + sources, "agent.py": f"import mine\n{EXECUTOR}"},
@@ -318,14 +323,10 @@ def test_project_file_does_not_replace_that_of_dependency(copied: Path, place: s
 
 def test_project_leaves_linked_cache_unchanged(copied: Path, shared_cache: Path) -> None:
     """A package is made of hard links to the cache: a build replaces a file, and does not write into it."""
-    text = "same = 1\n"
-    wheel(copied / "vendor", files={"mine/__init__.py": "", "data.py": text, "data.txt": "theirs"})
-    run([find_uv(), "lock", "--quiet", "--upgrade-package", "mine", "--project", str(copied)])
-    write(copied, {"data.py": text, "data.txt": "own"})
+    write(copied, {**BESIDES, "data.txt": "own"})
     made = built(copied)
     assert (made.code / "data.txt").read_text() == "own"
-    (cached,) = shared_cache.glob("wheels-*/code/data.txt")
-    assert cached.read_text() == "theirs"
+    assert {each.read_text() for each in shared_cache.glob("wheels-*/code/data.txt")} == {"theirs"}
     assert os.stat(made.code / "mine" / "__init__.py").st_nlink > 1
 
 

@@ -9,6 +9,7 @@ import pytest
 from aion_tools.package.functions import Target
 from aion_tools.package.installed import InstalledFile
 from aion_tools.package.package import IMAGE_LIMIT, LAMBDA_LIMIT, Package, fitting, put, too_large
+from tests.support.rows import each_row
 from tests.tools.unit.package.wheels import write
 
 
@@ -60,7 +61,7 @@ def files(**sizes: tuple[int, int]) -> list[InstalledFile]:
     ]
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("limit", "dropped"),
     [(60, []), (59, ["torch"]), (40, ["torch"]), (39, ["torch", "data"]), (9, ["torch", "data", "mine"])],
 )

@@ -9,6 +9,7 @@ import pytest
 
 from aion_tools.package import trim
 from aion_tools.package.elf import stripped
+from tests.support.rows import each_row
 from tests.tools.unit.package.wheels import write
 
 PYTHON = f"{sys.version_info.major}.{sys.version_info.minor}"
@@ -33,7 +34,7 @@ def test_dead_weight_is_deleted(tmp_path: Path) -> None:
     assert {file.relative_to(tmp_path).as_posix() for file in tmp_path.rglob("*") if file.is_file()} == kept
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("place", "is_needed"),
     [
         ("mine-1.0.dist-info/METADATA", True),

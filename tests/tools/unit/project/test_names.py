@@ -5,33 +5,32 @@ import re
 import pytest
 
 from aion_tools.project import InvalidName, names
+from tests.support.rows import each_row
 
 STACK = re.compile(r"[a-zA-Z][-a-zA-Z0-9]{0,127}")
 """CloudFormation's rule: https://docs.aws.amazon.com/AWSCloudFormation/latest/APIReference/API_CreateStack.html"""
 
 
-@pytest.mark.parametrize("name", ["my-agent", "a", "Agent2", "my_agent", "a" * 60])
+@each_row("name", ["my-agent", "a", "Agent2", "my_agent", "a" * 60])
 def test_valid_project_name_makes_valid_stack_names(name: str) -> None:
     names.check(name)
     for stage in names.STAGES:
         assert STACK.fullmatch(names.stack_name(name, stage))
 
 
-@pytest.mark.parametrize(
-    "name", ["", "2nd", "-a", "a-", "my agent", "mein.agent", "ägent", "a/b", "..", "a\n", "a" * 61]
-)
+@each_row("name", ["", "2nd", "-a", "a-", "my agent", "mein.agent", "ägent", "a/b", "..", "a\n", "a" * 61])
 def test_invalid_project_name_is_refused(name: str) -> None:
     with pytest.raises(InvalidName, match="project"):
         names.check(name)
 
 
-@pytest.mark.parametrize("name", ["langgraph", "LangGraph", "a2a_sdk", "aion-lambda", "google-adk", "moto", "pytest"])
+@each_row("name", ["langgraph", "LangGraph", "a2a_sdk", "aion-lambda", "google-adk", "moto", "pytest"])
 def test_project_name_equal_to_installed_package_is_refused(name: str) -> None:
     with pytest.raises(InvalidName, match="name of an installed Python package"):
         names.check(name)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("folder", "name"),
     [
         ("my-agent", "my-agent"),

@@ -10,6 +10,7 @@ from packaging.requirements import Requirement
 from aion_core import __version__
 from aion_tools.project.origin import Origin, origin, recorded, requirement, versions
 from tests.support.installed import as_from_index
+from tests.support.rows import each_row
 from tests.support.server import ROOT
 
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
@@ -44,7 +45,7 @@ def test_aion_installed_from_url_becomes_uv_source_of_project(
     assert Requirement(f"aion-lambda[langgraph] {found.direct}").url
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("direct_url", "clone"),
     [
         ({"url": "file:///dist/aion_lambda-1-py3-none-any.whl", "archive_info": {}}, ""),
@@ -52,7 +53,6 @@ def test_aion_installed_from_url_becomes_uv_source_of_project(
         ({"url": "file:///my%20work/aion", "dir_info": {"editable": True}}, "/my work/aion"),
         (None, ""),
     ],
-    ids=["wheel", "folder", "editable", "find-links"],
 )
 def test_aion_installed_from_this_machine_becomes_wheel_in_project(direct_url: dict[str, object], clone: str) -> None:
     found = recorded(json.dumps(direct_url) if direct_url else None, is_local=True)

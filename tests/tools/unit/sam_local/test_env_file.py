@@ -11,6 +11,7 @@ import pytest
 
 from aion_core.errors import ConfigurationError
 from aion_tools.sam_local.env_file import PLAIN, project_of, write_plain, write_private
+from tests.support.rows import each_row
 
 AION_YAML = """
 aion:
@@ -86,7 +87,7 @@ PLACES = {
 }
 
 
-@pytest.mark.parametrize(("folder", "artifacts", "found"), PLACES.values(), ids=PLACES)
+@each_row(("folder", "artifacts", "found"), PLACES.values())
 def test_project_of_a_build_is_found(tmp_path: Path, folder: str, artifacts: str, found: str) -> None:
     assert project_of(tmp_path / folder, tmp_path / artifacts) == tmp_path / found
 

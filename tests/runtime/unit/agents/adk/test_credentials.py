@@ -34,6 +34,7 @@ from tests.support.adk import (
     texts,
 )
 from tests.support.clock import ManualClock
+from tests.support.rows import each_row
 from tests.support.service import http, parts, send
 from tests.support.stores import MemoryTaskStore
 
@@ -186,7 +187,7 @@ def test_refusal_keeps_description_of_error() -> None:
         assert refusal_of(ARGS, answer) == error
 
 
-@pytest.mark.parametrize("answer", ["t-1", {"accessToken": "t-1"}, {"error": 1}, {"error": ""}, ["no"], "https://[x"])
+@each_row("answer", ["t-1", {"accessToken": "t-1"}, {"error": 1}, {"error": ""}, ["no"], "https://[x"])
 def test_other_answers_do_not_refuse_credential(answer: Any) -> None:
     assert refusal_of(ARGS, answer) is None
 
@@ -202,7 +203,7 @@ def test_address_of_another_sign_in_is_refused(answer: str) -> None:
             credential_response(args, given) if refusal_of(args, given) is None else None
 
 
-@pytest.mark.parametrize("answer", ["https://[x", "https://app.test/?state=s", "ключ", {"oauth2": {}}, ["a"], 7, None])
+@each_row("answer", ["https://[x", "https://app.test/?state=s", "ключ", {"oauth2": {}}, ["a"], 7, None])
 def test_error_about_credential_does_not_quote_it(answer: Any) -> None:
     with pytest.raises(InvalidResumeInput) as raised:
         credential_response(ARGS, answer)

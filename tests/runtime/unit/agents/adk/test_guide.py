@@ -4,9 +4,8 @@ import re
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from tests.support.adk import answer_text, ask, served
+from tests.support.rows import each_row
 from tests.support.service import http, parts
 
 PAGE = Path(__file__).parents[5] / "docs" / "adk.md"
@@ -14,7 +13,7 @@ BLOCKS = re.findall(r"^```python\n(.*?)^```", PAGE.read_text(encoding="utf-8"), 
 ANSWERS = ["You sent 0 files.", "It is done.", "One moment.", "Which day?"]
 
 
-@pytest.mark.parametrize(("block", "answer"), list(zip(BLOCKS, ANSWERS, strict=True)), ids=ANSWERS)
+@each_row(("block", "answer"), list(zip(BLOCKS, ANSWERS, strict=True)))
 async def test_agents_in_adk_guide_answer_messages(block: str, answer: str) -> None:
     names: dict[str, Any] = {"__name__": "guide"}
     exec(compile(block, "docs/adk.md", "exec"), names)  # noqa: S102  # our own page

@@ -31,6 +31,7 @@ from tests.support.adk import (
     yielding_agent,
 )
 from tests.support.histories import json_before_status
+from tests.support.rows import each_row
 from tests.support.service import http, parts
 
 
@@ -163,7 +164,7 @@ async def test_answer_contains_files_and_code_without_thoughts(dialect: str) -> 
     ]
 
 
-@pytest.mark.parametrize(
+@each_row(
     "event",
     [
         text_event("half \ud83d"),
@@ -175,7 +176,6 @@ async def test_answer_contains_files_and_code_without_thoughts(dialect: str) -> 
             long_running_tool_ids={"call-1"},
         ),
     ],
-    ids=["message", "streamed text", "output", "question"],
 )
 async def test_half_of_a_surrogate_pair_becomes_question_mark(event: Event) -> None:
     async with http(parts(served(yielding_agent(event))).app()) as client:

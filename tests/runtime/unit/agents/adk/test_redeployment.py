@@ -19,6 +19,7 @@ from tests.runtime.unit.agents.adk.test_resumption import (
     transferring_agent,
 )
 from tests.support.adk import CrashingSessions, answer_text, ask, call, earlier, scripted_model, served
+from tests.support.rows import each_row
 from tests.support.service import http, parts
 
 
@@ -64,8 +65,8 @@ MISSING = {
 """Missing agents in the reason of the failure, by the change."""
 
 
-@pytest.mark.parametrize("place", [3, 6])
-@pytest.mark.parametrize("change", CHANGES)
+@each_row("place", [3, 6])
+@each_row("change", CHANGES)
 async def test_resumed_turn_fails_if_its_adk_agent_was_removed(change: str, place: int) -> None:
     """Resume a turn without one of its agents: it fails instead of running a tool twice or skipping a step."""
     ran.clear()
@@ -79,7 +80,7 @@ async def test_resumed_turn_fails_if_its_adk_agent_was_removed(change: str, plac
     assert len(set(earlier(task))) == len(earlier(task))
 
 
-@pytest.mark.parametrize("place", [3, 5, 6, 8])
+@each_row("place", [3, 5, 6, 8])
 async def test_added_agents_do_not_prevent_resume(place: int) -> None:
     """Resume a turn of a sequence that has one more agent since the crash: all its agents run."""
     ran.clear()

@@ -36,6 +36,7 @@ from tests.runtime.unit.delegation.remote_servers import served_here
 from tests.support.adk import CrashingSessions, DecidingLlm, call, llm_agent, served, task_of
 from tests.support.clock import ManualClock
 from tests.support.listening import listening
+from tests.support.rows import taking_turns
 from tests.support.service import http, parts, send
 from tests.support.stores import MemoryTaskStore
 
@@ -91,8 +92,7 @@ async def tasks_of(url: str) -> list[dict[str, Any]]:
         return tasks
 
 
-@pytest.mark.parametrize("before", [False, True], ids=["after", "before"])
-@pytest.mark.parametrize("shape", SHAPES)
+@taking_turns(shape=SHAPES, before=[False, True])
 async def test_interrupted_caller_calls_remote_agent_once(shape: str, before: bool) -> None:
     """Cut the caller's turn at each of its events, after or before the event is stored."""
     async with remote_agent() as (_, make):
@@ -166,7 +166,6 @@ def asking(state: TaskState = TaskState.TASK_STATE_INPUT_REQUIRED) -> InputRequi
 
 
 FOUR = {shape: SHAPES[shape] for shape in ("root", "in a sequence", "after a transfer", "in a workflow")}
-four_shapes = pytest.mark.parametrize("shape", FOUR)
 ENDS = {
     TaskState.TASK_STATE_FAILED: "The agent slow has failed: No money.",
     TaskState.TASK_STATE_REJECTED: "The agent slow has rejected the message: No money.",
@@ -174,9 +173,7 @@ ENDS = {
 }
 
 
-@pytest.mark.parametrize("place", [None, 3, 5])
-@pytest.mark.parametrize("end", ENDS)
-@four_shapes
+@taking_turns(shape=FOUR, end=ENDS, place=[None, 3, 5])
 async def test_failure_of_remote_agent_fails_caller(shape: str, end: TaskState, place: int | None) -> None:
     """The reason names the agent and says what it said; the agents after it in a sequence do not run."""
     async with remote_agent(Says([Reply(told("No money."), end)])) as (remote, make):
@@ -195,8 +192,7 @@ async def test_model_reads_why_its_tool_has_failed() -> None:
     assert "The agent slow has failed: No money." in outcome(task)[1]
 
 
-@pytest.mark.parametrize("streaming", [True, False], ids=["stream", "send"])
-@four_shapes
+@taking_turns(shape=FOUR, streaming=[True, False])
 async def test_file_of_remote_agent_becomes_artifact(shape: str, streaming: bool) -> None:
     said = Says([report(), Reply(told("See the report."))])
     async with remote_agent(said, streaming=streaming) as (_, make):
@@ -207,19 +203,12 @@ async def test_file_of_remote_agent_becomes_artifact(shape: str, streaming: bool
     assert "See the report." in [outcome(task)[1], *outcome(task)[2]]
 
 
-@pytest.mark.parametrize("place", [None, 2, 3, 5])
-@pytest.mark.parametrize(
-    ("state", "expected"),
-    [
-        (TaskState.TASK_STATE_INPUT_REQUIRED, "TASK_STATE_INPUT_REQUIRED"),
-        (TaskState.TASK_STATE_AUTH_REQUIRED, "TASK_STATE_AUTH_REQUIRED"),
-    ],
-    ids=["question", "credential"],
+@taking_turns(
+    shape=FOUR,
+    place=[None, 2, 3, 5],
+    state=[TaskState.TASK_STATE_INPUT_REQUIRED, TaskState.TASK_STATE_AUTH_REQUIRED],
 )
-@four_shapes
-async def test_question_of_remote_agent_survives_crash(
-    shape: str, state: TaskState, expected: str, place: int | None
-) -> None:
+async def test_question_of_remote_agent_survives_crash(shape: str, state: TaskState, place: int | None) -> None:
     """Cut the turn that asks, and the turn that passes on the answer."""
     said = Says([asking(state)], [Reply(told("Booked."))])
     clock = ManualClock()
@@ -234,7 +223,7 @@ async def test_question_of_remote_agent_survives_crash(
         )
         async with http(made.app()) as client:
             question = task_of(await patient(client.post("/", json=send()), clock))
-            assert question["status"]["state"] == expected
+            assert question["status"]["state"] == TaskState.Name(state)
             assert question["status"]["message"]["parts"][0]["text"] == "Which day?"
             sessions.crash_at = {sessions.appends + place} if place else set()
             given = send("Monday", message_id="m-2", taskId=question["id"], contextId=question["contextId"])

@@ -32,6 +32,7 @@ from tests.runtime.unit.delegation.remote_servers import SERVERS
 from tests.support.adk import CrashingSessions, llm_agent, served, task_of
 from tests.support.clock import ManualClock
 from tests.support.listening import free_port, listening
+from tests.support.rows import taking_turns
 from tests.support.service import http, parts, send
 from tests.support.stores import MemoryTaskStore
 
@@ -64,9 +65,7 @@ async def answered(url: str, text: str, *crash_at: int, shape: str = "root") -> 
         return task_of(await patient(client.post("/", json=send(text)), clock))
 
 
-@pytest.mark.parametrize("crash_at", [None, 2, 3])
-@pytest.mark.parametrize("word", SAID)
-@pytest.mark.parametrize("server", SERVERS)
+@taking_turns(server=SERVERS, word=SAID, crash_at=[None, 2, 3])
 async def test_caller_tells_what_remote_agent_says(server: str, word: str, crash_at: int | None) -> None:
     """The caller's process may be lost after its second or third event."""
     with SERVERS[server]() as url:

@@ -17,6 +17,7 @@ from aion_core.engine.agent_options import AfterCrash
 from tests.runtime.unit.agents.adk.test_resumption import answering, outcome, patient, run_to_end, transferring_agent
 from tests.support.adk import CrashingSessions, YieldingAgent, call, served, task_of, text_event
 from tests.support.clock import ManualClock
+from tests.support.rows import each_row
 from tests.support.service import http, parts, send
 from tests.support.stores import MemoryTaskStore
 
@@ -82,8 +83,8 @@ async def cut_at_each_event(make: Callable[[], Any]) -> list[tuple[str, Any, lis
     return outcomes
 
 
-@pytest.mark.parametrize("evidence", EVIDENCE)
-@pytest.mark.parametrize("shape", SHAPES)
+@each_row("evidence", EVIDENCE)
+@each_row("shape", SHAPES)
 async def test_restarted_turn_does_not_see_its_lost_attempt(shape: str, evidence: str) -> None:
     whole, *cut = await cut_at_each_event(lambda: SHAPES[shape](AskingOnce(name="asks", has_asked=EVIDENCE[evidence])))
     assert whole[:2] == ("COMPLETED", "Asked.")

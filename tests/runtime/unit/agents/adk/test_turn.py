@@ -36,6 +36,7 @@ from tests.support.adk import (
     texts,
     yielding_agent,
 )
+from tests.support.rows import each_row
 from tests.support.service import http, parts, send
 
 DIALECT = "SendMessage"
@@ -323,7 +324,7 @@ CANCELING: dict[str, Callable[[], Any]] = {
 }
 
 
-@pytest.mark.parametrize("place", CANCELING)
+@each_row("place", CANCELING)
 async def test_agent_canceling_itself_fails_its_turn(place: str) -> None:
     """An agent raises CancelledError itself: ADK then ends without an error, but the adapter fails the turn at once."""
     async with http(parts(served(CANCELING[place]())).app()) as client:

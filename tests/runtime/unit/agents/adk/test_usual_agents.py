@@ -1,4 +1,4 @@
-"""Answers of the ADK agents and executors of `docs/agents.md`, in both protocol versions, blocking and streamed."""
+"""Answers of the ADK agents and executors of `docs/agents.md`, in both protocol versions, streamed and stored."""
 
 import re
 from pathlib import Path
@@ -12,7 +12,7 @@ from aion_core.clock import SystemClock
 from aion_core.engine.agent_options import ReplyAs
 from tests.runtime.unit.agents.adk import usual_agents
 from tests.runtime.unit.agents.executor import usual_executors
-from tests.runtime.unit.agents.usual_agents import Case, both_versions, check_answers, check_streams
+from tests.runtime.unit.agents.usual_agents import Case, both_versions, check_turns
 from tests.support.adk import served
 from tests.support.service import parts
 from tests.support.stores import MemoryTaskStore
@@ -21,7 +21,6 @@ pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore:.*
 
 CASES = {**usual_agents.CASES, **usual_executors.CASES}
 PAGE = Path(__file__).parents[5] / "docs" / "agents.md"
-all_cases = pytest.mark.parametrize("case", CASES.values(), ids=CASES.keys())
 
 
 def app_of(case: Case) -> Any:
@@ -33,15 +32,9 @@ def app_of(case: Case) -> Any:
 
 
 @both_versions
-@all_cases
+@pytest.mark.parametrize("case", CASES.values(), ids=CASES)
 async def test_documented_adk_agents_answer(case: Case, version: str) -> None:
-    await check_answers(app_of(case), case, version)
-
-
-@both_versions
-@all_cases
-async def test_documented_adk_agents_stream_their_answers(case: Case, version: str) -> None:
-    await check_streams(app_of(case), case, version)
+    await check_turns(app_of(case), case, version)
 
 
 def test_documentation_page_lists_each_tested_adk_agent() -> None:

@@ -12,6 +12,7 @@ from aion_core.bootstrap import build_app
 from aion_core.errors import ConfigurationError
 from aion_core.loading.objects.load import load_object
 from aion_core.settings import Settings
+from tests.support.rows import each_row
 from tests.support.server import ROOT
 from tests.support.service import send
 
@@ -44,7 +45,7 @@ async def answer(app: Any) -> str:
         return str(task["status"]["message"]["parts"][0]["text"])
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("more", "path"),
     [
         ("", "agent.py"),

@@ -27,6 +27,7 @@ from aion_core.protocol.types import (
 from tests.runtime.unit.agents.executor.executors import served, states, text, text_of
 from tests.runtime.unit.agents.folding import fold
 from tests.support.histories import before_status, messages_of
+from tests.support.rows import each_row
 from tests.support.service import http, send
 
 COMPLETED, FAILED, WORKING = (
@@ -151,7 +152,7 @@ async def test_executor_artifact_chunks_are_appended() -> None:
     assert y.artifact_id == "y"
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("end", "state"),
     [
         ("complete", COMPLETED),

@@ -23,6 +23,7 @@ from aion.shared.types import A2AInbox, A2AOutbox
 from aion_core.agents.client_answers import QUESTION_EXPIRED
 from aion_core.protocol.types import Artifact, Message, Part, Role, Task, TaskState, TaskStatus
 from tests.runtime.unit.agents.langgraph.requests import RequestEnvelope, State, ask, dialect, echo, one_node, said  # noqa: F401  # a fixture
+from tests.support.rows import each_row
 from tests.support.service import http, parts, send
 
 
@@ -73,7 +74,7 @@ GRAPHS: dict[str, Callable[[], Any]] = {
 }
 
 
-@pytest.mark.parametrize("name", GRAPHS)
+@each_row("name", GRAPHS)
 async def test_exported_graph_answers_without_being_changed(name: str) -> None:
     """Serve each form in which a module may export its graph, without changing the author's objects."""
     graph = GRAPHS[name]()
@@ -166,7 +167,7 @@ OUTBOXES: dict[str, Any] = {
 }
 
 
-@pytest.mark.parametrize("given", OUTBOXES)
+@each_row("given", OUTBOXES)
 async def test_a2a_outbox_accepts_objects_and_json_of_both_a2a_versions(given: str) -> None:
     class AnyOutbox(TypedDict):
         messages: Annotated[list[AnyMessage], add_messages]

@@ -10,6 +10,7 @@ from aion_core.agents.langgraph.agent_inbox import inbox_of
 from aion_core.agents.langgraph.interrupts import input_required
 from aion_core.protocol.interrupts import questions_of
 from aion_core.protocol.message_json import to_json
+from tests.support.rows import each_row
 
 ALL = {"allow_accept": True, "allow_edit": True, "allow_ignore": True, "allow_respond": True}
 
@@ -22,7 +23,7 @@ def request(action: str = "send_mail", description: str | None = None, args: Any
 ACCEPT, IGNORE = {"type": "accept", "args": None}, {"type": "ignore", "args": None}
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("given", "text"),
     [
         (
@@ -59,7 +60,7 @@ def test_question_of_several_requests_numbers_them() -> None:
     assert [each.choices for each in questions_of(message)] == [["accept"]]
 
 
-@pytest.mark.parametrize(
+@each_row(
     "value",
     [
         "send_mail",
@@ -75,7 +76,7 @@ def test_other_values_are_no_requests(value: Any) -> None:
     assert inbox_of(value) is None
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("answer", "responses"),
     [
         ("yes", [ACCEPT, ACCEPT]),
@@ -91,7 +92,7 @@ def test_several_requests_get_one_response_each(answer: Any, responses: Any) -> 
     assert found.value_of(answer) == responses
 
 
-@pytest.mark.parametrize("answer", [ACCEPT, [ACCEPT], [ACCEPT] * 3, [ACCEPT, "accept"], '{"type": "accept"}', 7])
+@each_row("answer", [ACCEPT, [ACCEPT], [ACCEPT] * 3, [ACCEPT, "accept"], '{"type": "accept"}', 7])
 def test_wrong_number_of_responses_is_refused(answer: Any) -> None:
     found = inbox_of([request("a"), request("b")])
     assert found is not None
@@ -99,7 +100,7 @@ def test_wrong_number_of_responses_is_refused(answer: Any) -> None:
         found.value_of(answer)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("allowed", "answer", "response"),
     [
         ({"allow_ignore": True, "allow_respond": True}, "yes", {"type": "response", "args": "yes"}),
@@ -119,7 +120,7 @@ def test_text_that_is_no_allowed_word_is_a_response(allowed: Any, answer: str, r
     assert found.value_of(answer) == [response]
 
 
-@pytest.mark.parametrize("answer", ["accept: but later", "edit", "edit: to bob", "response:", "", " "])
+@each_row("answer", ["accept: but later", "edit", "edit: to bob", "response:", "", " "])
 def test_refusal_names_allowed_answers(answer: str) -> None:
     found = inbox_of(request(allow_accept=True, allow_ignore=True))
     assert found is not None

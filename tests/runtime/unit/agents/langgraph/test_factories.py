@@ -24,6 +24,7 @@ from aion_core.loading.objects.per_turn import PerTurnFactory
 from aion_core.protocol.types import Message, Part, Role, Task
 from aion_core.settings import Settings
 from aion_core.table.keys import ContextKey
+from tests.support.rows import each_row
 from tests.support.service import http, parts, send
 
 CODE = """
@@ -106,7 +107,7 @@ def log_of(folder: Path) -> list[str]:
     return file.read_text().split() if file.exists() else []
 
 
-@pytest.mark.parametrize("kind", FACTORIES)
+@each_row("kind", FACTORIES)
 async def test_graph_factory_receives_config_of_each_turn(kind: str, tmp_path: Path) -> None:
     async with http(app_of(tmp_path, FACTORIES[kind])) as client:
         first = await ask(client, "hi")
@@ -168,7 +169,7 @@ async def test_turn_fails_even_if_graph_context_manager_suppresses_error(tmp_pat
     assert task["status"]["state"] == "TASK_STATE_FAILED"
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("code", "said_of_it"),
     [
         ("def graph(config):\n    raise LookupError('no tools')", "LookupError"),

@@ -39,7 +39,7 @@ class AnswerModel(ScriptedModel):
         return self
 
 
-@pytest.fixture(params=["SendMessage", "message/send"])
+@pytest.fixture(params=["SendMessage", pytest.param("message/send", marks=pytest.mark.deep)])
 def method(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 

@@ -14,6 +14,7 @@ from aion_core.protocol.aion.extensions import INPUT
 from aion_core.settings import Settings
 from tests.support.adk import as_v03
 from tests.support.isolated import isolated_imports
+from tests.support.rows import each_row
 from tests.support.service import http, send
 
 AGENTS = """
@@ -354,8 +355,8 @@ async def card(client: httpx.AsyncClient, request: pytest.FixtureRequest) -> Any
     return (await client.get(f"/agents/{request.param}/.well-known/agent-card.json")).json()
 
 
-@pytest.mark.parametrize("method", ["SendMessage", "message/send"])
-@pytest.mark.parametrize(("agent", "kind"), [(agent, kind) for agent, (_, row) in TABLE.items() for kind in row])
+@each_row("method", ["SendMessage", "message/send"])
+@each_row(("agent", "kind"), [(agent, kind) for agent, (_, row) in TABLE.items() for kind in row])
 async def test_annotation_decides_what_parts_become(
     client: httpx.AsyncClient, agent: str, kind: str, method: str
 ) -> None:
@@ -370,14 +371,14 @@ async def test_annotation_decides_what_parts_become(
         assert expected == NOT_READ or "It takes a" in found["message"]
 
 
-@pytest.mark.parametrize("method", ["SendMessage", "message/send"])
-@pytest.mark.parametrize("agent", ONLY_SOME)
+@each_row("method", ["SendMessage", "message/send"])
+@each_row("agent", ONLY_SOME)
 async def test_image_cannot_fill_typed_input(client: httpx.AsyncClient, agent: str, method: str) -> None:
     assert (await answered(client, agent, [IMAGE], method))["code"] == NOT_READ
 
 
-@pytest.mark.parametrize("method", ["SendMessage", "message/send"])
-@pytest.mark.parametrize("agent", READS_TEXT_FILE)
+@each_row("method", ["SendMessage", "message/send"])
+@each_row("agent", READS_TEXT_FILE)
 async def test_text_file_becomes_same_input_as_text(client: httpx.AsyncClient, agent: str, method: str) -> None:
     text = "red" if agent == "takes_choice" else "Rome"
     file = {**NOTES, "raw": "cmVk"} if agent == "takes_choice" else NOTES

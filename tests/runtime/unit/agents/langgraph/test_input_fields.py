@@ -17,6 +17,7 @@ from aion_core.agents.langgraph.input_contract import input_contract
 from aion_core.agents.langgraph.input_fields import InputFields
 from aion_core.agents.langgraph.parts import content_of, message_of
 from aion_core.protocol.types import Part
+from tests.support.rows import each_row
 from tests.support.service import http, parts, send
 
 Values = dict[str, Any]
@@ -91,7 +92,7 @@ def reason(status: Values) -> str:
     return str(status["message"]["parts"][0]["text"])
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("schema", "options", "field"),
     [
         (AnsweredQuestion, {"input_schema": Asked}, "question"),
@@ -137,7 +138,7 @@ def json_file(content: bytes) -> Values:
     return {"raw": base64.b64encode(content).decode(), "mediaType": "application/json"}
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("schema", "given", "part"),
     [
         (ScoreOnly, {"text": "Hi"}, "a text"),
@@ -215,7 +216,7 @@ async def test_text_or_json_file_becomes_graph_state(part: Values) -> None:
     assert seen == [TripInput(city="Oslo")]
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("content", "media_type", "text"),
     [
         ("Grüße".encode("latin-1"), "text/plain; charset=ISO-8859-1", "Grüße"),
@@ -256,7 +257,7 @@ def test_empty_file_becomes_text_with_its_name(media_type: str) -> None:
     assert content_of([file], files=False) == ""
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("audio", "media_type"),
     [
         (b"RIFF\x24\x00\x00\x00WAVE", "audio/wav"),
@@ -292,7 +293,7 @@ def test_refusal_of_model_becomes_message_text(message: AIMessage) -> None:
     assert [part.text for part in message_of(message).parts] == ["I cannot help."]
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("block", "raw", "media_type"),
     [
         ({"type": "file", "url": "data:text/csv;charset=utf-8,a%2Cb"}, b"a,b", "text/csv"),
@@ -316,8 +317,8 @@ def test_langchain_content_block_becomes_file_part(block: Values, raw: bytes, me
 PNG = base64.b64encode(b"\x89PNG").decode()
 
 
-@pytest.mark.parametrize("provider", [{}, {"model_provider": "openai"}, {"model_provider": "google_genai"}])
-@pytest.mark.parametrize(
+@each_row("provider", [{}, {"model_provider": "openai"}, {"model_provider": "google_genai"}])
+@each_row(
     ("block", "part"),
     [
         ({"type": "file", "source_type": "text", "text": "Notes"}, Part(raw=b"Notes", media_type="text/plain")),

@@ -17,6 +17,8 @@ from langgraph.pregel._loop import PregelLoop
 from langgraph.runtime import RunControl
 from langgraph.types import Command, StateSnapshot, interrupt
 
+from tests.support.rows import each_row
+
 
 class TrailState(TypedDict):
     trail: Annotated[list[str], operator.add]
@@ -245,7 +247,7 @@ class Tenant(TypedDict):
     name: str
 
 
-@pytest.mark.parametrize("own", [None, False, True, InMemorySaver()], ids=["none", "off", "inherits", "its own"])
+@each_row("own", [None, False, True, InMemorySaver()])
 async def test_copied_graph_uses_the_given_checkpointer(own: Any) -> None:
     async def a(state: TrailState, runtime: Any) -> Any:
         return {"trail": ["a"]}

@@ -13,6 +13,7 @@ from langgraph_sdk import get_client
 
 from aion_core.agents.langgraph.loopback import HOW_TO_DO_WITHOUT, NO_LANGGRAPH_SERVER
 from tests.runtime.unit.agents.langgraph.requests import State, ask, dialect, one_node, said  # noqa: F401  # a fixture
+from tests.support.rows import each_row
 from tests.support.service import http, parts
 
 
@@ -40,8 +41,8 @@ async def calls_nothing(state: State) -> State:
 CALLS = [asks_another_agent, streams_another_agent, calls_remote_graph, within_subgraph]
 
 
-@pytest.mark.parametrize("node", CALLS)
-@pytest.mark.parametrize(("reveals", "advice"), [(False, ""), (True, f" {HOW_TO_DO_WITHOUT}")])
+@each_row("node", CALLS)
+@each_row(("reveals", "advice"), [(False, ""), (True, f" {HOW_TO_DO_WITHOUT}")])
 async def test_call_of_langgraphs_own_server_is_explained(
     node: Callable[..., Any], reveals: bool, advice: str, caplog: pytest.LogCaptureFixture
 ) -> None:

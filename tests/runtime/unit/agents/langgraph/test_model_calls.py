@@ -2,7 +2,6 @@
 
 from typing import Any, TypedDict
 
-import pytest
 from langchain.agents import create_agent
 from langchain.agents.middleware import AgentMiddleware, after_agent, before_model
 from langchain.agents.structured_output import ProviderStrategy
@@ -18,6 +17,7 @@ from tests.runtime.golden.graphs import ScriptedModel, asks_for, in_a_row
 from tests.runtime.unit.agents.folding import fold, text_of
 from tests.runtime.unit.agents.langgraph.usual_agents import model, weather
 from tests.support.histories import json_before_status
+from tests.support.rows import each_row
 from tests.support.service import http, parts, send
 
 State = dict[str, Any]
@@ -56,19 +56,19 @@ TEXT_REQUESTS: dict[str, State] = {
 }
 
 
-@pytest.mark.parametrize("name", JSON_REQUESTS)
+@each_row("name", JSON_REQUESTS)
 def test_call_whose_provider_must_return_json_is_not_for_client(name: str) -> None:
     asked = {"options": {}, "invocation_params": JSON_REQUESTS[name]}
     assert not is_for_client(ANY_GRAPH, tags=[], metadata={"langgraph_checkpoint_ns": "node:1"}, parameters=asked)
 
 
-@pytest.mark.parametrize("name", TEXT_REQUESTS)
+@each_row("name", TEXT_REQUESTS)
 def test_call_for_text_is_for_client(name: str) -> None:
     asked = {"options": {}, "invocation_params": TEXT_REQUESTS[name]}
     assert is_for_client(ANY_GRAPH, tags=[], metadata={"langgraph_checkpoint_ns": "node:1"}, parameters=asked)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("tags", "metadata", "options"),
     [
         (["nostream"], {}, {}),
@@ -77,14 +77,6 @@ def test_call_for_text_is_for_client(name: str) -> None:
         ([], {"langgraph_node": "Guard.before_model"}, {}),
         ([], {"langgraph_node": "Guard.after_agent"}, {}),
         ([], {}, {"ls_structured_output_format": {"kwargs": {"method": "json_schema"}, "schema": SCHEMA}}),
-    ],
-    ids=[
-        "nostream",
-        "lc_source",
-        "lc_internal_call",
-        "hook before a model",
-        "hook after an agent",
-        "structured output",
     ],
 )
 def test_marked_call_is_not_for_client(tags: list[str], metadata: State, options: State) -> None:
@@ -143,8 +135,8 @@ PARSERS: dict[str, tuple[Any, list[str]]] = {
 """Steps after a model in a chain, and the texts of the model that are messages to the client."""
 
 
-@pytest.mark.parametrize("is_async", [True, False])
-@pytest.mark.parametrize("name", PARSERS)
+@each_row("is_async", [True, False])
+@each_row("name", PARSERS)
 async def test_text_that_a_parser_reads_is_no_message(name: str, is_async: bool) -> None:
     parser, shown = PARSERS[name]
     router = GenericFakeChatModel(messages=iter([ROUTE])) | parser

@@ -3,11 +3,10 @@
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from aion_core.agents.langgraph.agent import LangGraphAgent
 from tests.runtime.unit.loading.card_sources.sources import card_of
 from tests.support.isolated import isolated_imports
+from tests.support.rows import each_row
 from tests.support.service import http, parts, send
 
 TEXT, JSON = "text/plain", "application/json"
@@ -97,7 +96,7 @@ def made(expression: str) -> Any:
     return eval(expression, names)  # noqa: S307
 
 
-@pytest.mark.parametrize("kind", OUTPUTS)
+@each_row("kind", OUTPUTS)
 async def test_output_modes_are_those_of_answer(kind: str) -> None:
     expression, modes = OUTPUTS[kind]
     graph = made(expression)

@@ -22,6 +22,7 @@ from aion_core.engine.records import Turn
 from aion_core.errors import AgentFailed
 from aion_core.protocol.types import Message, Part, Role, Task
 from aion_core.table.keys import ContextKey
+from tests.support.rows import each_row
 from tests.support.savers import memory_savers
 from tests.support.service import http, parts, send
 
@@ -75,8 +76,8 @@ async def paused_before(names: tuple[str, ...], saver: Any) -> None:
     assert isinstance(await ending(row(saver, *names, **{names[0]: last}), asked("hi", 1, drain=drain)), Paused)
 
 
-@pytest.mark.parametrize("tries", [1, 2], ids=["handed on", "taken over"])
-@pytest.mark.parametrize("names", [("a", "c"), ("a",)], ids=["renamed", "removed"])
+@each_row("tries", [1, 2])
+@each_row("names", [("a", "c"), ("a",)])
 async def test_turn_fails_if_redeployed_graph_lacks_next_node(names: tuple[str, ...], tries: int) -> None:
     saver = InMemorySaver()
     await paused_before(("a", "b"), saver)

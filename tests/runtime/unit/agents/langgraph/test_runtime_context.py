@@ -18,6 +18,7 @@ from aion.langgraph import AionContext, get_aion_context
 from aion_core.agents.langgraph.agent import LangGraphAgent
 from aion_core.protocol.aion.extensions import DISTRIBUTION
 from tests.runtime.golden.graphs import ScriptedModel, asks_for
+from tests.support.rows import each_row
 from tests.support.service import http, parts, send
 
 State = dict[str, Any]
@@ -48,8 +49,8 @@ async def answer_of(agent: Any, **request: Any) -> tuple[str, str]:
     return task["status"]["state"], task["status"]["message"]["parts"][0]["text"]
 
 
-@pytest.mark.parametrize("schema", [AsDataclass, AsModel, AsTypedDict])
-@pytest.mark.parametrize(("configuration", "provider"), [({}, "openai"), ({"provider": "mine"}, "mine")])
+@each_row("schema", [AsDataclass, AsModel, AsTypedDict])
+@each_row(("configuration", "provider"), [({}, "openai"), ({"provider": "mine"}, "mine")])
 async def test_context_schema_of_graph_receives_configuration_of_agent(
     schema: Any, configuration: dict[str, Any], provider: str
 ) -> None:

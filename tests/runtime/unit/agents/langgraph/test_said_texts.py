@@ -20,7 +20,10 @@ from tests.support.service import http, parts, send
 State = dict[str, Any]
 
 
-@pytest.fixture(params=["SendMessage", "SendStreamingMessage", "message/send", "message/stream"])
+DEEP = [pytest.param(each, marks=pytest.mark.deep) for each in ("SendMessage", "message/stream")]
+
+
+@pytest.fixture(params=["SendStreamingMessage", "message/send", *DEEP])
 def method(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 

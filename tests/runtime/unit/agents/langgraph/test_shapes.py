@@ -1,4 +1,4 @@
-"""Answers of the graphs of docs/shapes.md, in both protocol versions, blocking and streamed."""
+"""Answers of the graphs of docs/shapes.md, in both protocol versions, streamed and stored."""
 
 import re
 from typing import Any
@@ -8,13 +8,11 @@ from a2a.types import Message, Part, Role, Task, TaskState
 from google.protobuf.json_format import MessageToDict
 
 from tests.runtime.golden.graphs import model_saying
-from tests.runtime.unit.agents.folding import fold, text_of
+from tests.runtime.unit.agents.folding import text_of
 from tests.runtime.unit.agents.langgraph.shapes import PAGE, SHAPES, Shape, page_with_tables
-from tests.runtime.unit.agents.usual_agents import METHODS, both_versions, task_of
+from tests.runtime.unit.agents.usual_agents import METHODS, as_task, both_versions, streamed_turn
 from tests.support.histories import before_status, messages_of
 from tests.support.service import http, parts, send
-
-all_shapes = pytest.mark.parametrize("shape", SHAPES.values(), ids=SHAPES)
 
 
 def content(part: Part) -> Any:
@@ -29,24 +27,16 @@ def check(shape: Shape, task: Task, before: list[Message]) -> None:
 
 
 @both_versions
-@all_shapes
+@pytest.mark.parametrize("shape", SHAPES.values(), ids=SHAPES)
 async def test_shape_answers_as_documented(shape: Shape, version: str) -> None:
     async with http(parts(shape.graph()).app()) as client:
-        task = await task_of(client, send("cats", method=METHODS[version][0]))
-    assert isinstance(task, Task)
-    check(shape, task, [each for each in before_status(task) if each.role == Role.ROLE_AGENT])
-    assert [each.name for each in task.artifacts] == ([shape.artifact] if shape.artifact else [])
-
-
-@both_versions
-@all_shapes
-async def test_shape_streams_as_documented(shape: Shape, version: str) -> None:
-    async with http(parts(shape.graph()).app()) as client:
-        folded = fold((await client.post("/", json=send("cats", method=METHODS[version][1]))).text)
+        folded, stored = await streamed_turn(client, send("cats", method=METHODS[version][1]), version)
     answer = folded.task.status.message.message_id
     check(shape, folded.task, [each for each in folded.messages.values() if each.message_id != answer])
     assert tuple(folded.texts) == shape.streamed
-    assert [each.name for each in folded.artifacts] == ([shape.artifact] if shape.artifact else [])
+    check(shape, stored, [each for each in before_status(stored) if each.role == Role.ROLE_AGENT])
+    for artifacts in (folded.artifacts, stored.artifacts):
+        assert [each.name for each in artifacts] == ([shape.artifact] if shape.artifact else [])
 
 
 async def test_graph_of_the_page_answers_with_its_report() -> None:
@@ -55,8 +45,7 @@ async def test_graph_of_the_page_answers_with_its_report() -> None:
     exec(compile(block, "docs/shapes.md", "exec"), names)  # noqa: S102  # our own page
     names["model"] = model_saying(["Notes ", "on cats."])
     async with http(parts(names["graph"]).app()) as client:
-        task = await task_of(client, send("cats"))
-    assert isinstance(task, Task)
+        task = as_task((await client.post("/", json=send("cats"))).json()["result"])
     assert [text_of(each) for each in messages_of(task)] == ["cats", "Notes on cats.", "# Report on cats"]
 
 

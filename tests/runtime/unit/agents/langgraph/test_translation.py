@@ -34,6 +34,7 @@ from aion.langgraph.stream import emit_data, emit_message
 from aion.shared.types import A2AInbox
 from tests.runtime.golden.graphs import ScriptedModel
 from tests.support.histories import json_before_status
+from tests.support.rows import each_row
 from tests.support.service import http, parts, send
 
 State = dict[str, Any]
@@ -116,11 +117,10 @@ class Appended(TypedDict):
     messages: Annotated[list[Any], operator.add]
 
 
-@pytest.mark.parametrize("schema", [Replaced, Appended, MessagesState])
-@pytest.mark.parametrize(
+@each_row("schema", [Replaced, Appended, MessagesState])
+@each_row(
     "answer",
     [lambda: {"role": "assistant", "content": "the same"}, lambda: ("ai", "the same"), lambda: AIMessage("the same")],
-    ids=["a dict", "a tuple", "an AIMessage"],
 )
 async def test_answer_may_be_dict_tuple_or_langchain_message(schema: Any, answer: Any) -> None:
     """Answer in the same words in three turns: each turn's message is its answer."""
@@ -201,7 +201,7 @@ RETURNED: dict[str, Any] = {
 }
 
 
-@pytest.mark.parametrize("name", RETURNED)
+@each_row("name", RETURNED)
 async def test_return_value_of_entrypoint_function_is_the_answer(name: str) -> None:
     """Return the same text in two turns: it is the answer of each."""
 

@@ -28,6 +28,7 @@ from aion_core.engine.records import Lease
 from aion_core.protocol.types import Artifact, Part, Task
 from tests.runtime.unit.agents.langgraph.requests import RequestEnvelope, State, ask, dialect, echo, one_node, said  # noqa: F401  # a fixture
 from tests.runtime.unit.agents.langgraph.test_agent import ToolCaller
+from tests.support.rows import each_row
 from tests.support.service import http, parts, send
 from tests.support.stores import MemoryTaskStore
 
@@ -67,8 +68,8 @@ async def test_graph_exceptions_text_is_hidden_from_client() -> None:
     assert "hunter2" not in answer.text
 
 
-@pytest.mark.parametrize("asynchronous", [True, False])
-@pytest.mark.parametrize("ending", [SystemExit(3), KeyboardInterrupt()], ids=["SystemExit", "KeyboardInterrupt"])
+@each_row("asynchronous", [True, False])
+@each_row("ending", [SystemExit(3), KeyboardInterrupt()])
 async def test_node_exiting_process_fails_only_its_task(ending: BaseException, asynchronous: bool) -> None:
     def ends(state: State) -> State:
         raise ending
@@ -224,9 +225,7 @@ def branches(*nodes: Callable[..., Any]) -> StateGraph[Any, Any, Any, Any]:
     return graph
 
 
-@pytest.mark.parametrize(
-    "other", [lambda state: {}, lambda state: {"messages": [AIMessage("from b")]}], ids=["nothing", "a message"]
-)
+@each_row("other", [lambda state: {}, lambda state: {"messages": [AIMessage("from b")]}])
 async def test_reply_of_parallel_branch_in_last_step_is_answer(other: Callable[..., Any]) -> None:
     async with http(parts(branches(replies, other)).app()) as client:
         task = await ask(client)
@@ -267,7 +266,7 @@ async def test_replies_are_added_to_state_messages_only_with_reducer() -> None:
         assert seen[1] == expected
 
 
-@pytest.mark.parametrize("kind", ["input schema", "reducer"])
+@each_row("kind", ["input schema", "reducer"])
 async def test_message_remaining_in_a2a_outbox_is_sent_only_once(kind: str) -> None:
     """The graph leaves an outbox in its state: only the turn that wrote it sends it."""
 
@@ -290,9 +289,7 @@ async def test_message_remaining_in_a2a_outbox_is_sent_only_once(kind: str) -> N
         assert said(await ask(client, message_id="m-2", contextId="c")) == "second answer"
 
 
-@pytest.mark.parametrize(
-    "value", [float("nan"), {1, 2}, datetime(2026, 1, 1, tzinfo=UTC), HumanMessage("x")], ids=lambda v: type(v).__name__
-)
+@each_row("value", [float("nan"), {1, 2}, datetime(2026, 1, 1, tzinfo=UTC), HumanMessage("x")])
 async def test_interrupt_may_contain_value_of_any_type(value: Any) -> None:
     """LangGraph accepts any value in an interrupt; the log needs JSON, so the adapter converts the value."""
 

@@ -1,4 +1,4 @@
-"""Answers of the LangGraph agents of `docs/agents.md`, in both protocol versions, blocking and streamed."""
+"""Answers of the LangGraph agents of `docs/agents.md`, in both protocol versions, streamed and stored."""
 
 import re
 from pathlib import Path
@@ -7,23 +7,16 @@ import pytest
 
 from tests.runtime.unit.agents.langgraph import usual_graphs as _adds_its_cases  # noqa: F401
 from tests.runtime.unit.agents.langgraph.usual_agents import CASES
-from tests.runtime.unit.agents.usual_agents import Case, both_versions, check_answers, check_streams
+from tests.runtime.unit.agents.usual_agents import Case, both_versions, check_turns
 from tests.support.service import parts
 
 PAGE = Path(__file__).parents[5] / "docs" / "agents.md"
-all_cases = pytest.mark.parametrize("case", CASES.values(), ids=CASES.keys())
 
 
 @both_versions
-@all_cases
+@pytest.mark.parametrize("case", CASES.values(), ids=CASES)
 async def test_documented_langgraph_agents_answer(case: Case, version: str) -> None:
-    await check_answers(parts(case.agent()).app(), case, version)
-
-
-@both_versions
-@all_cases
-async def test_documented_langgraph_agents_stream_their_answers(case: Case, version: str) -> None:
-    await check_streams(parts(case.agent()).app(), case, version)
+    await check_turns(parts(case.agent()).app(), case, version)
 
 
 def test_agents_page_of_documentation_lists_each_tested_langgraph_agent() -> None:

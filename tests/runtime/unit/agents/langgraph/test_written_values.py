@@ -27,7 +27,7 @@ from tests.support.service import http, parts, send
 State = dict[str, Any]
 
 
-@pytest.fixture(params=["SendMessage", "message/send"])
+@pytest.fixture(params=["SendMessage", pytest.param("message/send", marks=pytest.mark.deep)])
 def method(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 

@@ -22,6 +22,7 @@ from aion_core.protocol.types import Message, Part, Role, Task, TaskState, TaskS
 from aion_core.table.conditions import Condition
 from aion_core.table.times import moment
 from tests.support.given import AT, CONTEXT, EXPIRES, TASK, TIMES, head, lease, turn
+from tests.support.rows import each_row
 
 ENQUEUE, REJECT, INTERRUPT = WhenBusy.ENQUEUE, WhenBusy.REJECT, WhenBusy.INTERRUPT
 MESSAGE = Message(message_id="m-1", role=Role.ROLE_USER, parts=[Part(text="hi")])
@@ -59,7 +60,7 @@ def test_created_task_is_recognised_after_lost_store_response() -> None:
 UNFIT, LACKS = InvalidMessage("unfit"), InvalidMessage("lacks")
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("record", "given", "refusal"),
     [
         (NEW, {}, None),
@@ -80,7 +81,7 @@ def test_message_that_lacks_fields_is_refused_without_state(
 # ── A new task ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("record", "when_busy", "refusal"),
     [
         (FREE, REJECT, None),
@@ -96,7 +97,7 @@ def test_busy_or_full_context_refuses_new_task(record: ContextRecord, when_busy:
     assert new_tasks.refused(record, when_busy) == refusal
 
 
-@pytest.mark.parametrize("record", [NEW, FREE, RUNS, WAITS, ASKS])
+@each_row("record", [NEW, FREE, RUNS, WAITS, ASKS])
 def test_answer_needs_interrupted_task_in_its_context(record: ContextRecord) -> None:
     answer = new()
     answer.events[0].history[0].metadata.update({"interruptId": "i-1"})  # type: ignore[union-attr]
@@ -130,7 +131,7 @@ def test_new_task_runs_in_free_context(record: ContextRecord) -> None:
     )
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("record", "holder", "when_busy", "only_if"),
     [
         (RUNS, "me", ENQUEUE, conditions.MAY_WAIT_BEHIND_OTHERS),
@@ -178,7 +179,7 @@ def message(before: Head, **more: Any) -> FollowUp:
     return messages.follow_up(MESSAGE, before, Task(), turn_id="u-9", at=AT, request={"a": 1}, **more)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("before", "record", "when_busy", "takes"),
     [
         (INPUT, ASKS, ENQUEUE, True),
@@ -214,7 +215,7 @@ def test_recorded_follow_up_is_recognised_after_lost_store_response() -> None:
     assert follow_ups.followed_before(followed, replace(RUNS, waiting=(turn(2),)), now, "me") is None
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("now", "takes", "subscribes", "gone_on"),
     [
         (None, True, False, True),
@@ -240,9 +241,9 @@ def test_message_without_push_config_registers_no_subscriber() -> None:
     assert not follow_ups.has_changed(head(), head(push_epoch=1), takes=False)
 
 
-@pytest.mark.parametrize("push", [None, PUSH], ids=["no subscriber", "subscriber"])
-@pytest.mark.parametrize("holder", [None, "me"])
-@pytest.mark.parametrize(("before", "record"), [(INPUT, ASKS), (head(), RUNS)], ids=["answer", "interrupting"])
+@each_row("push", [None, PUSH])
+@each_row("holder", [None, "me"])
+@each_row(("before", "record"), [(INPUT, ASKS), (head(), RUNS)])
 def test_message_to_existing_task_starts_turn_or_is_queued_first(
     before: Head, record: ContextRecord, holder: str | None, push: PushConfig | None
 ) -> None:
@@ -270,8 +271,8 @@ def test_message_to_existing_task_starts_turn_or_is_queued_first(
     )
 
 
-@pytest.mark.parametrize("push", [None, PUSH], ids=["no subscriber", "subscriber"])
-@pytest.mark.parametrize("record", [RUNS, WAITS, replace(WAITS, interrupted="t-9")], ids=["runs", "waits", "asks"])
+@each_row("push", [None, PUSH])
+@each_row("record", [RUNS, WAITS, replace(WAITS, interrupted="t-9")])
 def test_message_to_running_task_is_queued(record: ContextRecord, push: PushConfig | None) -> None:
     """Queuing a message sets the timer that starts its turn, unless another task of the context requires input first."""
     followed = message(head(), push=push)
@@ -286,7 +287,7 @@ def test_message_to_running_task_is_queued(record: ContextRecord, push: PushConf
     )
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("base", "repeated", "task_id", "number"),
     [
         (1, "first", "", 0),
@@ -307,7 +308,7 @@ def test_event_that_recorded_a_repeated_message_is_found(base: int, repeated: st
     assert repeats.repeated_at(Message(message_id=repeated, task_id=task_id), log) == number
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("retention", "lives_still", "moves"),
     [(3600, 1801, False), (3600, 1800, False), (3600, 1799, True), (3 * 86400, 2 * 86400, False),
      (3 * 86400, 2 * 86400 - 1, True)],

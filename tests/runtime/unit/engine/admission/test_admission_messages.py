@@ -22,6 +22,7 @@ from aion_core.protocol.types import (
     TaskStatusUpdateEvent,
 )
 from tests.support.given import AT, CONTEXT, TASK, at, head
+from tests.support.rows import each_row
 
 MESSAGE = Message(
     message_id="m-1",
@@ -131,7 +132,7 @@ def test_cancel_event_contains_reason_message() -> None:
 # ── A repeated message ────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-@pytest.mark.parametrize(
+@each_row(
     "other",
     [
         {"role": Role.ROLE_AGENT},
@@ -140,7 +141,6 @@ def test_cancel_event_contains_reason_message() -> None:
         {"extensions": []},
         {"reference_task_ids": ["t-8"]},
     ],
-    ids=lambda other: next(iter(other)),
 )
 def test_change_of_content_changes_message_hash(other: dict[str, Any]) -> None:
     fields = {name: getattr(MESSAGE, name) for name in ("role", "parts", "extensions", "reference_task_ids")}

@@ -38,6 +38,7 @@ from tests.support.given import (
     needless,
     turn,
 )
+from tests.support.rows import each_row
 
 UNTIL = 1_900_000_010_000
 T1, T2, T3 = (
@@ -160,13 +161,13 @@ CHANGES: dict[str, tuple[Callable[[], Change], set[str]]] = {
 """Functions that return each change, and the names of the states that meet its condition."""
 
 
-@pytest.mark.parametrize("name", CHANGES)
+@each_row("name", CHANGES)
 def test_context_update_is_accepted_only_in_expected_states(name: str) -> None:
     change, states = CHANGES[name]
     assert accepted_in(change(), STATES) == states
 
 
-@pytest.mark.parametrize("name", CHANGES)
+@each_row("name", CHANGES)
 def test_no_part_of_context_update_condition_is_redundant(name: str) -> None:
     change, _ = CHANGES[name]
     assert needless(change().only_if, STATES) == []
@@ -221,7 +222,7 @@ LEFT: dict[str, tuple[str, Item]] = {
 """For each change, a state before it and the item after it."""
 
 
-@pytest.mark.parametrize("name", LEFT)
+@each_row("name", LEFT)
 def test_context_update_produces_expected_item(name: str) -> None:
     state, item = LEFT[name]
     assert made(CHANGES[name][0](), STATES[state]) == item
@@ -233,7 +234,7 @@ RUNS_1: Item = {"running": T1, "holder": "me", "until": UNTIL}
 TIMER = {"due_at": UNTIL, **LEASE}
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("before", "after"),
     [
         (context(**RUNS_1, **TIMER, waiting=[T2]), context(waiting=[T2], **WAITED)),
@@ -293,7 +294,7 @@ def test_expired_context_keeps_only_fence_and_queue_version() -> None:
     assert record_of(context(expires=SECONDS + 1), SECONDS) == ContextRecord(3, 2, exists=True)
 
 
-@pytest.mark.parametrize("broken", [{"running": {"id": "u"}}, {"waiting": 5}, {"waiting": [7]}, {"expires": "soon"}])
+@each_row("broken", [{"running": {"id": "u"}}, {"waiting": 5}, {"waiting": [7]}, {"expires": "soon"}])
 def test_invalid_context_item_raises_store_corrupt(broken: Item) -> None:
     with pytest.raises(StoreCorrupt, match=r"^The record of a context cannot be read\.$"):
         record_of({**context(), **broken}, SECONDS)
@@ -312,7 +313,7 @@ def test_reason_for_suspension_of_turn_is_stored_and_read() -> None:
     assert turn_of({**T1, "stopped_by": "of a later version"}) == turn()
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("state", "busy", "active_task"),
     [("free", False, ""), ("runs", True, "t-1"), ("waits", True, "t-2"), ("asks", False, ""),
      ("runs, one waits", True, "t-1"), ("suspended", True, "t-1")],
@@ -391,8 +392,8 @@ def test_timer_of_expired_context_item_is_removed() -> None:
     assert made(change, item) == {"fence": 3}
 
 
-@pytest.mark.parametrize("item", [None, {}, {"due_at": TIMES.now + 1}], ids=["absent", "no timer", "in force"])
-@pytest.mark.parametrize("is_alive", [True, False])
+@each_row("item", [None, {}, {"due_at": TIMES.now + 1}])
+@each_row("is_alive", [True, False])
 def test_unexpired_context_timer_is_not_claimed(item: Item | None, is_alive: bool) -> None:
     assert timers.claimed_timer(item, TIMES, is_alive=is_alive) is None
 
@@ -400,7 +401,7 @@ def test_unexpired_context_timer_is_not_claimed(item: Item | None, is_alive: boo
 WAITS, LEASES = ({"due_shard": keys.timer_shard(CONTEXT, kind)} for kind in (TimerOf.WAIT, TimerOf.LEASE))
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("change", "stored"),
     [
         (Change({"due_at": 1, **LEASE}), Change({"due_at": 1, **LEASES})),
@@ -408,7 +409,6 @@ WAITS, LEASES = ({"due_shard": keys.timer_shard(CONTEXT, kind)} for kind in (Tim
         (Change(defaults={"due_at": 1, **WAIT}), Change(defaults={"due_at": 1, **WAITS})),
         (Change({"fence": 1}, remove=("holder",)), Change({"fence": 1}, remove=("holder",))),
     ],
-    ids=["lease", "wait", "wait if absent", "leaves"],
 )
 def test_context_update_moves_timer_with_its_index_partition(change: Change, stored: Change) -> None:
     assert changes.context_update(CONTEXT, change) == Update(keys.context_key(CONTEXT), stored)

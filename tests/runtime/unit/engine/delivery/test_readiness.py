@@ -2,15 +2,14 @@
 
 from datetime import timedelta
 
-import pytest
-
 from aion_core.engine.delivery import readiness
 from aion_core.engine.delivery.records import ExpiredPushTimer
 from aion_core.table.keys import TaskKey
 from tests.support.clock import ManualClock
+from tests.support.rows import each_row
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("limit", "found"), [(0, []), (1, ["a1"]), (3, ["a1", "b1", "c1"]), (9, ["a1", "b1", "c1", "a2", "b2", "a3"])]
 )
 def test_expired_push_timers_alternate_between_owners(limit: int, found: list[str]) -> None:

@@ -11,6 +11,7 @@ from aion_core.engine.delivery.records import Delivery
 from aion_core.errors import ClaimLost, StoreCorrupt
 from aion_core.table.item import Item
 from tests.support.given import AT, TASK, accepted_in, made
+from tests.support.rows import each_row
 
 SOON, LATER, UNTIL = (AT + timedelta(seconds=seconds) for seconds in (1, 2, 3))
 MILLISECONDS = 1_767_323_045_678
@@ -51,7 +52,7 @@ PLAIN_ITEM = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("step", "changes"),
     [
         (lambda: transitions.claimed(DELIVERY, UNTIL), {"claimed_until": UNTIL, "due_at": UNTIL}),

@@ -12,6 +12,7 @@ from aion_core.table.keys import TaskKey
 from aion_core.table.schema import VERSION
 from aion_core.table.stamp import stamp
 from tests.support.given import AT, TASK, accepted_in, head, made, needless
+from tests.support.rows import each_row
 
 NOW = 1_767_323_045_678_000
 """AT in microseconds."""
@@ -21,7 +22,7 @@ MINUTE = 60_000_000
 NONE = Limits()
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("declared", "is_authenticated", "expected"),
     [(None, True, Limits.default()), (None, False, None), (NONE, True, NONE), (NONE, False, NONE)],
 )
@@ -127,7 +128,7 @@ def test_open_task_of_tenant_is_stored_with_its_owner() -> None:
     assert {open_tasks.owner_named_in(member) for member in MEMBERS} == {"", "tenant"}
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("state", "seconds", "ended"),
     [
         ("WORKING", 90, False),

@@ -23,6 +23,7 @@ from tests.support.agents.scripted import GatedAgent
 from tests.support.clock import ManualClock
 from tests.support.databases import Stack
 from tests.support.requests import request
+from tests.support.rows import each_row
 from tests.support.service import ServiceParts, http, parts, send_task
 from tests.support.stores import MemoryTaskList, MemoryTaskStore, dynamodb_list, dynamodb_store, new_owner
 
@@ -375,7 +376,7 @@ async def test_table_and_memory_stores_return_same_conversations(stack: Stack, c
 ALL = ["one", "answer to one", "two", "answer to two", "three", "answer to three"]
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("limit", "before", "expected"),
     [
         (20, None, ALL),

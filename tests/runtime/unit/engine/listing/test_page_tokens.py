@@ -12,6 +12,7 @@ from aion_core.engine.listing import page_tokens
 from aion_core.engine.listing.task_list import ListCursor, TaskFilter
 from aion_core.errors import InvalidMessage
 from aion_core.protocol.types import TaskState
+from tests.support.rows import each_row
 
 SECRET = bytes(range(32))
 NOW = datetime(2026, 5, 4, 3, 2, 1, 123000, tzinfo=UTC)
@@ -82,7 +83,7 @@ def test_page_token_of_another_version_is_refused(monkeypatch: pytest.MonkeyPatc
     refused(token)
 
 
-@pytest.mark.parametrize(
+@each_row(
     "other",
     [
         replace(TASKS, owner="another"),
@@ -94,7 +95,6 @@ def test_page_token_of_another_version_is_refused(monkeypatch: pytest.MonkeyPatc
         replace(TASKS, state=TaskState.TASK_STATE_WORKING),
         replace(TASKS, since=NOW),
     ],
-    ids=str,
 )
 def test_page_token_of_another_list_is_refused(other: TaskFilter) -> None:
     assert "another list" in refused(page_tokens.make(SECRET, TASKS, PLACE), other)

@@ -17,6 +17,7 @@ from langgraph.graph import END, START, MessagesState, StateGraph, add_messages
 from aion_core.engine.process.exits import exit_guard
 from aion_core.errors import AgentFailed
 from tests.runtime.golden.graphs import ScriptedModel, asks_for
+from tests.support.rows import each_row
 from tests.support.service import http, parts, send
 
 State = dict[str, Any]
@@ -125,8 +126,8 @@ PLACES: dict[str, Callable[[], Any]] = {
 }
 
 
-@pytest.mark.parametrize("place", PLACES)
-@pytest.mark.parametrize("method", ["SendMessage", "message/send"])
+@each_row("place", PLACES)
+@each_row("method", ["SendMessage", "message/send"])
 async def test_agent_that_exits_process_fails_only_its_task(place: str, method: str) -> None:
     async with http(parts(PLACES[place]()).app()) as client:
         answer = (await client.post("/", json=send(method=method))).json()["result"]

@@ -18,6 +18,7 @@ from tests.support.clock import ManualClock
 from tests.support.conversation import MANY
 from tests.support.metrics import MemoryMetrics
 from tests.support.pushes import a_config, on_table
+from tests.support.rows import each_row
 from tests.support.service import ServiceParts, http, parts, send
 
 
@@ -149,7 +150,7 @@ async def test_turn_completes_without_configured_metrics(clock: ManualClock) -> 
     await answered(parts(StreamingTurnAgent(clock), clock=clock))
 
 
-@pytest.mark.parametrize("metric", Metric)
+@each_row("metric", Metric)
 def test_only_duration_metrics_are_in_milliseconds(metric: Metric) -> None:
     times = {"TurnDuration", "FirstTokenTime", "TurnLag", "PushLag"}
     assert metric.in_milliseconds == (metric.value in times)

@@ -27,6 +27,7 @@ from tests.support.agents.scripted import GatedAgent, Stepping
 from tests.support.clock import ManualClock, settle
 from tests.support.histories import before_status
 from tests.support.requests import request
+from tests.support.rows import each_row
 from tests.support.service import ServiceParts, parts, send_task
 from tests.support.stores import MemoryTaskStore
 from tests.support.traces import KeptTraces, tree
@@ -382,7 +383,7 @@ async def test_turn_is_suspended_after_store_error() -> None:
     assert not isinstance(record, TurnStarted)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("seconds", "drained", "cut"),
     [(900, 30, 12), (120, 30, 12), (60, 15, 7.5), (20, 8, 5), (6, 8, 5)],
 )

@@ -30,6 +30,7 @@ from aion_core.table.keys import ContextKey, TaskKey
 from tests.support.agents.scripted import GatedAgent, says
 from tests.support.clock import ManualClock, settle
 from tests.support.requests import request
+from tests.support.rows import each_row
 from tests.support.service import parts, send_task
 from tests.support.stores import MemoryTaskStore
 
@@ -402,7 +403,7 @@ class Panic(BaseException):
     """Error that is no Exception, like the panics of libraries in Rust."""
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("error", "reason"),
     [
         (Panic("overflow"), "Panic: the agent could not finish this turn."),
@@ -410,13 +411,6 @@ class Panic(BaseException):
         (ExceptionGroup("g", [ExceptionGroup("h", [OSError()])]), "OSError: the agent could not finish this turn."),
         (ExceptionGroup("g", [AgentFailed("No data.")]), "No data."),
         (AgentFailed("half a pair: \ud800"), "half a pair: ?"),
-    ],
-    ids=[
-        "panic",
-        "group of two errors",
-        "nested group of one error",
-        "group of an AgentFailed",
-        "half a surrogate pair",
     ],
 )
 async def test_unusual_error_of_agent_fails_its_turn(

@@ -21,6 +21,7 @@ from aion_core.table.keys import TaskKey
 from tests.support.clock import ManualClock
 from tests.support.conversation import StoreConversation
 from tests.support.failing import Failing
+from tests.support.rows import each_row
 from tests.support.stores import LEASE_SECONDS, MemoryTaskStore
 from tests.support.streams import faults_of_text
 
@@ -439,8 +440,8 @@ async def test_late_reader_receives_unfinished_text_with_its_speaker() -> None:
         assert [what for _, what in late.received] == [Delta("w0w1", append=False, speaker=speaker)]
 
 
-@pytest.mark.parametrize("rest", [Delta("w1", append=True), Delta("", append=True, last=True, reason=COMPLETE)])
-@pytest.mark.parametrize("waits", [True, False])
+@each_row("rest", [Delta("w1", append=True), Delta("", append=True, last=True, reason=COMPLETE)])
+@each_row("waits", [True, False])
 async def test_reader_resumed_within_text_is_told_its_speaker(rest: Delta, waits: bool) -> None:
     async with streaming() as stream:
         speaker = {"messageId": "m", "node": "plan"}

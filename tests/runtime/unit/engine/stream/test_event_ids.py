@@ -4,6 +4,7 @@ import pytest
 
 from aion_core.engine.records import Cursor
 from aion_core.engine.stream.event_ids import cursor_of, event_id
+from tests.support.rows import each_row
 
 
 @pytest.mark.parametrize(
@@ -19,6 +20,6 @@ def test_event_id_gives_cursor_after_its_item(cursor: Cursor, id_: str) -> None:
     assert cursor_of(id_) == cursor
 
 
-@pytest.mark.parametrize("id_", ["", "3.2", "3.2.1.0", "-1", "3.x.1", "\u0663", "9" * 12])
+@each_row("id_", ["", "3.2", "3.2.1.0", "-1", "3.x.1", "\u0663", "9" * 12])
 def test_foreign_event_id_has_no_cursor(id_: str) -> None:
     assert cursor_of(id_) is None

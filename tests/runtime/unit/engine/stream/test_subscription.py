@@ -21,6 +21,7 @@ from tests.support.agents.obedient import Obedient
 from tests.support.agents.scripted import GatedAgent, Stepping
 from tests.support.clock import ManualClock
 from tests.support.requests import request
+from tests.support.rows import each_row
 from tests.support.service import http, parts, send, send_task
 from tests.support.stores import MemoryTaskStore
 
@@ -271,7 +272,7 @@ async def streamed_from(made: Any, task_id: str, last: str) -> list[str]:
     return [item.id async for batch in made.service.subscribe(call, task_id) for item in batch if item.id]
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("last", "expected"),
     [
         ("", ["2", "2.1.0", "2.1.1", "3"]),
@@ -286,20 +287,6 @@ async def streamed_from(made: Any, task_id: str, last: str) -> list[str]:
         ("0", ["2", "2.1.0", "2.1.1", "3"]),
         ("²", ["2", "2.1.0", "2.1.1", "3"]),
         ("9" * 40, ["2", "2.1.0", "2.1.1", "3"]),
-    ],
-    ids=[
-        "none",
-        "old",
-        "newest",
-        "within",
-        "an older fence",
-        "future",
-        "garbage",
-        "half",
-        "negative",
-        "zero",
-        "digit",
-        "huge",
     ],
 )
 async def test_subscriber_receives_everything_after_last_event_id(last: str, expected: list[str]) -> None:

@@ -21,6 +21,7 @@ from aion_core.table.keys import ContextKey, TaskKey
 from aion_core.table.times import milliseconds
 from aion_core.table.writes import Change
 from tests.support.given import AT, TASK, Items, accepted_in, head, made, needless
+from tests.support.rows import each_row
 
 MILLISECONDS = 1_767_323_045_678
 
@@ -75,19 +76,19 @@ CHANGES: dict[str, tuple[Callable[[], Change], set[str]]] = {
 """Functions that return each change, and the names of the states that meet its condition."""
 
 
-@pytest.mark.parametrize("name", CHANGES)
+@each_row("name", CHANGES)
 def test_update_of_task_item_is_accepted_only_in_expected_states(name: str) -> None:
     change, states = CHANGES[name]
     assert accepted_in(change(), STATES) == states
 
 
-@pytest.mark.parametrize("name", CHANGES)
+@each_row("name", CHANGES)
 def test_no_part_of_task_update_condition_is_redundant(name: str) -> None:
     change, _ = CHANGES[name]
     assert needless(change().only_if, STATES) == []
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("change", "before", "after"),
     [
         (CHANGES["move"][0], "works", stored() | MOVED),
@@ -135,7 +136,7 @@ def test_invalid_table_item_of_task_raises_store_corrupt(broken: Item) -> None:
         head_of(TASK, stored() | broken)
 
 
-@pytest.mark.parametrize("missing", ["agent", "context_id", "state", "timestamp", "generation", "fence"])
+@each_row("missing", ["agent", "context_id", "state", "timestamp", "generation", "fence"])
 def test_task_item_without_required_attribute_raises_store_corrupt(missing: str) -> None:
     with pytest.raises(StoreCorrupt):
         head_of(TASK, {name: value for name, value in stored().items() if name != missing})
@@ -156,7 +157,7 @@ EVENTS: dict[str, Event] = {
 }
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("events", "wanted"),
     [
         (None, set()),
@@ -170,7 +171,7 @@ def test_subscribed_event_kinds_decide_push_notification(events: PushEvents | No
     assert {name for name, event in EVENTS.items() if subscribers.has_subscriber_for(listened, event)} == wanted
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("before", "events", "after"),
     [
         (None, "status", "status"),

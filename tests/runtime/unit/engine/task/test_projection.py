@@ -30,6 +30,7 @@ from aion_core.protocol.types import (
     TaskStatusUpdateEvent,
 )
 from tests.support.given import AT, STATES, at, head, status
+from tests.support.rows import each_row
 
 ENDS = {"COMPLETED", "FAILED", "CANCELED", "REJECTED"}
 FOLLOWS = {
@@ -40,7 +41,7 @@ FOLLOWS = {
 }
 
 
-@pytest.mark.parametrize("before", STATES)
+@each_row("before", STATES)
 def test_task_state_has_allowed_next_states(before: str) -> None:
     following = {after for after in STATES if states.may_follow(STATES[before], STATES[after])}
     assert following == FOLLOWS.get(before, set())
@@ -70,7 +71,7 @@ def test_invalid_state_transition_is_refused() -> None:
         advance(head(state=STATES["INPUT_REQUIRED"], generation=1), status("AUTH_REQUIRED"))
 
 
-@pytest.mark.parametrize(("microsecond", "milliseconds"), [(0, 1), (999, 1), (2999, 2), (678_901, 678)])
+@each_row(("microsecond", "milliseconds"), [(0, 1), (999, 1), (2999, 2), (678_901, 678)])
 def test_status_timestamp_has_whole_milliseconds(microsecond: int, milliseconds: int) -> None:
     """Convert a time of a whole second: its JSON has milliseconds too."""
     zone = timezone(timedelta(hours=2))
@@ -84,7 +85,7 @@ def test_timestamp_is_rounded_down_to_a_microsecond() -> None:
     assert timestamps.timestamp_of(TaskStatus(timestamp=stamp)) == datetime(1970, 1, 1, 0, 0, 2, 1, tzinfo=UTC)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("event", "time"),
     [
         (status("WORKING", seconds=0), AT),
@@ -99,7 +100,7 @@ def test_only_tasks_and_status_events_have_times(event: Event, time: datetime | 
     assert timestamps.time_of(event) == time
 
 
-@pytest.mark.parametrize(("later", "milliseconds"), [(-1.0, 0.0), (0.0, 0.0), (0.0005, 0.5), (2.5, 2500.0)])
+@each_row(("later", "milliseconds"), [(-1.0, 0.0), (0.0, 0.0), (0.0005, 0.5), (2.5, 2500.0)])
 def test_milliseconds_between_times_are_never_negative(later: float, milliseconds: float) -> None:
     assert timestamps.milliseconds(AT, AT + timedelta(seconds=later)) == milliseconds
 
@@ -114,7 +115,7 @@ def written(at: datetime) -> str:
     return str(MessageToDict(timestamps.status_at(TaskState.TASK_STATE_WORKING, at))["timestamp"])
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("microsecond", "expected"),
     [(0, "001"), (999, "001"), (1000, "001"), (1999, "001"), (2000, "002"), (27_000, "027"), (999_999, "999")],
 )
@@ -193,7 +194,7 @@ def test_status_message_is_also_last_of_history() -> None:
     assert ids(apply(task, said("three"))) == ["question", "one", "two", "answer", "three"]
 
 
-@pytest.mark.parametrize("state", ALL_STATES)
+@each_row("state", ALL_STATES)
 def test_history_ends_with_status_message_in_each_state(state: TaskState) -> None:
     assert ids(fold([submitted(), entered(state, "last")])) == ["question", "last"]
     assert ids(fold([submitted(), entered(state)])) == ["question"]

@@ -23,6 +23,7 @@ from aion_core.table import times
 from aion_core.table.conditions import Absent, Both
 from aion_core.table.keys import TaskKey
 from tests.support.given import CONTEXT, TASK, TIMES, accepted_in, head, lease, status, turn
+from tests.support.rows import each_row
 
 DEADLINE, WORKER = StoppedBy.DEADLINE, StoppedBy.WORKER
 HELD = ContextRecord(fence=3, queue_version=2, holder="me", until=TIMES.now + 1, running=turn(), exists=True)
@@ -51,7 +52,7 @@ def ending(state: str = "COMPLETED", *, run_next: bool = False, before: Head | N
 # ── A turn begins ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("state", "over"),
     [("SUBMITTED", False), ("WORKING", False), ("INPUT_REQUIRED", False), ("COMPLETED", True), ("CANCELED", True)],
 )
@@ -78,7 +79,7 @@ def test_turn_begins_with_next_fencing_number(record: ContextRecord) -> None:
     )
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("holder", "advanced", "tries", "handoffs"), [("me", 3, 1, 6), ("me", 2, 3, 4), ("me", 0, 3, 4), ("", 3, 3, 4)]
 )
 def test_count_of_attempts_restarts_if_dead_worker_stored_step(
@@ -150,7 +151,7 @@ def test_retried_event_is_refused_after_lease_is_lost(now: Head | None) -> None:
         progress.still_mine(head(), now)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("made_progress", "stopped_by", "after"),
     [
         (True, DEADLINE, {"tries": 0, "handoffs": 5, "stopped_by": DEADLINE}),
@@ -287,7 +288,7 @@ def test_lease_holder_continues_with_queued_message_of_another_task() -> None:
 NEXT_RUNS = ContextRecord(fence=4, holder="me", running=turn(2), exists=True)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("record", "waiting"),
     [
         (replace(NEXT_RUNS, fence=5), False),
@@ -317,7 +318,7 @@ def test_retried_end_of_turn_succeeds_if_next_task_is_missing() -> None:
 # ── Cancellation ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("record", "fence", "waiting"),
     [
         (HELD, 4, False),

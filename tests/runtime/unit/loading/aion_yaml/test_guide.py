@@ -3,7 +3,6 @@
 import re
 from pathlib import Path
 
-import pytest
 from pydantic import BaseModel
 
 from aion_core.loading import aion_yaml
@@ -12,12 +11,13 @@ from aion_core.loading.aion_yaml.card import Capabilities, ExtendedCardConfig, E
 from aion_core.loading.aion_yaml.file import LimitsConfig
 from aion_core.loading.aion_yaml.security import SecurityConfig
 from aion_core.loading.deployment import read_deployment_config
+from tests.support.rows import each_row
 
 ROOT = Path(__file__).parents[5]
 GUIDE = (ROOT / "docs" / "aion-yaml.md").read_text(encoding="utf-8")
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("model", "before"),
     [
         (AgentConfig, ""),

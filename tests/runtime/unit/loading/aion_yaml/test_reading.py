@@ -9,6 +9,7 @@ from aion_core.errors import ConfigurationError
 from aion_core.loading.aion_yaml.agent import AgentConfig
 from aion_core.loading.deployment import read_deployment_config
 from tests.support.declared import AION_YAML
+from tests.support.rows import each_row
 
 ONE = "aion:\n  agents:\n    a:\n      path: a.py\n"
 """A valid start of an aion.yaml."""
@@ -44,7 +45,7 @@ def test_file_of_other_encoding_is_refused(tmp_path: Path) -> None:
 EXTENSION = "      capabilities: {extensions: [{uri: u, params: %s}]}\n"
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("more", "sentence"),
     [
         ("      path: b.py\n", "the key 'path' is twice in one mapping, again at line 5, column 7."),
@@ -166,8 +167,6 @@ def test_invalid_yaml_file_error_is_one_line(tmp_path: Path, text: str, sentence
     assert "\n" not in str(refusal.value)
 
 
-@pytest.mark.parametrize(
-    "media_type", ["text/plain", "image/*", "*/*", "application/vnd.a+json", "text/plain; charset=utf-8"]
-)
+@each_row("media_type", ["text/plain", "image/*", "*/*", "application/vnd.a+json", "text/plain; charset=utf-8"])
 def test_any_media_type_is_accepted(tmp_path: Path, media_type: str) -> None:
     assert config(tmp_path, f"{ONE}      input_modes: ['{media_type}']\n")["a"].input_modes == [media_type]

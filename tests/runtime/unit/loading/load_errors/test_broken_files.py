@@ -7,6 +7,7 @@ import pytest
 from aion_core.errors import ConfigurationError
 from aion_core.loading.deployment import read_deployment_config
 from tests.runtime.unit.loading.load_errors.test_explain import isolated, written  # noqa: F401  # a fixture
+from tests.support.rows import each_row
 
 FILES: dict[str, tuple[str, str, list[str]]] = {
     "agents at the top": (
@@ -80,7 +81,7 @@ FILES: dict[str, tuple[str, str, list[str]]] = {
 }
 
 
-@pytest.mark.parametrize("case", FILES)
+@each_row("case", FILES)
 def test_error_names_broken_agent_file_and_its_remedy(case: str, tmp_path: Path) -> None:
     name, content, sentences = FILES[case]
     written(tmp_path, {name: content})

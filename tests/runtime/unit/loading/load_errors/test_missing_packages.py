@@ -8,6 +8,7 @@ import pytest
 
 from aion_core.errors import AgentLoadError
 from tests.runtime.unit.loading.load_errors.test_explain import isolated, made, written  # noqa: F401  # a fixture
+from tests.support.rows import each_row
 from tests.support.server import ROOT
 
 NAMED = {
@@ -75,7 +76,7 @@ FRAMEWORKS = {
 }
 
 
-@pytest.mark.parametrize("line", FRAMEWORKS)
+@each_row("line", FRAMEWORKS)
 def test_error_for_missing_framework_names_package_extra(line: str, tmp_path: Path) -> None:
     """Load the agent in a new process in which its framework cannot be imported."""
     module, do = FRAMEWORKS[line]
@@ -121,7 +122,7 @@ THIRD_PARTY: dict[str, tuple[str, str, dict[str, str], str]] = {
 }
 
 
-@pytest.mark.parametrize("case", THIRD_PARTY)
+@each_row("case", THIRD_PARTY)
 def test_missing_package_is_not_taken_for_sibling_agent(case: str, tmp_path: Path) -> None:
     line, sibling, files, expected = THIRD_PARTY[case]
     written(tmp_path, {"agent.py": f"{line}\n", **{file.format(sibling): text for file, text in files.items()}})

@@ -10,6 +10,7 @@ import pytest
 from aion_core.errors import AgentLoadError
 from aion_core.loading.importing.one_module import import_module
 from tests.runtime.unit.loading.load_errors.test_explain import isolated, made, written  # noqa: F401  # a fixture
+from tests.support.rows import each_row
 
 MINOR = sys.version_info.minor
 THIS = f"and this is Python 3.{MINOR}."
@@ -81,8 +82,8 @@ DECLARED = {
 UNKNOWN = {"syntax": "x = 1 ?? 2\n", "a name": "from typing import Overridable\n", "a module": "import os.far\n"}
 
 
-@pytest.mark.parametrize("code", UNKNOWN)
-@pytest.mark.parametrize("declared", DECLARED)
+@each_row("code", UNKNOWN)
+@each_row("declared", DECLARED)
 def test_error_names_python_that_project_declares(declared: str, code: str, tmp_path: Path) -> None:
     """The syntax and the names of a later Python are not known: the project says that it needs one."""
     file, content = DECLARED[declared]
@@ -91,8 +92,8 @@ def test_error_names_python_that_project_declares(declared: str, code: str, tmp_
     assert remedy(tmp_path) == f"{file} requires Python 3.99, {THIS} {start}"
 
 
-@pytest.mark.parametrize("declared", [*DECLARED, None])
-@pytest.mark.parametrize(
+@each_row("declared", [*DECLARED, None])
+@each_row(
     ("code", "expected"),
     {
         "x = (\n": "Fix that line, or the line above it.",

@@ -7,7 +7,6 @@ transaction of the next checkpoint.
 from collections.abc import Sequence
 from typing import Annotated, Any
 
-import pytest
 from langchain_core.messages import AIMessage
 from langgraph.channels import DeltaChannel
 from langgraph.func import entrypoint
@@ -19,6 +18,7 @@ from aion_core.table import keys
 from aion_core.table.writes import Put, Update, Write
 from tests.runtime.contract.driven import DrivenConversation
 from tests.support.clock import ManualClock
+from tests.support.rows import each_row
 from tests.support.savers import Savers, begin, memory_savers
 
 
@@ -81,7 +81,7 @@ def functional() -> Any:
     return graph
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("graph", "expected"),
     [
         (lambda: chain(a=leaves("a")), [["state"], ["writes", "state"]]),
@@ -90,14 +90,6 @@ def functional() -> Any:
         (asking, [["state"], ["writes", "state"], ["writes"]]),
         (rebuilt, [["state"], ["writes", "state"], ["writes", "state"]]),
         (functional, [["state"], ["writes"], ["writes", "state"]]),
-    ],
-    ids=[
-        "one node",
-        "two nodes",
-        "two nodes at once",
-        "an interrupt",
-        "a delta channel",
-        "a task of a functional graph",
     ],
 )
 async def test_result_and_checkpoint_of_single_node_are_stored_together(graph: Any, expected: list[list[str]]) -> None:

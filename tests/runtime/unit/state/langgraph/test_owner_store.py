@@ -24,6 +24,7 @@ from aion_core.protocol.types import Task
 from aion_core.state.langgraph.owner_store import OwnerStore
 from tests.runtime.golden.graphs import ScriptedModel, asks_for
 from tests.support.requests import request
+from tests.support.rows import each_row
 from tests.support.service import http, parts, send
 
 NS = ("said",)
@@ -110,8 +111,8 @@ NODES = [
 ]
 
 
-@pytest.mark.parametrize("graph", [one_node, in_subgraph, called_subgraph])
-@pytest.mark.parametrize("node", NODES)
+@each_row("graph", [one_node, in_subgraph, called_subgraph])
+@each_row("node", NODES)
 async def test_agent_reads_its_memory_in_another_context(graph: Callable[[Any], Any], node: Any) -> None:
     assert await talk(graph(node), "red", "blue") == [
         ("TASK_STATE_COMPLETED", "[]"),

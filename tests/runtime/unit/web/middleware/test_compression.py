@@ -9,6 +9,7 @@ import pytest
 
 from tests.support.agents.counting import talking
 from tests.support.asgi import AsgiAnswer, call
+from tests.support.rows import each_row
 from tests.support.service import http, parts, send
 
 LONG = "a long text " * 4000
@@ -29,7 +30,7 @@ async def test_large_unary_response_is_compressed() -> None:
     assert json.loads(gzip.decompress(small.body)) == json.loads(plain.body), "the same message returns its task"
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("accepts", "encoding"),
     [
         ("gzip;q=0", None),

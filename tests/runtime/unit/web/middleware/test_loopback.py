@@ -2,11 +2,11 @@
 
 from itertools import product
 
-import pytest
 from starlette.responses import PlainTextResponse
 from starlette.types import Message, Scope
 
 from aion_core.web.middleware.loopback import LoopbackOnlyMiddleware
+from tests.support.rows import each_row
 
 HOSTS = ["127.0.0.1", "127.0.0.1:8000", "localhost", "LocalHost:8000", "[::1]", "[::1]:8000"]
 OTHER_HOSTS = [
@@ -45,7 +45,7 @@ async def status(hosts: tuple[str, ...], origins: tuple[str, ...]) -> int:
     return found
 
 
-@pytest.mark.parametrize("hosts", [(host,) for host in HOSTS])
+@each_row("hosts", [(host,) for host in HOSTS])
 async def test_request_of_this_machine_is_served(hosts: tuple[str, ...]) -> None:
     for origins in ((), *((origin,) for origin in ORIGINS), ("http://localhost", "http://localhost")):
         assert await status(hosts, origins) == 200, origins

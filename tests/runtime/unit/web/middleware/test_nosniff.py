@@ -1,13 +1,13 @@
 """Each response says that a browser must not guess its media type: an agent's answer, a stream, a refusal, a page."""
 
 import httpx
-import pytest
 
 from tests.runtime.unit.engine.teller import Teller
+from tests.support.rows import each_row
 from tests.support.service import http, parts, send
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("method", "path", "body"),
     [
         ("POST", "/", send("hello")),

@@ -2,7 +2,6 @@
 
 import math
 
-import pytest
 from starlette.responses import PlainTextResponse
 
 from aion_core.engine.limits.rate_limits import RateLimits
@@ -11,9 +10,10 @@ from aion_core.web.middleware.rate_limit import RateLimitMiddleware
 from aion_core.web.rest.refusals import http_refusal
 from tests.support.asgi import ask
 from tests.support.clock import ManualClock
+from tests.support.rows import each_row
 
 
-@pytest.mark.parametrize("wait", [0.001, 0.499, 0.5, 0.999, 1, 1.001, 1.5, 2.5, 20, 59.4, 59.999, 60])
+@each_row("wait", [0.001, 0.499, 0.5, 0.999, 1, 1.001, 1.5, 2.5, 20, 59.4, 59.999, 60])
 async def test_refused_caller_is_served_after_named_wait(wait: float) -> None:
     clock = ManualClock()
     served = PlainTextResponse("served")

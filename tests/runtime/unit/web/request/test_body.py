@@ -17,6 +17,7 @@ from aion_core.web.request.params import is_base64
 from aion_core.web.rpc import MAX_ID_CHARACTERS
 from tests.simulation.loop import SimLoop
 from tests.support.agents.counting import talking
+from tests.support.rows import each_row
 from tests.support.service import http, parts, send
 
 BY_GROUPS = re.compile(r"(?:[A-Za-z0-9+/_-]{4})*(?:[A-Za-z0-9+/_-]{2,3}={0,2})?")
@@ -87,7 +88,7 @@ def read(pauses: Iterable[float], *, is_whole: bool = True) -> tuple[bytes | Bod
         loop.close()
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("pauses", "seconds"),
     [
         ([], BODY_IDLE_SECONDS),

@@ -2,11 +2,10 @@
 
 from typing import Any
 
-import pytest
-
 from tests.runtime.protocol.dialects import DIALECTS, Dialect
 from tests.support.agents.counting import talking
 from tests.support.asgi import call
+from tests.support.rows import each_row
 from tests.support.service import parts
 
 LONG = [0] * 257
@@ -19,8 +18,8 @@ LISTS: dict[str, tuple[dict[str, Any], str]] = {
 }
 
 
-@pytest.mark.parametrize("name", LISTS)
-@pytest.mark.parametrize("dialect", [pytest.param(each, id=each.name) for each in DIALECTS])
+@each_row("name", LISTS)
+@each_row("dialect", DIALECTS)
 async def test_list_in_unknown_field_of_message_has_no_limit(dialect: Dialect, name: str) -> None:
     """Unknown members are ignored (A2A 5.7), so a long list in one is accepted."""
     members, refusal = LISTS[name]

@@ -26,6 +26,7 @@ from tests.support import entrypoints
 from tests.support.declared import AION_YAML
 from tests.support.deployment import IN_MEMORY
 from tests.support.recorded import recorded_event, rest_api_event
+from tests.support.rows import each_row
 
 CARD, KEYS = "/.well-known/agent-card.json", "/.well-known/jwks.json"
 API = "a1b2c3d4e5.execute-api.eu-west-1.amazonaws.com"
@@ -225,7 +226,7 @@ ODD: list[Any] = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("domain", ODD, ids=repr)
+@each_row("domain", ODD)
 async def test_invalid_domain_is_ignored_and_logged(
     domain: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -242,7 +243,7 @@ async def test_invalid_domain_is_ignored_and_logged(
         assert NOWHERE in caplog.text
 
 
-@pytest.mark.parametrize(
+@each_row(
     "changes",
     [
         {"requestContext": {}},
@@ -254,7 +255,6 @@ async def test_invalid_domain_is_ignored_and_logged(
         {"requestContext": {"domainName": API, "path": f"/prod?{CARD}"}},
         {"requestContext": {"elb": {"targetGroupArn": "arn:aws:elasticloadbalancing:…"}}},
     ],
-    ids=repr,
 )
 async def test_lambda_event_without_domain_gets_card_with_loopback_url(changes: dict[str, Any], tmp_path: Path) -> None:
     def odd(request: Request, body: bytes) -> dict[str, Any]:

@@ -13,6 +13,7 @@ from langgraph.types import StreamWriter
 from aion.langgraph.stream import emit_data
 from tests.runtime.unit.web.rest_requests import body, old_body, refused
 from tests.support.agents.counting import talking
+from tests.support.rows import each_row
 from tests.support.service import http, parts, send
 
 
@@ -38,9 +39,9 @@ def stated(version: str, place: str) -> dict[str, Any]:
     return {"headers": {"A2A-Version": version}} if place == "header" else {"params": {"A2A-Version": version}}
 
 
-@pytest.mark.parametrize("place", ["header", "query"])
-@pytest.mark.parametrize("version", ["", "{}", "{}.7", " {} "])
-@pytest.mark.parametrize("name", REQUESTS)
+@each_row("place", ["header", "query"])
+@each_row("version", ["", "{}", "{}.7", " {} "])
+@each_row("name", REQUESTS)
 async def test_protocol_version_that_matches_method_is_accepted(
     client: httpx.AsyncClient, name: str, version: str, place: str
 ) -> None:
@@ -51,7 +52,7 @@ async def test_protocol_version_that_matches_method_is_accepted(
     assert "error" not in answer.text
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("version", "place"),
     [
         *(("9.9", place) for place in ("header", "query")),
@@ -59,7 +60,7 @@ async def test_protocol_version_that_matches_method_is_accepted(
         *((version, "query") for version in ("abc", "1.7", "2", "1.0.0.0", "1.0,0.3", "\u0661.0")),
     ],
 )
-@pytest.mark.parametrize("name", REQUESTS)
+@each_row("name", REQUESTS)
 async def test_unsupported_or_mismatched_protocol_version_is_refused(
     client: httpx.AsyncClient, name: str, version: str, place: str
 ) -> None:
@@ -83,7 +84,7 @@ async def test_unsupported_or_mismatched_protocol_version_is_refused(
     assert (await client.get("/tasks")).json()["totalSize"] == 0
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("path", "method", "version", "hint"),
     [
         ("/", "message/send", "1.0", "In 1.0 it is SendMessage."),
@@ -133,7 +134,7 @@ V03_REQUESTS = [
 ]
 
 
-@pytest.mark.parametrize(("method", "path", "given", "headers"), V03_REQUESTS)
+@each_row(("method", "path", "given", "headers"), V03_REQUESTS)
 async def test_v03_response_omits_sdk_mark_of_wrapped_data(
     method: str, path: str, given: Any, headers: dict[str, str]
 ) -> None:

@@ -31,6 +31,7 @@ from tests.runtime.unit.web.sdk_handler import BY_NAME, SdkContextBuilder, SdkHa
 from tests.support.agents.counting import talking
 from tests.support.agents.scripted import AskingAgent
 from tests.support.asgi import ask
+from tests.support.rows import each_row
 from tests.support.service import http, parts
 
 
@@ -145,8 +146,8 @@ async def test_v03_rest_stream_ends_at_input_required() -> None:
         assert canceled.json()["status"]["state"] == "TASK_STATE_CANCELLED"
 
 
-@pytest.mark.parametrize("message", [old_body, lambda **more: body(**KINDS, **more)], ids=["proto", "kinds"])
-@pytest.mark.parametrize("accept", ["*/*", "text/event-stream"])
+@each_row("message", [old_body, lambda **more: body(**KINDS, **more)])
+@each_row("accept", ["*/*", "text/event-stream"])
 async def test_v03_rest_replay_has_final_on_last_event_only(message: Any, accept: str) -> None:
     """Repeat a message whose question is answered, in each form of v0.3's frames."""
     async with http(parts(AskingAgent()).app()) as client:
@@ -175,7 +176,7 @@ async def test_v03_task_list_filters_by_v03_state_names(status: str, found: int)
         refused(await client.get("/v1/tasks?status=canceled"), 400, -32602, "status")
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("given", "word"),
     [
         ({}, "message"),
@@ -197,9 +198,8 @@ async def test_v03_task_list_filters_by_v03_state_names(status: str, found: int)
         (body(role="user", parts=[{"kind": "nothing"}]), "message.parts[0]"),
         ({**old_body(), "configuration": {"historyLength": "x"}}, "configuration.historyLength"),
     ],
-    ids=lambda value: str(value)[:60],
 )
-@pytest.mark.parametrize("path", ["/v1/message:send", "/v1/message:stream"])
+@each_row("path", ["/v1/message:send", "/v1/message:stream"])
 async def test_invalid_message_is_refused(
     client: httpx.AsyncClient, path: str, given: dict[str, Any], word: str
 ) -> None:
@@ -227,8 +227,8 @@ async def test_file_of_javascript_sdk_is_decoded_once(client: httpx.AsyncClient,
     assert base64.b64decode(task["history"][0]["parts"][0]["raw"]) == content
 
 
-@pytest.mark.parametrize("sent", ["+//+++++AQ==", "-__-----AQ==", "+//+++++AQ", "-__-----AQ"])
-@pytest.mark.parametrize("path", ["/", "/v1/message:send"])
+@each_row("sent", ["+//+++++AQ==", "-__-----AQ==", "+//+++++AQ", "-__-----AQ"])
+@each_row("path", ["/", "/v1/message:send"])
 async def test_file_in_any_base64_is_read_whole(client: httpx.AsyncClient, path: str, sent: str) -> None:
     """Send the URL-safe alphabet too, and omit the padding, as v1.0 and the proto form of v0.3 allow."""
     given = {**body(contextId="c-1", **KINDS), "configuration": {"blocking": True}}
@@ -356,16 +356,15 @@ CONFIG = {
 }
 
 
-@pytest.mark.parametrize(
+@each_row(
     "given",
     [
         {"parent": "tasks/t-1", "configId": "p-1", "config": {"pushNotificationConfig": CONFIG}},
         {"config_id": "p-1", "config": {"push_notification_config": {**CONFIG, "id": ""}}},
         {"name": "tasks/t-1/pushNotificationConfigs/p-1", "pushNotificationConfig": CONFIG},
     ],
-    ids=["python", "snake case", "javascript"],
 )
-@pytest.mark.parametrize("headers", [{}, JS_SDK], ids=["no headers", "javascript headers"])
+@each_row("headers", [{}, JS_SDK])
 async def test_push_configs_sent_by_both_v03_sdks_are_read(given: dict[str, Any], headers: dict[str, str]) -> None:
     handler = StoresConfigs()
     binding = RestV03(services_of(parts(talking(1))), "test", handler.operations)

@@ -23,6 +23,7 @@ from tests.support.agents.counting import talking
 from tests.support.agents.scripted import AskingAgent, GatedAgent
 from tests.support.asgi import ask
 from tests.support.clock import ManualClock
+from tests.support.rows import each_row
 from tests.support.service import http, parts, send
 from tests.support.stores import MemoryTaskStore
 
@@ -56,7 +57,7 @@ async def test_http_json_result_equals_json_rpc_result(client: httpx.AsyncClient
     assert [entry["id"] for entry in listed.json()["tasks"]] == [task["id"]]
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("named", "expected"),
     [
         ({}, JSON),
@@ -156,7 +157,7 @@ async def test_subscribe_accepts_get_and_post(method: str) -> None:
     assert frames(answer, "data")[-1]["data"]["statusUpdate"]["status"]["state"] == "TASK_STATE_CANCELED"
 
 
-@pytest.mark.parametrize(
+@each_row(
     "path",
     [
         "/tasks/",
@@ -178,7 +179,7 @@ async def test_path_with_one_trailing_slash_is_accepted(client: httpx.AsyncClien
     assert (await client.get(f"{path.format(id=task['id'])}/")).status_code == 404, "one slash only"
 
 
-@pytest.mark.parametrize("root", ["/api", "api", "/api/", "api/", "/", ""])
+@each_row("root", ["/api", "api", "/api/", "api/", "/", ""])
 async def test_root_path_may_have_any_slashes(app: FastAPI, root: str) -> None:
     prefix = "/api" if "api" in root else ""
     transport = httpx.ASGITransport(app, root_path=root)
@@ -189,8 +190,8 @@ async def test_root_path_may_have_any_slashes(app: FastAPI, root: str) -> None:
         assert (await client.get(f"/tasks/{task['id']}/")).json() == task
 
 
-@pytest.mark.parametrize("method", ["POST", "DELETE"])
-@pytest.mark.parametrize("path", ["/tasks/t-1:nothing", "/v1/tasks/t-1:nothing", "/acme/tasks/t-1:nothing"])
+@each_row("method", ["POST", "DELETE"])
+@each_row("path", ["/tasks/t-1:nothing", "/v1/tasks/t-1:nothing", "/acme/tasks/t-1:nothing"])
 async def test_unknown_method_after_colon_in_path_returns_404(
     client: httpx.AsyncClient, path: str, method: str
 ) -> None:
@@ -234,7 +235,7 @@ async def test_body_of_get_or_delete_request_is_ignored(app: FastAPI, method: st
     assert (with_body.status_code, with_body.content) == (without.status_code, without.content)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("given", "reason", "word"),
     [
         (b"", "PARSE_ERROR", "empty"),
@@ -252,9 +253,8 @@ async def test_body_of_get_or_delete_request_is_ignored(app: FastAPI, method: st
         (b'{"message": []}', "INVALID_PARAMS", "message"),
         (b'{"message": {"messageId": "a", "message_id": "b"}}', "INVALID_PARAMS", "message_id"),
     ],
-    ids=lambda value: str(value[:30]),
 )
-@pytest.mark.parametrize("path", ["/message:send", "/message:stream"])
+@each_row("path", ["/message:send", "/message:stream"])
 async def test_invalid_body_is_refused(
     client: httpx.AsyncClient, path: str, given: bytes, reason: str, word: str
 ) -> None:
@@ -310,7 +310,7 @@ PARTS: list[tuple[dict[str, Any], str]] = [
 ]
 
 
-@pytest.mark.parametrize(("message", "field"), PARTS, ids=[str(bad)[:40] for bad, _ in PARTS])
+@each_row(("message", "field"), PARTS)
 async def test_invalid_field_is_named_in_both_bindings(
     client: httpx.AsyncClient, message: dict[str, Any], field: str
 ) -> None:
@@ -324,7 +324,7 @@ async def test_invalid_field_is_named_in_both_bindings(
     assert other.json()["error"]["data"] == error["details"]
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("query", "field"),
     [
         ("pageSize=0", "pageSize"),
@@ -388,7 +388,7 @@ async def test_request_fields_are_accepted_as_query_parameters(client: httpx.Asy
     refused(wrong, 400, "INVALID_PARAMS", "istory")
 
 
-@pytest.mark.parametrize(
+@each_row(
     "target",
     [
         "/nope",
@@ -412,7 +412,7 @@ async def test_request_fields_are_accepted_as_query_parameters(client: httpx.Asy
         "/tasks/a%2Fb",
     ],
 )
-@pytest.mark.parametrize("method", ["GET", "POST", "BREW"])
+@each_row("method", ["GET", "POST", "BREW"])
 async def test_unknown_rest_path_is_not_found(app: FastAPI, method: str, target: str) -> None:
     refused(await ask(app, method, target), 404, "METHOD_NOT_FOUND", "/.well-known/agent-card.json")
 
@@ -424,7 +424,7 @@ async def test_invalid_task_id_returns_task_not_found(app: FastAPI, target: str)
     refused(await ask(app, "GET", target), 404, "TASK_NOT_FOUND", "Task not found. Check")
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("method", "target", "allowed"),
     [
         ("GET", "/message:send", "POST"),

@@ -2,7 +2,6 @@
 
 from typing import Any
 
-import pytest
 from a2a.compat.v0_3 import a2a_v0_3_pb2 as pb03
 from a2a.compat.v0_3 import types as v03
 from a2a.compat.v0_3.proto_utils import FromProto, ToProto
@@ -20,6 +19,7 @@ from aion_core.protocol.types import (
 from aion_core.web.v03.jsonrpc_types import core_request
 from aion_core.web.v03.proto import from_proto, to_proto
 from aion_core.web.v03.stream import v03_event
+from tests.support.rows import each_row
 
 FREE = {"a": [1, 2.5, {"b": None}, "text", True, []], "": {}, "é": "\U0001f600"}
 PARTS: dict[str, dict[str, Any]] = {
@@ -66,13 +66,13 @@ def by_the_sdk(event: Event) -> Any:
     return ToProto.stream_response(v03_event(event))
 
 
-@pytest.mark.parametrize("name", PARTS)
+@each_row("name", PARTS)
 def test_event_conversion_to_v03_protobuf_equals_that_of_sdk(name: str) -> None:
     for event in events(PARTS[name], {"text": "and"}, PARTS[name]):
         assert to_proto(event, by_the_sdk) == by_the_sdk(event)
 
 
-@pytest.mark.parametrize("name", PARTS)
+@each_row("name", PARTS)
 def test_conversion_to_v03_does_not_change_original_event(name: str) -> None:
     for event in events(PARTS[name]):
         before = event.SerializeToString(deterministic=True)
@@ -102,7 +102,7 @@ def core(params: v03.MessageSendParams) -> Any:
     return core_request(v03.SendMessageRequest(id="", params=params))
 
 
-@pytest.mark.parametrize("name", SENT)
+@each_row("name", SENT)
 def test_request_conversion_from_v03_protobuf_equals_that_of_sdk(name: str) -> None:
     configuration = {"acceptedOutputModes": ["text/plain"], "blocking": True, "historyLength": 3}
     for sent in (

@@ -14,6 +14,7 @@ from aion_tools.cli.chat.credentials import ClientCredentials, NoCredentials, is
 from tests.support.auth_app import AuthApp, issuer_scheme
 from tests.support.clock import ManualClock
 from tests.support.issuer import Issuer, issuing
+from tests.support.rows import each_row
 
 HERE = "http://agents.test"
 ON_AWS = "https://a1b2c3.execute-api.eu-west-1.amazonaws.com/dev"
@@ -111,7 +112,7 @@ def test_requests_name_required_extensions_of_card() -> None:
     assert request.headers["A2A-Extensions"] == "https://x.y/a,https://x.y/c"
 
 
-@pytest.mark.parametrize("name", ["X\r\nEvil: 1", "", "X Key", "Schlüssel", "X:"])
+@each_row("name", ["X\r\nEvil: 1", "", "X Key", "Schlüssel", "X:"])
 def test_header_of_card_must_be_name_of_header(name: str) -> None:
     scheme = SecurityScheme(api_key_security_scheme=APIKeySecurityScheme(location="header", name=name))
     with pytest.raises(NoCredentials, match="on the card is no name of a header"):

@@ -14,6 +14,7 @@ from google.protobuf.json_format import ParseDict
 
 from aion_tools.cli.chat.endpoint import Endpoint
 from aion_tools.cli.chat.timed_reply import TimedReply, timed_reply
+from tests.support.rows import each_row
 
 
 def status(state: str, second: float) -> dict[str, object]:
@@ -24,7 +25,7 @@ def status(state: str, second: float) -> dict[str, object]:
 WORKING, DONE = TaskState.Name(TaskState.TASK_STATE_WORKING), TaskState.Name(TaskState.TASK_STATE_COMPLETED)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("turn", "arrival", "is_buffered"),
     [(1.0, 0.49, True), (1.0, 0.51, False), (0.99, 0.0, False), (4.0, 0.0, True)],
 )

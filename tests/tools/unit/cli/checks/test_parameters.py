@@ -14,6 +14,7 @@ from aion_tools.stack.stack import LocalStack
 from aion_tools.template.names import BUILD_PLACE
 from aion_tools.template.reader import MANAGED_POLICY, Template
 from tests.support import operating
+from tests.support.rows import each_row
 from tests.support.server import ROOT
 from tests.tools.unit.cli.checks.doctor_command import run_doctor
 
@@ -37,7 +38,7 @@ def agents_of(folder: Path, origins: str = "") -> dict[str, AgentConfig]:
     return dict(read_deployment_config(folder / "aion.yaml").agents)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("parameters", "region", "warned"),
     [
         ({}, "eu-west-1", []),
@@ -71,7 +72,7 @@ def test_warning_counts_the_templates_own_policies() -> None:
     assert len(template.resources(MANAGED_POLICY)) == OF_BEDROCK
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("origins", "parameters", "warns"),
     [
         (ORIGIN, {}, True),

@@ -5,13 +5,13 @@ from datetime import UTC, datetime
 from typing import Any
 
 import httpx
-import pytest
 from starlette.responses import PlainTextResponse
 
 from aion_tools.dev.console.receiver import MAX_POSTS, ReceiverMiddleware, WebhookPost, WebhookReceiver
+from tests.support.rows import each_row
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("body", "task_id"),
     [
         ({"statusUpdate": {"taskId": "t", "contextId": "c", "status": {}}}, "t"),
@@ -44,7 +44,7 @@ async def test_console_receiver_keeps_newest_posts() -> None:
     assert [post.content["task"]["number"] for post in posts] == list(range(MAX_POSTS, 0, -1))
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("method", "path", "status"),
     [
         ("POST", "/console/receiver", 204),

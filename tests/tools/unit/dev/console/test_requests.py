@@ -16,6 +16,7 @@ from aion_core.web.request.body import MAX_BODY_BYTES
 from aion_tools.dev.console.additions import console_additions
 from tests.support.agents.session_counting import ADK
 from tests.support.listening import free_port, listening
+from tests.support.rows import each_row
 from tests.support.service import http, send
 
 LANGGRAPH = """
@@ -221,7 +222,7 @@ def test_console_webhook_receiver_refuses_large_post(url: str) -> None:
 REQUESTS = [("GET", "state"), ("GET", "webhooks"), ("POST", "redrive"), ("POST", "receiver"), ("POST", "kill")]
 
 
-@pytest.mark.parametrize(("method", "name"), REQUESTS)
+@each_row(("method", "name"), REQUESTS)
 async def test_console_requests_require_credentials_for_the_agent(method: str, name: str, tmp_path: Path) -> None:
     """Send each request without credentials; an accepted kill request would end the test's process."""
     app = build_app(settings(tmp_path, "http://test", AION_AUTH="on"), console_additions)
