@@ -18,7 +18,7 @@ _CLEAR = "\r\033[K"
 INDENT = " " * 9
 
 
-class Step:
+class ShownStep:
     """A running step of a command. Set `result` to the text of its final line."""
 
     def __init__(self, name: str, *, live: bool) -> None:
@@ -50,9 +50,9 @@ class Step:
 
 
 @contextmanager
-def step(name: str) -> Iterator[Step]:
+def step(name: str) -> Iterator[ShownStep]:
     """Print a step's progress while the block runs, and its result (ok, or FAILED if the block raises) at the end."""
-    running = Step(name, live=sys.stdout.isatty())
+    running = ShownStep(name, live=sys.stdout.isatty())
     running.draw()
     try:
         yield running
