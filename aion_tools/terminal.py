@@ -6,6 +6,7 @@ So whoever styles text cleans the text first and writes beneath the filter: `lin
 """
 
 import json
+import os
 import re
 import sys
 from collections.abc import Iterable, Iterator
@@ -127,4 +128,9 @@ def console(*, stderr: bool = False) -> "Console":
                 yield Segment(text if control else clean(text), style, control)
 
     file = beneath(sys.stderr if stderr else sys.stdout)
-    return CleanConsole(file=file, markup=False, emoji=False, highlight=False)
+    # COLUMNS and LINES may be those of another window. What is drawn again needs the true size of this one.
+    environ = {name: value for name, value in os.environ.items() if name not in ("COLUMNS", "LINES")}
+    is_terminal = file.isatty()
+    return CleanConsole(
+        file=file, markup=False, emoji=False, highlight=False, _environ=environ if is_terminal else None
+    )

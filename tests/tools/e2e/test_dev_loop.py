@@ -287,7 +287,7 @@ def test_blocking_send_is_answered_during_an_edit(server: ServerProcess, project
 
 def test_log_has_lines_for_request_and_turn(server: ServerProcess) -> None:
     task = ask(server, "fail")
-    ids = f"task {task['id']} context {task['contextId']}"
+    ids = f"task {task['id'][-8:]} context {task['contextId'][-8:]}"
     for lines in (
         rf"^\d\d:\d\d:\d\d  SendMessage 200 \d+ ms  {ids}$",
         rf"^\d\d:\d\d:\d\d  turn failed \d+ ms  agent mine {ids}$",

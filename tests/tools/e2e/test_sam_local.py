@@ -87,6 +87,7 @@ def test_each_development_variable_of_stack_arrives(project: Path, tmp_path: Pat
             "AION_PUSH_NETWORKS": "127.0.0.0/8,::1/128,172.17.0.0/16",
             "AION_LOOPBACK_ORIGINS": "true",
             "AION_REVEAL_ERRORS": "true",
+            "AION_TRACE": "",
         }
         for each in (
             "AION_TABLE",
