@@ -8,7 +8,7 @@ from aion_core.table.keys import TaskKey
 
 
 class Kind(StrEnum):
-    """What a step is."""
+    """Kind of a step."""
 
     AGENT = "agent"
     """The turn's agent, or a sub-agent."""

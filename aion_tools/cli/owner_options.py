@@ -10,6 +10,9 @@ from aion_core.auth.principal import API_KEY_ISSUER, Principal
 from aion_core.auth.tenants import owner_in
 from aion_tools.cli import options
 
+SCANS = "Reading the whole table, since no owner is given (--owner or --subject). This is slow for a large table."
+"""Notice of a command that searches for a task without its owner."""
+
 
 def owner(command: Callable[..., Any]) -> Callable[..., Any]:
     """Add the options that name an owner. Pass the owner id as `owner`, or "" if the user names no owner."""

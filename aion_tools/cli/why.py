@@ -21,6 +21,7 @@ from aion_tools.cli.error_text import error_text
 from aion_tools.cli.operate.dead_letters import VARIABLES, DeadLetterQueue, QueuedLetter, read_letters
 from aion_tools.cli.operate.report import TaskReport, list_heads, task_report
 from aion_tools.cli.operate.tasks import find_heads
+from aion_tools.cli.owner_options import SCANS
 from aion_tools.cli.owner_options import owner as named_owner
 from aion_tools.cli.steps import result_of, waiting
 from aion_tools.cli.story.event import StoryEvent
@@ -34,8 +35,6 @@ if TYPE_CHECKING:
     from aion_tools.deploy.logs import LogLine
     from aion_tools.operator.bootstrap import Operator
     from aion_tools.operator.dead_letters import DeadLetter
-
-SCANS = "Reading the whole table, since no owner is given (--owner or --subject). This is slow for a large table."
 
 EARLIER = timedelta(minutes=1)
 """Time before a task's first event from which log lines are read, because the clocks of functions differ."""
@@ -241,8 +240,10 @@ class _StoryReader:
         """Read the steps of the task's turns. Only a development server stores them."""
         if not self.deployment.is_of_development:
             return ()
-        read = lambda: result_of(self.operator.traces.read(head.key), "Reading the steps")  # noqa: E731
-        return self._or_unread("The steps of the turns", read) or ()
+        steps = self._or_unread(
+            "The steps of the turns", lambda: result_of(self.operator.traces.read(head.key), "Reading the steps")
+        )
+        return steps or ()
 
     def _or_unread(self, source: str, read: Callable[[], Any]) -> Any:
         """Return the result of `read`. If it raises an AionError, add source and reason to `unread` and return None."""

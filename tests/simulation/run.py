@@ -27,7 +27,7 @@ class Outcome:
     """The kind of each side effect, in their order."""
     violations: Sequence[str]
     late: Collection[str]
-    """What agents did although another process had taken over their turn."""
+    """Actions of agents after another process had taken over their turn."""
     lines: Sequence[str] = ()
 
     def __str__(self) -> str:

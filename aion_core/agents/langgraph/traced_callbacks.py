@@ -31,28 +31,17 @@ class TracedCallbacks(LangChainCallbacks):
         self._silent: set[UUID] = set()
         """Run ids of the model calls without a chunk so far."""
 
-    def on_chain_start(
-        self,
-        serialized: dict[str, Any],
-        inputs: Any,
-        *,
-        run_id: UUID,
-        parent_run_id: UUID | None = None,
-        metadata: dict[str, Any] | None = None,
-        **kwargs: Any,
-    ) -> None:
+    def on_chain_start(self, serialized: dict[str, Any], inputs: Any, *, run_id: UUID, **kwargs: Any) -> None:
         """Record a node, or an agent within the graph. See `LangChainCallbacks.on_chain_start`."""
-        name = kwargs.get("name") or ""
+        name, parent, metadata = kwargs.get("name") or "", kwargs.get("parent_run_id"), kwargs.get("metadata")
         # An agent that is a node may have the node's name. Only the node's own run has LangGraph's tag.
         if metadata and name == metadata.get("langgraph_node") and _is_node(kwargs.get("tags") or ()):
-            self._trace.begin(run_id, Kind.NODE, name, parent=parent_run_id)
-        elif metadata and parent_run_id is not None and name and name == metadata.get("lc_agent_name"):
-            self._trace.begin(run_id, Kind.AGENT, name, parent=parent_run_id)
+            self._trace.begin(run_id, Kind.NODE, name, parent=parent)
+        elif metadata and parent is not None and name and name == metadata.get("lc_agent_name"):
+            self._trace.begin(run_id, Kind.AGENT, name, parent=parent)
         else:
-            self._trace.pass_through(run_id, parent_run_id)
-        super().on_chain_start(
-            serialized, inputs, run_id=run_id, parent_run_id=parent_run_id, metadata=metadata, **kwargs
-        )
+            self._trace.pass_through(run_id, parent)
+        super().on_chain_start(serialized, inputs, run_id=run_id, **kwargs)
 
     def on_chain_end(self, outputs: Any, *, run_id: UUID, **kwargs: Any) -> None:
         """Record the end of a node. See `LangChainCallbacks.on_chain_end`."""
@@ -65,21 +54,11 @@ class TracedCallbacks(LangChainCallbacks):
         super().on_chain_error(error, run_id=run_id, **kwargs)
 
     def on_chat_model_start(
-        self,
-        serialized: dict[str, Any],
-        messages: list[list[BaseMessage]],
-        *,
-        run_id: UUID,
-        parent_run_id: UUID | None = None,
-        tags: list[str] | None = None,
-        metadata: dict[str, Any] | None = None,
-        **kwargs: Any,
+        self, serialized: dict[str, Any], messages: list[list[BaseMessage]], *, run_id: UUID, **kwargs: Any
     ) -> None:
         """Record that a model call begins. See `LangChainCallbacks.on_chat_model_start`."""
-        self._model_begins(serialized, run_id, parent_run_id, metadata)
-        super().on_chat_model_start(
-            serialized, messages, run_id=run_id, parent_run_id=parent_run_id, tags=tags, metadata=metadata, **kwargs
-        )
+        self._model_begins(serialized, run_id, kwargs.get("parent_run_id"), kwargs.get("metadata"))
+        super().on_chat_model_start(serialized, messages, run_id=run_id, **kwargs)
 
     def on_llm_start(self, serialized: dict[str, Any], prompts: list[str], **kwargs: Any) -> None:
         """Record that a call of a model for plain text begins. See `LangChainCallbacks.on_llm_start`."""

@@ -65,17 +65,15 @@ def fields_of(question: "OpenQuestion") -> list[Field]:
 def _fields(
     schema: Mapping[str, Any], definitions: Mapping[str, Any], path: tuple[str, ...], *, is_required: bool
 ) -> Iterator[Field]:
-    from aion_core.protocol.interrupts import ordered_fields, resolved
+    from aion_core.protocol.interrupts import OpenQuestion, resolved
 
-    whole = {**definitions, **schema}
-    names = ordered_fields(whole) if len(path) < MAX_DEPTH else []
+    asked = OpenQuestion("", schema={**definitions, **schema})
+    names, required, found = asked.fields() if len(path) < MAX_DEPTH else [], asked.required(), resolved(asked.schema)
     if not names and path:
-        yield Field(path, {**resolved(whole), **definitions}, is_required)
-    found = resolved(whole)
-    required = found.get("required")
+        yield Field(path, {**found, **definitions}, is_required)
     for name in names:
         field = found["properties"][name]
-        is_needed = is_required and isinstance(required, list) and name in required
+        is_needed = is_required and name in required
         if isinstance(field, Mapping):
             yield from _fields(field, definitions, (*path, name), is_required=is_needed)
         else:

@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import Sequence
-from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
@@ -18,8 +17,8 @@ from aion_tools.cli import deployment_options, documents, options
 from aion_tools.cli.deployment_options import Deployment
 from aion_tools.cli.hints import HintingGroup
 from aion_tools.cli.operate.report import delivery_document, delivery_state
-from aion_tools.cli.operate.task_names import may_name, named
-from aion_tools.cli.owner_options import listed_by
+from aion_tools.cli.operate.task_names import found_by_name
+from aion_tools.cli.owner_options import SCANS, listed_by
 from aion_tools.cli.owner_options import owner as named_owner
 from aion_tools.cli.steps import result_of
 
@@ -27,8 +26,6 @@ if TYPE_CHECKING:
     from aion_tools.operator.bootstrap import PushOperator
 
 READING = "Reading the table"
-
-SCANS = "Reading the whole table, since no owner is given (--owner or --subject). This is slow for a large table."
 
 TASKS_AT_ONCE = 100
 """Number of an owner's tasks in one page. Their configs are read at once."""
@@ -166,9 +163,7 @@ async def _of_task(operator: "PushOperator", owner: str, task_id: str) -> list[D
         found = list(await operator.configs.deliveries(TaskKey(owner, task_id)))
     else:
         click.echo(SCANS, err=True)
-        found = [delivery async for delivery in operator.inspection.deliveries(partial(may_name, task_id))]
-        task_id = named(task_id, {delivery.task.task_id for delivery in found})
-        found = [delivery for delivery in found if delivery.task.task_id == task_id]
+        found = await found_by_name(task_id, operator.inspection.deliveries, lambda delivery: delivery.task.task_id)
     if not found:
         raise ConfigurationError(f"There is no push config of task {task_id}. See `aion push list --all`.")
     return found

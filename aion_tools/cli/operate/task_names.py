@@ -1,12 +1,25 @@
 """Names by which people call a task: its id, the beginning or the end of it, or `last` for the newest task. Pure."""
 
-from collections.abc import Collection
+from collections.abc import AsyncIterator, Callable, Collection
+from functools import partial
+from typing import TypeVar
 
 from aion_core.errors import ConfigurationError
+
+T = TypeVar("T")
 
 LAST = "last"
 FEWEST = 4
 """Smallest number of characters that stand for an id."""
+
+
+async def found_by_name(
+    name: str, scan: Callable[[Callable[[str], bool]], AsyncIterator[T]], id_of: Callable[[T], str]
+) -> list[T]:
+    """Scan for what belongs to the named task: `scan` yields it for wanted ids. See `named`."""
+    found = [each async for each in scan(partial(may_name, name))]
+    task_id = named(name, {id_of(each) for each in found})
+    return [each for each in found if id_of(each) == task_id]
 
 
 def may_name(name: str, task_id: str) -> bool:

@@ -1,7 +1,6 @@
 """`aion tasks` lists, shows and cancels tasks, without decrypting secrets."""
 
 import asyncio
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -11,7 +10,7 @@ from aion_tools.cli import deployment_options, documents, options
 from aion_tools.cli.deployment_options import PLACES, Deployment
 from aion_tools.cli.hints import HintingGroup
 from aion_tools.cli.operate.report import TaskReport, list_heads, task_report
-from aion_tools.cli.operate.task_names import may_name, named
+from aion_tools.cli.operate.task_names import found_by_name
 from aion_tools.cli.owner_options import listed_by
 from aion_tools.cli.owner_options import owner as named_owner
 from aion_tools.cli.steps import result_of
@@ -178,9 +177,7 @@ async def find_heads(operator: "Operator", task_id: str, owner: str, *, scan: bo
     if bool(owner) == scan:
         raise click.UsageError("Name the task's owner (--owner or --subject), or give --scan to search the table.")
     if scan:
-        found = [head async for head in operator.inspection.tasks(partial(may_name, task_id))]
-        task_id = named(task_id, {head.key.task_id for head in found})
-        found = [head for head in found if head.key.task_id == task_id]
+        found = await found_by_name(task_id, operator.inspection.tasks, lambda head: head.key.task_id)
     else:
         head = await operator.tasks.head(TaskKey(owner, task_id))
         found = [head] if head is not None else []
