@@ -271,8 +271,8 @@ def test_rebuilt_package_has_same_bytes(function: str, tmp_path: Path, monkeypat
 @pytest.mark.parametrize(
     ("mend", "told"),
     [
-        (("examples/echo/agent.py", "elsewhere/agent.py"), "the agent 'elsewhere/agent.py:graph' does not exist"),
-        (("path: ", "way: "), "aion.agents.echo.path is missing"),
+        (("examples/trip/agent.py", "elsewhere/agent.py"), "the agent 'elsewhere/agent.py:graph' does not exist"),
+        (("path: ", "way: "), "aion.agents.trip.path is missing"),
         (("aion:", "aion: ["), "aion.yaml is not valid YAML"),
     ],
 )
