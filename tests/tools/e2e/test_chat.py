@@ -190,7 +190,9 @@ def test_send_resumes_after_killed_worker(url: str, folder: Path) -> None:
     listed = run("tasks", "list", "--json", cwd=folder)
     newest = max(json.loads(listed.stdout), key=lambda each: each["since"])
     why = run("why", newest["task"], cwd=folder)
-    lines = [line[25:] for line in why.stdout.splitlines()]
+    head, console, *lines = why.stdout.splitlines()
+    assert f"/agents/{newest['agent']}/#context=" in console
+    lines = [line[25:] for line in (head, *lines)]
     sentences = [line for line in lines if not line.startswith("  ")]  # without the steps of the turn
     assert ": “gate killed-send”." in sentences[2]
     # On a slow machine, the sentence also says how long the message has waited.
