@@ -110,7 +110,7 @@ def test_trace_of_deepagents_is_shown_logged_and_exported(python: Path, tmp_path
     ]
     # The steps of the sub-agent are within the call of the tool.
     depths = {line.split()[1]: len(line) - len(line.lstrip()) for line in steps}
-    assert depths["tools"] < depths["task"] < depths["researcher"] < depths["weather"]
+    assert depths["task"] < depths["researcher"] < depths["weather"]
     assert sum("model Script T 20 → 5 tokens" in line for line in steps) == 5
     logged = without_times([line[10:].strip() for line in server.printed])
     assert 'tool weather T {"city": "Rome"} → Sunny in Rome' in logged
