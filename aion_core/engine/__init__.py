@@ -10,7 +10,7 @@ Rules are pure functions and stand beside the store that applies them. Read it i
     admission/          a message is stored once, and its turn runs or waits
     resume_input.py     interrupts of a task, and whether a message answers them
     context/            a conversation: its lease, running turn and waiting turns
-    turn/               a turn begins, records events, is suspended and ends
+    turn/               a turn begins, records events, is suspended, waits and ends
     task/               a task: its states, head and event log, and the task as the fold of its log
     stored_tasks.py     reads of the stored tasks; the stores of messages and of turns build on it
     task_store.py       the store of messages and the store of turns in one object

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from datetime import datetime
 from typing import Any, Protocol, runtime_checkable
 
 from msgspec import Struct, field
@@ -120,6 +121,22 @@ class Paused(Struct, frozen=True):
     """Ending of a turn that stopped at a step boundary near the deadline. Another process resumes it there."""
 
 
+class Suspended(Struct, frozen=True):
+    """Ending of a turn that waits for a time, or for the first answer of some remote calls. Nothing runs meanwhile.
+
+    The task stays `working`, and its status says what it waits for. Then the turn resumes, which is not another try.
+    """
+
+    key: str
+    """Identifies the wait in its task: see `Wait.key`."""
+    about: str
+    """What the task waits for, as a sentence for its client."""
+    until: datetime | None = None
+    """Time at which the turn resumes in any case. None means a day later, or before the task expires."""
+    calls: Sequence[str] = ()
+    """Keys of the remote calls."""
+
+
 class StepCompleted(Struct, frozen=True):
     """Notice that a step is complete and stored. If the turn is interrupted, it resumes after this step."""
 
@@ -128,7 +145,7 @@ class TaskUsed(Struct, frozen=True):
     """Notice that the agent has chosen to answer with its task: the client then gets the task instead of a Message."""
 
 
-Ending = Reply | InputRequired | Paused
+Ending = Reply | InputRequired | Paused | Suspended
 Durable = AgentMessage | AgentMetadata | AgentArtifact
 """Emission that is recorded as an event of the task."""
 

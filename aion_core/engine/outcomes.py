@@ -4,7 +4,7 @@ from datetime import datetime
 
 from msgspec import Struct
 
-from aion_core.engine.records import Head, Lease
+from aion_core.engine.records import Head, Lease, Turn
 
 
 class TurnStarted(Struct, frozen=True):
@@ -38,6 +38,16 @@ class LeaseHeld(Struct, frozen=True):
     """Fence of the other holder's lease."""
     until: datetime
     """End of the other holder's lease, unless it is renewed."""
+
+
+class TurnSuspended(Struct, frozen=True):
+    """Outcome: the context's turn is suspended, and what it waits for has not come yet. Nobody holds its lease."""
+
+    turn: Turn
+    """The turn with its wait."""
+    fence: int
+    look_at: datetime
+    """Time of the next look: a wake-up message arrives, and its receiver checks whether the wait is over."""
 
 
 class TurnFinished(Struct, frozen=True):

@@ -30,6 +30,8 @@ class WakeUp(Struct, frozen=True):
     """Fence of the lease that may have expired when the message arrives; 0 if the message is to start a queued turn."""
     task_id: str = ""
     """Canceled task whose remote calls are to be canceled; "" if the message is about a turn."""
+    look: int = 0
+    """Time of the look at a suspended turn for which this message is, in milliseconds; 0 for any other message."""
 
 
 class WorkQueue(Protocol):
@@ -79,8 +81,9 @@ def body_of(wake_up: WakeUp) -> str:
     context = wake_up.context
     ids = {"owner": context.owner, "agent": context.agent, "context_id": context.context_id, "fence": wake_up.fence}
     task = {"task_id": wake_up.task_id} if wake_up.task_id else {}
+    look = {"look": wake_up.look} if wake_up.look else {}
     # Use ASCII, because SQS refuses some characters of ids.
-    return json.dumps({"v": VERSION, **ids, **task}, separators=(",", ":"))
+    return json.dumps({"v": VERSION, **ids, **task, **look}, separators=(",", ":"))
 
 
 def push_body_of(wake_up: PushWakeUp) -> str:
@@ -98,7 +101,8 @@ def wake_up_of(body: str) -> WakeUp:
         case {"owner": str(owner), "agent": str(agent), "context_id": str(context_id), "fence": int(fence)} if (
             owner and agent and context_id
         ):
-            return WakeUp(ContextKey(owner, agent, context_id), fence, str(fields.get("task_id", "")))
+            context, look = ContextKey(owner, agent, context_id), fields.get("look", 0)
+            return WakeUp(context, fence, str(fields.get("task_id", "")), look if isinstance(look, int) else 0)
     raise UnreadableWakeUp(
         "The wake-up message must have the texts `owner`, `agent` and `context_id`, and the number `fence`."
     )

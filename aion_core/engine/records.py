@@ -44,6 +44,18 @@ class StoppedBy(StrEnum):
     """The process that ran the turn died or froze, so that its lease expired."""
 
 
+class Wait(Struct, frozen=True):
+    """What a suspended turn waits for: a time, or the first answer of some remote calls. Times are milliseconds."""
+
+    key: str
+    """Identifies the wait in its task. A turn that suspends twice under one key has made no progress in between."""
+    since: int
+    until: int
+    """Time at which the turn resumes in any case."""
+    calls: tuple[str, ...] = ()
+    """Keys of the remote calls; empty if the turn waits for a time only."""
+
+
 class Turn(Struct, frozen=True):
     """Execution of one client message. A turn may first wait in the queue of its context."""
 
@@ -57,6 +69,8 @@ class Turn(Struct, frozen=True):
     """Number of suspensions after progress. If a holder dies after progress, its predecessors' tries are added."""
     stopped_by: StoppedBy | None = None
     """Cause of the stop of the last counted try; None during the first try."""
+    wait: Wait | None = None
+    """Last wait of the turn. It may be over: see `ContextRecord.wait`."""
 
 
 class Lease(Struct, frozen=True):

@@ -10,7 +10,7 @@ from aion_core.engine.delivery.records import ExpiredPushTimer
 from aion_core.engine.delivery.store import DeliveryStore
 from aion_core.engine.queues import PushQueue, PushWakeUp, WakeUp, WorkQueue
 from aion_core.engine.remote_calls.store import RemoteCallStore
-from aion_core.engine.timers import ExpiredTimer
+from aion_core.engine.timers import Claimed, ExpiredTimer
 from aion_core.engine.turn.store import TurnStore
 from aion_core.errors import StoreError
 from aion_core.telemetry import Metric, Metrics, NullMetrics
@@ -43,7 +43,10 @@ class Swept(Struct, frozen=True):
     """Result of one sweep: the numbers of expired timers (times of wake-ups) and of enqueued wake-up messages."""
 
     found: int
-    """Number of dead leases, lost wake-up messages of contexts, and expired timers of notifications."""
+    """Number of dead leases, lost wake-up messages of contexts, and expired timers of notifications.
+
+    A look at a suspended turn is not counted: it has only begun later than planned.
+    """
     enqueued: int
     """Number of claimed timers for which a wake-up message was enqueued."""
 
@@ -136,8 +139,8 @@ class Sweep:
                 try:
                     # Claim the timer before enqueuing the message. The claim sets the timer again, so that a later
                     # sweep finds the context if the message is lost.
-                    if await self._store.claim(timer):
-                        found += 1
+                    if claimed := await self._store.claim(timer):
+                        found += claimed is not Claimed.LOOK
                         await self._work_queue.enqueue(WakeUp(timer.context), urgent=urgent)
                         enqueued += 1
                 except StoreError as error:

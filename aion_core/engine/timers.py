@@ -4,6 +4,7 @@ import asyncio
 import logging
 from collections.abc import Sequence
 from datetime import datetime
+from enum import IntEnum
 from functools import partial
 from typing import NamedTuple
 
@@ -47,6 +48,16 @@ class ExpiredTimer(Struct, frozen=True):
     """Time at which the timer expired."""
     overdue: float = 0.0
     """Seconds since then."""
+
+
+class Claimed(IntEnum):
+    """Result of a claim of a context's timer. It is true if the claim succeeded."""
+
+    NOT = 0
+    WORK = 1
+    """The context has a turn that nobody runs: its wake-up message is lost, or the process that ran it has died."""
+    LOOK = 2
+    """The context's turn is suspended, and nobody has looked whether its wait is over."""
 
 
 class Expired(NamedTuple):
@@ -103,17 +114,21 @@ class TimerIndex:
         Return True if the claim succeeded. Return False if the timer is not due, its item has expired, or another
         process has claimed it.
         """
+        return await self.claimed(key) is not None
+
+    async def claimed(self, key: Key) -> Item | None:
+        """Claim the timer as `claim` does, and return the item as it was before; None if the claim did not succeed."""
         # Read the timer's current time from the item, because the index may be outdated.
         item = await self._table.get(key)
         is_alive = item is not None and self._reads.lives(item)
         change = claimed_timer(item, self._times(), is_alive=is_alive)
         if change is None:
-            return False
+            return None
         try:
             await self._table.write(Update(key, change))
         except WriteRefused:
-            return False
-        return is_alive
+            return None
+        return item if is_alive else None
 
 
 def claimed_timer(item: Item | None, times: Times, *, is_alive: bool) -> Change | None:

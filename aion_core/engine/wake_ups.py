@@ -3,6 +3,7 @@
 import asyncio
 import logging
 from collections.abc import Sequence
+from datetime import datetime
 
 from msgspec.structs import replace
 
@@ -14,6 +15,7 @@ from aion_core.engine.task.subscribers import has_subscriber_for
 from aion_core.errors import StoreError
 from aion_core.protocol.types import Event
 from aion_core.table.keys import ContextKey, TaskKey
+from aion_core.table.times import milliseconds
 
 logger = logging.getLogger(__name__)
 
@@ -28,6 +30,18 @@ async def wake(work_queue: WorkQueue, context: ContextKey, *, canceled_task: str
     """
     try:
         await work_queue.enqueue(WakeUp(context, task_id=canceled_task), delay=delay)
+    except StoreError as error:
+        logger.warning("A wake-up message could not be enqueued: %s", error, extra={"context_id": context.context_id})
+
+
+async def wake_to_look(work_queue: WorkQueue, context: ContextKey, look_at: datetime, now: datetime) -> None:
+    """Enqueue the wake-up message of a look at the context's suspended turn. Log errors of the queue.
+
+    If the message is lost, the sweep finds the context's timer soon after the time of the look.
+    """
+    wake_up, delay = WakeUp(context, look=milliseconds(look_at)), (look_at - now).total_seconds()
+    try:
+        await work_queue.enqueue(wake_up, delay=max(0.0, delay))
     except StoreError as error:
         logger.warning("A wake-up message could not be enqueued: %s", error, extra={"context_id": context.context_id})
 

@@ -25,6 +25,9 @@ NO_AION_EXTENSIONS = "aion:noAionExtensions"
 TENANT = "aion:tenant"
 """Key in a request's metadata. Its value is the tenant of the request, for the agent's turn."""
 
+WAITS_FOR = "aion:waitsFor"
+"""Key in the metadata of a status message that says what a suspended task waits for. Its value is the wait's key."""
+
 _INVISIBLE = frozenset({"Cc", "Cf", "Cn", "Mn", "Me", "Zs", "Zl", "Zp"})
 """Unicode categories of characters that a reader cannot see in a name."""
 

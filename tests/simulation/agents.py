@@ -18,6 +18,7 @@ from aion_core.engine.agent import (
     Paused,
     Reply,
     StepCompleted,
+    Suspended,
     TurnRequest,
 )
 from aion_core.engine.agent_profile import UNKNOWN, AgentProfile
@@ -28,6 +29,7 @@ from aion_core.protocol.types import Artifact, Message, Part, TaskState
 from aion_core.table import keys
 from aion_core.table.item import Key
 from aion_core.table.keys import ContextKey
+from aion_core.table.times import milliseconds, moment
 from aion_core.table.writes import Put
 from tests.simulation.remotes import REMOTE, SimRemoteClient
 from tests.simulation.table import operation, unblocked
@@ -53,7 +55,10 @@ class Program:
     def seconds(self) -> float:
         """Return how many seconds the program takes if no fault happens."""
         return sum(
-            float(op[1]) for step in self.steps for op in step if op[0] in ("sleep", "block", "stubborn", "call")
+            float(op[1])
+            for step in self.steps
+            for op in step
+            if op[0] in ("sleep", "block", "stubborn", "call", "wait")
         )
 
 
@@ -103,6 +108,9 @@ PROGRAMS: dict[str, Program] = {
     # Call a remote agent, for less than a lease's term, and for longer than an invocation.
     "calls": Program(((("call", 20.0), ("effect",)), (("call", 3.0), ("say",)))),
     "calls for long": Program(((("call", 1500.0),), (("effect",), ("say",)))),
+    # Wait without a process: twice for a moment, and for longer than a message can be delayed.
+    "waits": Program(((("wait", 8.0), ("say",), ("effect",)), (("wait", 40.0), ("effect",), ("say",)))),
+    "waits for long": Program(((("say",),), (("wait", 2000.0), ("effect",), ("say",)))),
 }
 
 
@@ -125,6 +133,8 @@ class ProgramState:
     asking: str = ""
     """State of the task while its question is open: input-required or auth-required; "" without a question."""
     answered: int = 0
+    until: int = 0
+    """Time until which the next step waits, in milliseconds since 1970; 0 if it does not wait, or has not begun to."""
 
 
 def text_of(message: Message) -> str:
@@ -163,6 +173,15 @@ class ScriptedAgent:
                 self._did(asked, "paused", state.position)
                 yield Paused()
                 return
+            waits = [float(op[1]) for op in program.steps[state.position] if op[0] == "wait"]
+            if waits and not state.until:
+                state = replace(state, until=self._now() + int(waits[0] * 1000))
+                await self._checkpoint(asked, state)
+            if state.until > self._now():
+                self._did(asked, f"waits {state.until}", state.position)
+                until = moment(state.until)
+                yield Suspended(f"{state.position}", f"word wait/{asked.turn.id}/{state.position}", until)
+                return
             await self._process.effect("agent.step", lambda: None)
             await self._check_lease(asked, state.position)
             await self._process.moment("agent.checked")
@@ -175,7 +194,7 @@ class ScriptedAgent:
                     await self._process.moment("agent.within")
                 async for emission in self._perform(asked, op, f"{asked.turn.id}.{state.position}.{ordinal}", state):
                     yield emission
-            finished = replace(state, position=state.position + 1, asking=asks)
+            finished = replace(state, position=state.position + 1, asking=asks, until=0)
             await self._checkpoint(asked, finished)
             state = finished
             yield StepCompleted()
@@ -193,6 +212,9 @@ class ScriptedAgent:
             yield AgentMessage(Message(message_id=f"{asked.turn.id}.after", parts=[Part(text="and another thing")]))
         if program.ending == "twice":
             yield Reply(Message(message_id=f"{asked.turn.id}.again", parts=[Part(text="or rather")]))
+
+    def _now(self) -> int:
+        return milliseconds(self._process.clock.now())
 
     async def _check_lease(self, asked: TurnRequest, step: int) -> None:
         """Check the lease right before a step, as the adapters of the frameworks do."""

@@ -330,7 +330,7 @@ BUGS = [
     bug(
         "takes the claim for the wake_up",
         "I16",
-        Edit(Sweep, "_wake", "if await self._store.claim(timer):", "if True:"),
+        Edit(Sweep, "_wake", "if claimed := await self._store.claim(timer):", "if claimed := True:"),
     ),
     bug(
         "takes each message of a backlog for lost",

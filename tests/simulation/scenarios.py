@@ -420,3 +420,43 @@ async def texts_again(world: SimWorld) -> None:
     await ann.cancel(id_of(first))
     for task in (first, second):
         await ann.rest(id_of(task))
+
+
+@scenario("waits for a time", weight=3)
+async def waits(world: SimWorld) -> None:
+    """Run a turn that waits without a process, for seconds or for longer than a message can be delayed."""
+    ann = Client(world)
+    text = world.choices.choice(("waits", "waits", "waits for long"))
+    if world.choices.random() < 0.3:
+        await ann.rest(await ann.stream(text, "m-1"))
+    else:
+        await ann.rest(id_of(await ann.send(text, "m-1", wait=world.choices.random() < 0.3)))
+
+
+@scenario("cancels a wait", weight=2)
+async def cancels_a_wait(world: SimWorld) -> None:
+    ann, ben = Client(world), Client(world, name="ann-2")
+    task = await ann.send("waits", "m-1", wait=False)
+    if not id_of(task):
+        return
+    await pause(world, 0.0, 0.05, 0.3, 5.0, 8.0, 8.05, 20.0, 47.0)
+    await ben.cancel(task.id)
+    await ann.rest(task.id)
+    await ann.rest(id_of(await ann.send("steps", "m-2")))
+
+
+async def _during_a_wait(world: SimWorld) -> None:
+    """Send messages to a context whose turn waits; some of them name its task."""
+    ann, ben = Client(world), Client(world, name="ann-2")
+    first = await ann.send("waits", "m-1", wait=False)
+    await pause(world, 0.0, 0.3, 3.0, 7.95, 20.0)
+    to_task = id_of(first) if world.choices.random() < 0.5 else ""
+    second = await ben.send("quick", "m-2", wait=world.choices.random() < 0.5, task=to_task)
+    for task in (first, second):
+        if id_of(task):
+            await ann.rest(id_of(task))
+
+
+scenario("texts during a wait: enqueue", deployment=Deployment(when_busy=WhenBusy.ENQUEUE))(_during_a_wait)
+scenario("texts during a wait: reject", deployment=Deployment(when_busy=WhenBusy.REJECT))(_during_a_wait)
+scenario("texts during a wait: interrupt", deployment=Deployment(when_busy=WhenBusy.INTERRUPT))(_during_a_wait)

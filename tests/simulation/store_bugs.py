@@ -4,12 +4,14 @@ from aion_core.engine import timers
 from aion_core.engine.admission import follow_ups, repeats
 from aion_core.engine.admission.admission import MessageAdmission
 from aion_core.engine.admission.quotas import OpenTasks
+from aion_core.engine.context import changes, record
 from aion_core.engine.limits import open_tasks
 from aion_core.engine.listing.conversations import Conversations
 from aion_core.engine.listing.list_tasks import TaskLister
 from aion_core.engine.runner.execution import TurnExecution
 from aion_core.engine.runner.renewal import LeaseRenewal
 from aion_core.engine.runner.runner import TaskRunner
+from aion_core.engine.runner.worker import Worker
 from aion_core.engine.stream import subscription
 from aion_core.engine.stream.delta_writer import DeltaWriter
 from aion_core.engine.stream.shared_reads import SharedRead
@@ -17,7 +19,7 @@ from aion_core.engine.task import head
 from aion_core.engine.task.log import TaskLog
 from aion_core.engine.task.rows import LogRows
 from aion_core.engine.task_store import TaskStore
-from aion_core.engine.turn import progress, start
+from aion_core.engine.turn import progress, start, wait
 from aion_core.table import retries
 from aion_core.table.reads import Reads
 from tests.simulation.bugs import FORGOTTEN, LISTENS_LATE, LOST_WAKE_UPS, aims, bug
@@ -25,6 +27,32 @@ from tests.simulation.faults import Aim, Fault
 from tests.simulation.planting import Edit
 
 STORE_BUGS = [
+    bug(
+        "begins a suspended turn as soon as any message arrives",
+        "I36",
+        Edit(record, "turn_to_begin", "is_over = record.wait.until <= now or", "is_over = True or"),
+        scenarios=("waits for a time",),
+        aims=aims(Fault.DOUBLED, "queue.receive", range(1, 4), 2.0),
+    ),
+    bug(
+        "forgets the timer of a look",
+        "I1 I14 I16",
+        Edit(changes, "put_to_wait", "**_looked_at(look_at, times),", "**{},"),
+        scenarios=("waits for a time",),
+        aims=aims(Fault.LOST, "queue.send", range(1, 6)),
+    ),
+    bug(
+        "counts the resumption after a wait as a try",
+        "I36",
+        Edit(wait, "suspended_turn", "tries=turn.tries if same else 0", "tries=turn.tries"),
+        scenarios=("waits for a time",),
+    ),
+    bug(
+        "looks once and never again",
+        "I36",
+        Edit(Worker, "_look", "await wake_to_look(self._work_queue, context, moment(look_at), now)", "pass"),
+        scenarios=("waits for a time",),
+    ),
     bug(
         "forgets the progress of a dead holder",
         "I34",

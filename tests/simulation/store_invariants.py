@@ -21,6 +21,7 @@ from tests.simulation.agents import text_of
 from tests.simulation.facts import ENDS, expires_after, folded, happened, has_expired, texts_of
 from tests.simulation.faults import Fault
 from tests.simulation.history import Hold
+from tests.simulation.loop import BEGINNING
 
 if TYPE_CHECKING:
     from tests.simulation.world import SimWorld
@@ -34,8 +35,14 @@ WRITES_OF_TURNS = (
     "renew.write_blocking",
     "holds.get_blocking",
 )
+RELEASED = ("pause", "suspend")
+"""Writes by which the holder of a lease gives its turn back before the turn's end."""
+
 SLACK_SECONDS = 700.0
 """Longest delay of a task's expiry, by a retry or by a wrong clock."""
+
+SKEW_SECONDS = 5.0
+"""Greatest error of a process's clock, unless a fault moves it."""
 
 RACE_SECONDS = 10.0
 """Longest time between the reads and the commit of a lease."""
@@ -154,7 +161,7 @@ def i27_retried_write_costs_no_turn(world: "SimWorld") -> Iterator[str]:
 def i34_progress_of_dead_holder_resets_tries(world: "SimWorld") -> Iterator[str]:
     """Report a wrong number of tries after a dead holder: 2 if the holder stored a step, otherwise one more."""
     stored = [(did.context, did.fence, did.at) for did in world.history.agent if did.what == "finished" and did.current]
-    paused = {(write.context, write.fence) for write in world.history.writes if write.how == "pause"}
+    paused = {(write.context, write.fence) for write in world.history.writes if write.how in RELEASED}
     newest: dict[tuple[ContextKey, str], Hold] = {}
     for hold in world.history.holds:
         before = newest.get((hold.context, hold.turn))
@@ -170,7 +177,7 @@ def i34_progress_of_dead_holder_resets_tries(world: "SimWorld") -> Iterator[str]
 
 def i35_failure_names_stop_of_last_try(world: "SimWorld") -> Iterator[str]:
     """Report a failed task whose error names another cause than the stop of its last try."""
-    paused = {(write.context, write.fence) for write in world.history.writes if write.how == "pause"}
+    paused = {(write.context, write.fence) for write in world.history.writes if write.how in RELEASED}
     for key in world.history.log:
         task = folded(world, key)
         reason = text_of(task.status.message) if task is not None else ""
@@ -195,6 +202,27 @@ def i32_expired_task_is_gone(world: "SimWorld") -> Iterator[str]:
                 yield f"{asking.answer.id} was answered at {asking.at:.0f} s; it had expired at {ends:.0f} s."
 
 
+def i36_suspended_turn_resumes_at_its_time(world: "SimWorld") -> Iterator[str]:
+    """Report a suspended turn that began before its time, or not as its first try, or late although nothing went wrong."""
+    suspended = {(write.context, write.fence) for write in world.history.writes if write.how == "suspend"}
+    until: dict[tuple[ContextKey, int], float] = {}
+    for did in world.history.agent:
+        if did.what.startswith("waits ") and (did.context, did.fence) in suspended:
+            until[did.context, did.fence] = float(did.what.partition(" ")[2]) / 1000 - BEGINNING.timestamp()
+    for (context, fence), time in until.items():
+        after = [hold for hold in world.history.holds if hold.context == context and hold.fence > fence]
+        resumed = min(after, key=lambda hold: hold.fence, default=None)
+        before = next(hold for hold in world.history.holds if (hold.context, hold.fence) == (context, fence))
+        if resumed is None or resumed.turn != before.turn:
+            continue
+        if resumed.at < time - 2 * SKEW_SECONDS and not world.skewed:
+            yield f"{resumed.turn} waits until {time:.1f} s, and began at {resumed.at:.1f} s."
+        if resumed.tries != 1 and not world.history.faults:
+            yield f"{resumed.turn} resumed after its wait as its try {resumed.tries}."
+        if not world.history.faults and resumed.at > time + 2 * SKEW_SECONDS + 1:
+            yield f"{resumed.turn} waits until {time:.1f} s, and began {resumed.at - time:.1f} s later."
+
+
 STORE_CHECKS: tuple[Callable[["SimWorld"], Iterator[str]], ...] = (
     i20_refusal_has_a_cause,
     i21_list_has_the_owners_tasks,
@@ -206,4 +234,5 @@ STORE_CHECKS: tuple[Callable[["SimWorld"], Iterator[str]], ...] = (
     i32_expired_task_is_gone,
     i34_progress_of_dead_holder_resets_tries,
     i35_failure_names_stop_of_last_try,
+    i36_suspended_turn_resumes_at_its_time,
 )

@@ -40,7 +40,7 @@ class Watch:
     def committed(self, process: "Process", operation: SimOperation, writes: Sequence[TableWrite], at: float) -> None:
         """Record the writes of the process's operation."""
         lease = next((argument for argument in operation.arguments[:1] if isinstance(argument, Lease)), None)
-        if lease is not None and operation.method in ("append", "finish", "pause"):
+        if lease is not None and operation.method in ("append", "finish", "pause", "suspend"):
             newest = self._history.fence(lease.context)
             self._history.writes.append(Write(at, process.name, operation.method, lease.context, lease.fence, newest))
         if operation.method == "checkpoint":

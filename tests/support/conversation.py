@@ -194,7 +194,7 @@ class StoreConversation:
             at_work = [head.key.task_id for head in heads if head.state not in states.TERMINAL_OR_INTERRUPTED]
             asking = [head for head in heads if head.state in states.INTERRUPTED]
             in_index = await self._is_indexed() if not step else None
-            expired_timers = await self.store.claim(ExpiredTimer(self.context, self.clock.now()))
+            expired_timers = bool(await self.store.claim(ExpiredTimer(self.context, self.clock.now())))
             assert in_index in (None, expired_timers)
             if asking:
                 assert not expired_timers, "a context that waits for its client is settled"

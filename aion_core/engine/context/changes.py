@@ -11,6 +11,7 @@ counts the leases; `queue_version` counts the changes of the queue.
     transferred, released_for_next                  the turn has ended: its holder, or another holder, runs the next
     advanced                                        the running turn has stored a step
     suspended                                       the turn has not ended, but its holder's deadline is near
+    put_to_wait, looked                             the turn waits for a time or a remote agent, and still does
     removed                                         the task has ended: it neither runs nor waits
 """
 
@@ -195,6 +196,35 @@ def suspended(lease: Lease, turn: Turn, times: Times) -> Change:
         remove=("holder",),
         only_if=is_mine(lease),
     )
+
+
+def put_to_wait(lease: Lease, turn: Turn, look_at: int, times: Times) -> Change:
+    """Return the change to suspend a turn that waits. `look_at` is the time of the next look, in milliseconds.
+
+    The fence grows, so that nothing that the turn has left running can write while it waits.
+    """
+    return Change(
+        {
+            "fence": lease.fence + 1,
+            "until": look_at,
+            "running": turn_value(turn),
+            "expires": times.expires,
+            **_looked_at(look_at, times),
+        },
+        remove=("holder",),
+        only_if=is_mine(lease),
+    )
+
+
+def looked(fence: int, before: int, look_at: int, times: Times) -> Change:
+    """Return the change to move the next look of a suspended turn from `before` to `look_at`, in milliseconds."""
+    is_suspended = Both((fence_is(fence), Equals("until", before), Absent("holder")))
+    return Change({"until": look_at, **_looked_at(look_at, times)}, only_if=is_suspended)
+
+
+def _looked_at(look_at: int, times: Times) -> dict[str, Any]:
+    """Return the timer of a look, for the case that its wake-up message is lost. `context_update` completes it."""
+    return {"due_at": look_at + times.lease, "due_shard": TimerOf.LEASE}
 
 
 def removed(task_id: str, record: ContextRecord, fence: int, times: Times) -> Change:

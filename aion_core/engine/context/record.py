@@ -6,8 +6,8 @@ from typing import Any
 
 from msgspec import Struct
 
-from aion_core.engine.outcomes import LeaseHeld
-from aion_core.engine.records import Lease, StoppedBy, Turn
+from aion_core.engine.outcomes import LeaseHeld, TurnSuspended
+from aion_core.engine.records import Lease, StoppedBy, Turn, Wait
 from aion_core.errors import StoreCorrupt
 from aion_core.table.item import Item
 from aion_core.table.keys import ContextKey, TaskKey
@@ -22,6 +22,7 @@ class ContextRecord(Struct, frozen=True):
     """Number of changes of the queue of waiting turns, for conditional writes."""
     holder: str = ""
     until: int = 0
+    """End of the lease; of a suspended turn, the time of its next look; 0 for a turn that another process may resume."""
     running: Turn | None = None
     waiting: tuple[Turn, ...] = ()
     interrupted: str | None = None
@@ -36,6 +37,12 @@ class ContextRecord(Struct, frozen=True):
     def busy(self) -> bool:
         """Return True if a turn runs or waits in the context."""
         return self.running is not None or bool(self.waiting)
+
+    @property
+    def wait(self) -> Wait | None:
+        """What the context's turn waits for; None if the turn is not suspended."""
+        is_suspended = self.running is not None and not self.holder and self.until > 0
+        return self.running.wait if self.running is not None and is_suspended else None
 
     @property
     def active_task(self) -> str:
@@ -74,13 +81,16 @@ def task_of(context: ContextKey, turn: Turn) -> TaskKey:
     return TaskKey(context.owner, turn.task_id)
 
 
-def turn_to_begin(record: ContextRecord, now: int) -> Turn | LeaseHeld | None:
+def turn_to_begin(record: ContextRecord, now: int, *, ended_wait: int = 0) -> Turn | LeaseHeld | TurnSuspended | None:
     """Return the next turn to begin in the context: the turn of an expired lease, else the first queued turn.
 
-    Return LeaseHeld while a lease is in force; None if the queue is empty, or while a task of the context requires
-    input.
+    Return LeaseHeld while a lease is in force; TurnSuspended while the turn waits, unless `ended_wait` is its fence;
+    None if the queue is empty, or while a task of the context requires input.
     """
     if record.running is not None:
+        if record.wait is not None:
+            is_over = record.wait.until <= now or record.fence == ended_wait
+            return record.running if is_over else TurnSuspended(record.running, record.fence, moment(record.until))
         return LeaseHeld(record.fence, moment(record.until)) if record.until > now else record.running
     return None if record.interrupted is not None else next(iter(record.waiting), None)
 
@@ -122,7 +132,13 @@ def turn_of(fields: Mapping[str, Any]) -> Turn:
         fields["tries"],
         fields["handoffs"],
         stopped_by,
+        wait_of(fields["wait"]) if "wait" in fields else None,
     )
+
+
+def wait_of(fields: Mapping[str, Any]) -> Wait:
+    """Parse a turn's wait from a context's item."""
+    return Wait(fields["key"], fields["since"], fields["until"], tuple(fields.get("calls", ())))
 
 
 def turn_value(turn: Turn) -> dict[str, Any]:
@@ -134,4 +150,11 @@ def turn_value(turn: Turn) -> dict[str, Any]:
         "tries": turn.tries,
         "handoffs": turn.handoffs,
         **({"stopped_by": turn.stopped_by.value} if turn.stopped_by else {}),
+        **({"wait": wait_value(turn.wait)} if turn.wait else {}),
     }
+
+
+def wait_value(wait: Wait) -> dict[str, Any]:
+    """Return the wait in the form stored in a context's item."""
+    calls = {"calls": list(wait.calls)} if wait.calls else {}
+    return {"key": wait.key, "since": wait.since, "until": wait.until, **calls}

@@ -14,6 +14,7 @@ from aion_core.engine.agent import (
     Paused,
     Reply,
     StepCompleted,
+    Suspended,
     TaskUsed,
 )
 from aion_core.engine.runner.execution import TurnExecution
@@ -47,7 +48,7 @@ async def record(
                 turn.made_progress = True
             case TaskUsed():
                 turn.use_task()
-            case Reply() | InputRequired() | Paused():
+            case Reply() | InputRequired() | Paused() | Suspended():
                 return emission
             case Batch():
                 await turn.emit(*emission.emissions)

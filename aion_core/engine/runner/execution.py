@@ -15,12 +15,13 @@ from aion_core.engine.agent import (
     Durable,
     InputRequired,
     Reply,
+    Suspended,
     TurnRequest,
 )
 from aion_core.engine.agent_options import AnswerAs, ReplyAs
 from aion_core.engine.answer import REPLY, AnswerForm, form_of, inbound_message, is_message
 from aion_core.engine.listing.conversations import Conversations
-from aion_core.engine.outcomes import TurnFinished, TurnStarted
+from aion_core.engine.outcomes import TurnFinished, TurnStarted, TurnSuspended
 from aion_core.engine.records import COMPLETE, CUT, Numbered, StoppedBy
 from aion_core.engine.remote_calls.turn_calls import TurnCalls
 from aion_core.engine.runner.lease_term import LeaseTerm
@@ -32,6 +33,7 @@ from aion_core.engine.task.transition import MOST_TOGETHER
 from aion_core.engine.turn.store import TurnStore
 from aion_core.errors import PendingInput
 from aion_core.protocol.message_json import prepare_event
+from aion_core.protocol.reserved_keys import WAITS_FOR
 from aion_core.protocol.stream_artifacts import typing_event
 from aion_core.protocol.text import utf8
 from aion_core.protocol.types import (
@@ -46,6 +48,9 @@ from aion_core.protocol.types import (
     TaskStatusUpdateEvent,
 )
 from aion_core.trace.recorder import TurnTrace
+
+WAIT = "wait"
+"""Beginning of the keys of events that say what a turn waits for."""
 
 SNAPSHOT_EVERY = 100
 """At the end of a turn, a task's log with this many events gets a snapshot, and later reads begin there."""
@@ -79,7 +84,7 @@ class TurnExecution:
         self.stopped = False
         """True after the cancellation of the agent: later errors of the agent are not failures of the turn."""
         self.over = False
-        """True if the turn is suspended, or belongs to another lease holder."""
+        """True if the turn is suspended or waits, or belongs to another lease holder."""
         self.made_progress = False
         """True if this try of the turn has recorded an event or a checkpoint. The next try continues after it."""
         self.agent_ran = False
@@ -238,6 +243,37 @@ class TurnExecution:
         self.text.close(CUT)
         await self._deltas.flush()
         await self._store.pause(self.lease, made_progress=self.made_progress, stopped_by=self.stopped_by)
+
+    async def suspend(self, ending: Suspended) -> TurnSuspended:
+        """Record what the turn waits for, and release its lease until then. Raises AgentFailed for too long a wait."""
+        self.text.close(CUT)
+        key, event = f"{WAIT}/{self.lease.turn.id}/{ending.key}", None
+        if key not in self._keys:
+            status = self._status(TaskState.TASK_STATE_WORKING)
+            status.message.CopyFrom(Message(parts=[Part(text=ending.about)], metadata={WAITS_FOR: ending.key}))
+            self._set_server_fields(status.message)
+            event = self._update(status)
+            prepare_event(event)
+        await self._deltas.flush()
+        self.releasing = True
+        try:
+            self._head, suspended = await self._store.suspend(
+                self.lease,
+                self._head,
+                event,
+                key=ending.key,
+                until=ending.until,
+                calls=ending.calls,
+                event_key=key,
+            )
+        except BaseException:
+            self.releasing = False
+            raise
+        self.over = True
+        self._deltas.follow(self._head.generation)
+        if event is not None:
+            self._broadcast.record(Numbered(self._head.generation, event, key=key))
+        return suspended
 
     async def close(self) -> None:
         """Stop the writer of the turn's chunks."""

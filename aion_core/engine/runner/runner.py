@@ -7,7 +7,7 @@ from contextlib import aclosing
 
 from aion_core import log
 from aion_core.clock import Clock
-from aion_core.engine.agent import Agent, Paused
+from aion_core.engine.agent import Agent, Paused, Suspended
 from aion_core.engine.agent_options import AnswerAs, ReplyAs
 from aion_core.engine.listing.conversations import Conversations
 from aion_core.engine.outcomes import TurnStarted
@@ -24,7 +24,7 @@ from aion_core.engine.runner.metrics import TurnMetrics
 from aion_core.engine.runner.restarts import note_restart
 from aion_core.engine.stream.broadcast import EventBroadcast
 from aion_core.engine.turn.store import TurnStore
-from aion_core.engine.wake_ups import wake
+from aion_core.engine.wake_ups import wake, wake_to_look
 from aion_core.errors import AgentFailed, LeaseLost, StoreCorrupt, StoreError, StoreUnavailable
 from aion_core.telemetry import Metrics, NoopTraces, NullMetrics, SpanKind, Traces
 from aion_core.trace.tracer import Tracer
@@ -172,9 +172,12 @@ class TaskRunner:
                 with ungrouped(LeaseLost, StoreError), exit_guard(), log.kept_handlers() as keep_handlers:
                     async with aclosing(self._agent(turn).run(turn.request())) as emitted:
                         ending = await emissions.record(turn, metrics, emitted, keep_handlers)
-                        if not isinstance(ending, Paused):
+                        if not isinstance(ending, Paused | Suspended):
                             await turn.end(ending, run_next=self._has_time(deadline))
                             await emissions.run_out(emitted)
+                if isinstance(ending, Suspended):
+                    suspended = await turn.suspend(ending)
+                    await wake_to_look(self._work_queue, turn.lease.context, suspended.look_at, self._clock.now())
                 if isinstance(ending, Paused):
                     turn.made_progress = True
                     await self._suspend(turn)

@@ -6,7 +6,7 @@ from datetime import datetime
 from uuid_utils import uuid7
 
 from aion_core.clock import Clock
-from aion_core.engine.outcomes import LeaseHeld, TurnStarted
+from aion_core.engine.outcomes import LeaseHeld, TurnStarted, TurnSuspended
 from aion_core.engine.process.deadline import Deadline
 from aion_core.engine.queues import WakeUp, WorkQueue
 from aion_core.engine.records import StoppedBy
@@ -14,8 +14,9 @@ from aion_core.engine.remote_calls.cancellation import RemoteCancellations
 from aion_core.engine.runner.runner import TaskRunner
 from aion_core.engine.stream.broadcast import EventBroadcast
 from aion_core.engine.turn.store import TurnStore
-from aion_core.engine.wake_ups import wake
+from aion_core.engine.wake_ups import wake, wake_to_look
 from aion_core.errors import LeaseLost, StoreCorrupt, StoreError, StoreUnavailable
+from aion_core.table.times import milliseconds, moment
 
 logger = logging.getLogger(__name__)
 
@@ -43,7 +44,8 @@ class Worker:
 
         `until` is the end of this process; `deadline` replaces it in a process that may stop earlier. While a lease is
         in force, the message is enqueued again for the end of the lease, if it is the lease's own message or the lease
-        has nearly expired. Raises StoreError: the queue must deliver the message again.
+        has nearly expired. While the context's turn is suspended, look whether its wait is over. Raises StoreError: the
+        queue must deliver the message again.
         """
         if wake_up.task_id:
             if self._cancellations is not None:
@@ -56,8 +58,23 @@ class Worker:
             if begun.fence == wake_up.fence or left < self._runner.lease_seconds / 2:
                 # Check the lease again at its end: its holder has not renewed it so far, and may have died.
                 await self._work_queue.enqueue(wake_up, delay=max(0.0, left) + AFTER_SECONDS)
+        elif isinstance(begun, TurnSuspended):
+            await self._look(wake_up, begun)
         elif begun is not None and (broadcast := await self._broadcast_of(begun)) is not None:
             await self.run(begun, broadcast, deadline or Deadline(until))
+
+    async def _look(self, wake_up: WakeUp, suspended: TurnSuspended) -> None:
+        """Enqueue the message of the next look, if the present one is due."""
+        context, now = wake_up.context, self._clock.now()
+        if suspended.look_at > now:
+            # Drop a message that is not for this look: it is repeated, or another message has woken the context.
+            if wake_up.look == milliseconds(suspended.look_at):
+                await wake_to_look(self._work_queue, context, suspended.look_at, now)
+            return
+        look_at = self._store.next_look(suspended)
+        # Enqueue the message before the write. If the write fails, the message costs a look, and nothing else.
+        await wake_to_look(self._work_queue, context, moment(look_at), now)
+        await self._store.look(context, suspended, look_at=look_at)
 
     async def run(self, begun: TurnStarted, broadcast: EventBroadcast, deadline: Deadline | None = None) -> None:
         """Run a leased turn, then the next turns of its context. `broadcast` receives the events of the first turn."""

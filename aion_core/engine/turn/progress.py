@@ -1,4 +1,4 @@
-"""Transitions of a running turn: it records an event, or is suspended. Pure."""
+"""Transitions of a running turn: it records an event, is suspended for another process, or waits. Pure."""
 
 import hashlib
 from collections.abc import Sequence
@@ -6,12 +6,14 @@ from collections.abc import Sequence
 from msgspec.structs import replace
 
 from aion_core.engine.context import changes
-from aion_core.engine.records import Head, Lease, StoppedBy, Turn
-from aion_core.engine.task.head import advance, moved
+from aion_core.engine.outcomes import TurnSuspended
+from aion_core.engine.records import Head, Lease, StoppedBy, Turn, Wait
+from aion_core.engine.task.head import advance, fenced, moved
 from aion_core.engine.task.transition import HeadMove, Transition, new_event
+from aion_core.engine.turn.wait import next_look, suspended_turn
 from aion_core.errors import LeaseLost
 from aion_core.protocol.types import Event, stream_response_bytes
-from aion_core.table.times import Times
+from aion_core.table.times import Times, moment
 from aion_core.table.writes import Change
 
 
@@ -55,6 +57,24 @@ def suspended(lease: Lease, times: Times, *, made_progress: bool, stopped_by: St
     else:
         turn = replace(turn, stopped_by=stopped_by)
     return turn, changes.suspended(lease, turn, times)
+
+
+def put_to_wait(
+    lease: Lease, head: Head, event: Event | None, wait: Wait, *, key: str, times: Times
+) -> tuple[Transition[Head], TurnSuspended]:
+    """Return the transition to suspend a turn that waits, and the suspended turn.
+
+    `event` says what the turn waits for; None if an earlier try of the turn has recorded it under this key.
+    """
+    turn, look_at = suspended_turn(lease.turn, wait), next_look(wait, times.now)
+    fence = lease.fence + 1
+    change, suspended = changes.put_to_wait(lease, turn, look_at, times), TurnSuspended(turn, fence, moment(look_at))
+    if event is None:
+        after = replace(head, fence=fence)
+        return Transition(after, change, (HeadMove(fenced(head, fence), after),)), suspended
+    after = replace(advance(head, event), fence=fence)
+    row = new_event(head, after.generation, event, key=key, token=token_of(lease, after.generation, event))
+    return Transition(after, change, (HeadMove(moved(head, after), after),), (row,)), suspended
 
 
 def lost() -> LeaseLost:

@@ -1,30 +1,32 @@
 """Store of turns: a context has at most one running turn, under a lease whose fence every write checks."""
 
 from collections.abc import Sequence
+from datetime import datetime
 
 from msgspec.structs import replace
 from uuid_utils import uuid7
 
 from aion_core.engine.context import changes
 from aion_core.engine.context.changes import context_update, dropped
-from aion_core.engine.context.record import ContextRecord, task_of, turn_to_begin
-from aion_core.engine.outcomes import LeaseHeld, TurnFinished, TurnStarted
+from aion_core.engine.context.record import ContextRecord, record_of, task_of, turn_to_begin
+from aion_core.engine.outcomes import LeaseHeld, TurnFinished, TurnStarted, TurnSuspended
 from aion_core.engine.records import Head, Lease, StoppedBy, Turn
 from aion_core.engine.stored_tasks import BUSY, StoredTasks
 from aion_core.engine.task import projection
 from aion_core.engine.task.head import is_over
 from aion_core.engine.task.transition import Transition
-from aion_core.engine.timers import Expired, ExpiredTimer
+from aion_core.engine.timers import Claimed, Expired, ExpiredTimer
 from aion_core.engine.turn import end, progress, start
 from aion_core.engine.turn.end import TurnEnding
 from aion_core.engine.turn.progress import task_changed
+from aion_core.engine.turn.wait import new_wait, next_look
 from aion_core.errors import StoreUnavailable
 from aion_core.protocol.types import Event, Task
 from aion_core.table import keys
 from aion_core.table.keys import ContextKey, TaskKey
 from aion_core.table.refusals import WriteRefused
-from aion_core.table.retries import MAX_ATTEMPTS, TransactionPlan, commit
-from aion_core.table.times import Times, moment
+from aion_core.table.retries import MAX_ATTEMPTS, TransactionPlan, commit, write_unless_refused
+from aion_core.table.times import Times, milliseconds, moment
 from aion_core.table.writes import Update
 
 
@@ -35,17 +37,20 @@ class TurnStore(StoredTasks):
     `overdue_waits` finds the timer.
     """
 
-    async def begin(self, context: ContextKey, *, holder: str) -> TurnStarted | LeaseHeld | None:
+    async def begin(
+        self, context: ContextKey, *, holder: str, ended_wait: int = 0
+    ) -> TurnStarted | LeaseHeld | TurnSuspended | None:
         """Lease the context's running turn if its lease has expired, else the first queued turn.
 
-        Return LeaseHeld while another lease is in force. Return None if the queue is empty, or while a task of the
-        context requires input. The fence and `turn.tries` grow by one. If the previous holder died after it had stored
+        Return LeaseHeld while another lease is in force, and TurnSuspended while the turn waits; `ended_wait` is the
+        fence of a suspended turn whose wait is over before its time. Return None if the queue is empty, or while a task
+        of the context requires input. The fence and `turn.tries` grow by one. If the previous holder died after it had stored
         a step, `turn.tries` is 2, because that holder tried the next step once. A message that was queued for its
         running task is recorded in the same transaction, as event `turn.message_generation`.
         """
         until = self._lease_end()
 
-        async def plan(attempt: int) -> TransactionPlan[TurnStarted | LeaseHeld | None]:
+        async def plan(attempt: int) -> TransactionPlan[TurnStarted | LeaseHeld | TurnSuspended | None]:
             times = self._times()
             record = await self._context(context, times)
             if attempt and record.running is not None and record.holder == holder:
@@ -53,7 +58,7 @@ class TurnStore(StoredTasks):
                 head = await self._log.head(task_of(context, record.running))
                 if head is not None:
                     return TransactionPlan(TurnStarted(record.lease(context), head))
-            turn = turn_to_begin(record, times.now)
+            turn = turn_to_begin(record, times.now, ended_wait=ended_wait)
             if turn is None and record.interrupted is not None and record.waiting:
                 return await self._without_ended_interrupt(context, record, times) or TransactionPlan(None)
             if not isinstance(turn, Turn):
@@ -198,6 +203,61 @@ class TurnStore(StoredTasks):
         await commit(self._table, plan, busy=BUSY)
         await self._notifier.settle(task_of(lease.context, lease.turn))
 
+    async def suspend(
+        self,
+        lease: Lease,
+        head: Head,
+        event: Event | None,
+        *,
+        key: str,
+        until: datetime | None = None,
+        calls: Sequence[str] = (),
+        event_key: str = "",
+    ) -> tuple[Head, TurnSuspended]:
+        """Record that the turn waits, and release its lease atomically. Return the task's head and the suspended turn.
+
+        See `Suspended` for `key`, `until` and `calls`. `event` says what the turn waits for; it is None if an earlier try
+        has recorded it with `event_key`. The caller enqueues the wake-up message of the first look. Raises LeaseLost as
+        `append` does, and AgentFailed if the task would expire first.
+        """
+        known = replace(head, fence=lease.fence)
+
+        async def plan(attempt: int) -> TransactionPlan[tuple[Head, TurnSuspended]]:
+            nonlocal known
+            times, item = self._times(), await self._table.get(keys.head_key(head.key))
+            if item is None:
+                raise progress.lost()
+            wait = new_wait(lease.turn, key, until, calls, now=times.now, expires=item["expires"])
+            if attempt:
+                # Read the head before the context: an earlier attempt may still be written between the two reads.
+                now, record = await self._log.head(head.key), await self._context(lease.context, times)
+                if record.wait is not None and record.wait.key == key and record.fence == lease.fence + 1:
+                    # An earlier attempt suspended the turn, but its response was lost.
+                    now, turn = await self._log.head(head.key), record.running or lease.turn
+                    return TransactionPlan((now or known, TurnSuspended(turn, record.fence, moment(record.until))))
+                if (record.fence, record.holder) != (lease.fence, lease.holder):
+                    raise progress.lost()
+                known = progress.still_mine(known, now)
+            put, suspended = progress.put_to_wait(lease, known, event, wait, key=event_key, times=times)
+            return TransactionPlan((put.outcome, suspended), await self._writes(lease.context, put, times))
+
+        after, suspended = await commit(self._table, plan, busy=BUSY)
+        if event is not None:
+            await self._notifier.committed(after)
+        else:
+            await self._notifier.settle(after.key)
+        return after, suspended
+
+    async def look(self, context: ContextKey, suspended: TurnSuspended, *, look_at: int) -> bool:
+        """Move the next look at a suspended turn to `look_at`, in milliseconds. Return False if the turn has changed."""
+        change = changes.looked(suspended.fence, milliseconds(suspended.look_at), look_at, self._times())
+        return await write_unless_refused(lambda: self._table.write(context_update(context, change)))
+
+    def next_look(self, suspended: TurnSuspended) -> int:
+        """Return the time of the look after the present one, in milliseconds."""
+        assert suspended.turn.wait is not None  # noqa: S101  # the turn is suspended
+        return next_look(suspended.turn.wait, self._times().now)
+
     async def cancel(self, head: Head, event: Event) -> TurnFinished:
         """Record the cancellation of the task, and remove its running and queued turns.
 
@@ -266,9 +326,12 @@ class TurnStore(StoredTasks):
         now = moment(self._times().now)
         return [ExpiredTimer(keys.context_of(key), at, (now - at).total_seconds()) for at, key in expired[:limit]]
 
-    async def claim(self, timer: ExpiredTimer) -> bool:
-        """Claim the timer to wake its context. Return False if it is no longer expired or another process claimed it.
+    async def claim(self, timer: ExpiredTimer) -> Claimed:
+        """Claim the timer to wake its context. Return NOT if it is no longer expired or another process claimed it.
 
         The claim sets the timer again, in case the wake-up message is lost.
         """
-        return await self._leases.claim(keys.context_key(timer.context))
+        item = await self._leases.claimed(keys.context_key(timer.context))
+        if item is None:
+            return Claimed.NOT
+        return Claimed.LOOK if record_of(item, self._times().seconds).wait is not None else Claimed.WORK

@@ -73,11 +73,15 @@ class _Queue(Generic[B]):
         return len(self._early) + self._visible
 
     async def quiet(self) -> None:
-        """Wait until all messages have been handled, except those that become due at the end of a lease."""
+        """Wait until all messages have been handled, except those for the end of a lease or for a suspended turn."""
         while True:
             # Let the event loop first start the handlers of messages enqueued from threads.
             await asyncio.sleep(0)
-            handling = [task for task, wake_up in self._handling.items() if not getattr(wake_up, "fence", 0)]
+            handling = [
+                task
+                for task, wake_up in self._handling.items()
+                if not (getattr(wake_up, "fence", 0) or getattr(wake_up, "look", 0))
+            ]
             if not handling:
                 return
             await asyncio.wait(handling)

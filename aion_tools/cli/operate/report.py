@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from aion_core.engine.delivery.records import Delivery
 from aion_core.engine.listing.task_list import TaskFilter
-from aion_core.engine.outcomes import LeaseHeld
+from aion_core.engine.outcomes import LeaseHeld, TurnSuspended
 from aion_core.engine.records import Head, Numbered, Turn
 from aion_core.engine.remote_calls.records import CallState, RemoteCall
 from aion_core.engine.task.projection import fold
@@ -18,7 +18,8 @@ from aion_core.errors import StoreError
 from aion_core.protocol.message_json import to_json
 from aion_core.protocol.types import Event, Message, Task, TaskState, TaskStatusUpdateEvent, stream_response
 from aion_core.table.keys import TaskKey
-from aion_core.table.times import milliseconds
+from aion_core.table.times import milliseconds, moment
+from aion_tools.cli.documents import time_text
 from aion_tools.cli.error_text import error_text
 
 if TYPE_CHECKING:
@@ -125,6 +126,8 @@ def describe_context(seen: "ContextStatus | None", now: datetime) -> tuple[str, 
     turn = turn_to_begin(record, milliseconds(now))
     if isinstance(turn, LeaseHeld):
         return f"Task {record.active_task} is running and its lease is valid. There is nothing to do.", False
+    if isinstance(turn, TurnSuspended):
+        return _describe_wait(turn, now)
     if turn is not None and record.running is not None:
         return (
             f"The worker of task {turn.task_id} lost its lease (attempt {turn.tries}). A wake-up message restarts it.",
@@ -138,6 +141,17 @@ def describe_context(seen: "ContextStatus | None", now: datetime) -> tuple[str, 
         # still exists.
         return f"Task {record.interrupted} waits for input from its client{behind}.", bool(record.waiting)
     return "No turn is running or queued. There is nothing to do.", False
+
+
+def _describe_wait(suspended: TurnSuspended, now: datetime) -> tuple[str, bool]:
+    wait, task_id = suspended.turn.wait, suspended.turn.task_id
+    assert wait is not None  # noqa: S101  # the turn is suspended
+    since, until = moment(wait.since), moment(wait.until)
+    what = "for other agents, at the latest" if wait.calls else "without a process"
+    sentence = f"Task {task_id} has been waiting since {time_text(since)} {what} until {time_text(until)}."
+    if suspended.look_at < now:
+        return f"{sentence} A look was due at {time_text(suspended.look_at)}. A wake-up message starts it.", True
+    return f"{sentence} The next look is at {time_text(suspended.look_at)}. There is nothing to do.", False
 
 
 async def task_report(operator: "Operator", head: Head, *, content: bool) -> TaskReport:

@@ -21,12 +21,12 @@ class TurnViews:
     async def view(self, task: TaskKey, context: ContextKey) -> dict[str, Any]:
         """Return each try of the task's turns with its steps, oldest first, and the lease of its running turn.
 
-        `lease` has the `until` of this lease in milliseconds since 1970, as `now`; it is None if no turn of the task runs.
+        `lease` has the `until` of this lease in milliseconds since 1970, as `now`; it is None if no process has one.
         Raises StoreError.
         """
         now = self._clock.now().timestamp()
         record = record_of(await self._table.get(keys.context_key(context)), int(now))
-        lease = {"fence": record.fence, "until": record.until} if record.runs(task.task_id) else None
+        lease = {"fence": record.fence, "until": record.until} if record.runs(task.task_id) and record.holder else None
         tries = [
             {
                 "turn": each.turn_id,

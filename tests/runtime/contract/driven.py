@@ -29,6 +29,7 @@ from aion_core.engine.agent import (
     InputRequired,
     Paused,
     Reply,
+    Suspended,
     TurnRequest,
 )
 from aion_core.engine.outcomes import TurnStarted
@@ -81,7 +82,7 @@ class DrivenConversation:
 
     async def run(
         self, graph: Any, savers: Savers, drain: asyncio.Event | None = None, heard: Callable[[Any], None] | None = None
-    ) -> Reply | InputRequired | Paused:
+    ) -> Reply | InputRequired | Paused | Suspended:
         """Run the turn with a new agent, as in a new process, until the turn ends or pauses."""
 
         asked = TurnRequest(
@@ -93,7 +94,7 @@ class DrivenConversation:
             recorded=self.log[self.turn.message_generation :],
             drain=drain or asyncio.Event(),
         )
-        ending: Reply | InputRequired | Paused | None = None
+        ending: Reply | InputRequired | Paused | Suspended | None = None
         async for emission in LangGraphAgent(graph, savers.saver).run(asked):
             assert ending is None, "an agent says nothing after its end"
             if isinstance(emission, Chunk):
@@ -102,13 +103,13 @@ class DrivenConversation:
                 await self.record_emissions(emission)
             elif isinstance(emission, Batch):
                 await self.record_emissions(*emission.emissions)
-            elif isinstance(emission, Reply | InputRequired | Paused):
+            elif isinstance(emission, Reply | InputRequired | Paused | Suspended):
                 ending = emission
             if heard is not None:
                 heard(emission)
             await asyncio.sleep(0)
         assert ending is not None
-        if not isinstance(ending, Paused):
+        if not isinstance(ending, Paused | Suspended):
             update = TaskStatusUpdateEvent(status=timestamps.status_at(ending.state, SystemClock().now()))
             if ending.message is not None:
                 update.status.message.CopyFrom(ending.message)

@@ -36,6 +36,7 @@ from aion_core.state.long_term_memory import LongTermMemory, MemoryScope, Memory
 from aion_core.table import keys
 from aion_core.table.keys import ContextKey, TaskKey
 from aion_core.table.payloads import LARGE_BYTES
+from aion_core.table.times import milliseconds
 from tests.runtime.contract.sessions import said, texts
 from tests.support.between_writes import BetweenWrites
 from tests.support.clock import ManualClock
@@ -228,7 +229,7 @@ async def begins(process: Process) -> Any:
 
 
 async def claims_timer(process: Process) -> bool:
-    return await process.chat().store.claim(ExpiredTimer(CONTEXT, process.clock.now()))
+    return bool(await process.chat().store.claim(ExpiredTimer(CONTEXT, process.clock.now())))
 
 
 def of_turn(act: Callable[[StoreConversation, TurnStarted], Awaitable[Any]]) -> Act:
@@ -240,6 +241,22 @@ def of_turn(act: Callable[[StoreConversation, TurnStarted], Awaitable[Any]]) -> 
 
 async def tells(chat: StoreConversation, turn: TurnStarted) -> Any:
     return (await chat.store.append(turn.lease, turn.head, chat.says(turn.head))).generation
+
+
+async def waits_for_a_time(chat: StoreConversation, turn: TurnStarted) -> Any:
+    until = chat.clock.now() + timedelta(seconds=LEASE_SECONDS * 3)
+    head, _ = await chat.store.suspend(
+        turn.lease, turn.head, chat.says(turn.head), key="wait", until=until, event_key="wait"
+    )
+    return head.generation
+
+
+async def looks(process: Process) -> Any:
+    return await process.chat().store.look(CONTEXT, process.given, look_at=milliseconds(process.clock.now()) + 1000)
+
+
+async def begins_early(process: Process) -> Any:
+    return named(await process.chat().store.begin(CONTEXT, holder=process.name, ended_wait=process.given.fence))
 
 
 async def conversation(process: Process) -> Any:
@@ -269,6 +286,13 @@ async def running(process: Process) -> None:
 async def forsaken(process: Process) -> None:
     await running(process)
     process.clock.move(LEASE_SECONDS + 1)
+
+
+async def suspended(process: Process) -> None:
+    await running(process)
+    until = process.clock.now() + timedelta(hours=1)
+    chat, turn = process.chat(), process.given
+    _, process.given = await chat.store.suspend(turn.lease, turn.head, chat.says(turn.head), key="wait", until=until)
 
 
 async def asking(process: Process) -> None:
@@ -328,7 +352,9 @@ TURNS = {
     "hands over": of_turn(lambda chat, turn: chat.ends(turn, WORKING, run_next=True)),
     "asks": of_turn(lambda chat, turn: chat.ends(turn, INPUT_REQUIRED)),
     "pauses": of_turn(lambda chat, turn: chat.store.pause(turn.lease, made_progress=True)),
+    "waits": of_turn(waits_for_a_time),
 }
+WAITS = {**CLIENTS, **ON_TASK, "looks": looks, "begins early": begins_early}
 
 
 # ── Remote calls ──────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -677,6 +703,7 @@ SUBJECTS = {
     "running turn before another": Subject(before_others, TURNS, conversation),
     "running turn before a message": Subject(before_more, TURNS, conversation),
     "forsaken turn": Subject(forsaken, TURNS, conversation),
+    "suspended turn": Subject(suspended, WAITS, conversation),
     "question": Subject(asking, {**CLIENTS, **ON_TASK}, conversation),
     "remote calls": Subject(calling, CALLS, remote_calls),
     "canceled remote calls": Subject(canceled, CALLS, remote_calls),

@@ -10,7 +10,7 @@ from aion_core.engine import timers
 from aion_core.engine.agent_options import WhenBusy
 from aion_core.engine.outcomes import TurnQueued, TurnStarted
 from aion_core.engine.sweep import Sweep
-from aion_core.engine.timers import ExpiredTimer
+from aion_core.engine.timers import Claimed, ExpiredTimer
 from aion_core.errors import StoreError
 from aion_core.local.memory.queues import MemoryPushQueue, MemoryWorkQueue
 from aion_core.table import keys
@@ -244,7 +244,7 @@ async def test_expired_timer_is_claimed_by_only_one_concurrent_sweep(chat: Store
     chat.clock.move(LEASE_SECONDS + 1)
     (found,) = [each for each in await chat.store.expired_timers(limit=MANY) if each.context == chat.context]
     claimed = await asyncio.gather(*(chat.store.claim(found) for _ in range(8)))
-    assert claimed.count(True) == 1
+    assert claimed.count(Claimed.WORK) == 1
     chat.clock.move(LEASE_SECONDS - 1)
     assert not await chat.is_expired(), "the wake-up message has its time"
     chat.clock.move(2)

@@ -109,7 +109,7 @@ async def _begin(chat: StoreConversation, holder: str) -> Any:
 
 
 async def _claim(chat: StoreConversation, expired_timers: ExpiredTimer) -> bool:
-    return await chat.store.claim(expired_timers)
+    return bool(await chat.store.claim(expired_timers))
 
 
 for policy in WhenBusy:

@@ -13,6 +13,7 @@ import botocore.session
 import pytest
 import pytest_asyncio
 from botocore.config import Config
+from msgspec.structs import replace
 
 from aion_core.aws.client import AwsClient
 from aion_core.aws.queues import SQSWorkQueue
@@ -323,6 +324,12 @@ async def test_missing_queue_raises_permanent_error(stack: Stack) -> None:
 
 def test_wake_up_message_has_only_ids_and_version() -> None:
     assert body_of(WAKE_UP) == '{"v":1,"owner":"owner","agent":"echo","context_id":"c-1","fence":1}'
+
+
+def test_wake_up_message_names_time_of_look() -> None:
+    look = replace(WAKE_UP, look=1_767_323_045_678)
+    assert wake_up_of(body_of(look)) == look
+    assert wake_up_of(body_of(look).replace("1767323045678", '"soon"')) == WAKE_UP
 
 
 def test_unknown_wake_up_message_fields_are_ignored() -> None:

@@ -12,7 +12,7 @@ from aion_core.engine.admission import messages, repeats
 from aion_core.engine.agent import Chunk, Emission, InputRequired, Reply, TurnRequest
 from aion_core.engine.agent_options import ReplyAs
 from aion_core.engine.call import CallContext
-from aion_core.engine.outcomes import Interrupted, LeaseHeld, TurnStarted
+from aion_core.engine.outcomes import Interrupted, TurnStarted
 from aion_core.engine.process.deadline import Deadline
 from aion_core.engine.records import Cursor
 from aion_core.engine.stream import subscription
@@ -121,7 +121,7 @@ async def test_send_returns_task_ended_by_next_lease_holder() -> None:
     head = await store.head(key)
     assert head is not None
     context = head.context
-    heir: TurnStarted | LeaseHeld | None = None
+    heir: object = None
     while not isinstance(heir, TurnStarted):
         # Again, if the holder's thread has renewed the lease between the two calls.
         await store.table.write(Update(context_key(context), Change({"until": 0})))

@@ -2,12 +2,20 @@
 
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from contextlib import suppress
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any, TypeVar, cast
 
 from aion_core.engine.admission import messages
 from aion_core.engine.admission.messages import NewTask
-from aion_core.engine.outcomes import ContextInUse, Duplicate, LeaseHeld, TurnFinished, TurnQueued, TurnStarted
+from aion_core.engine.outcomes import (
+    ContextInUse,
+    Duplicate,
+    LeaseHeld,
+    TurnFinished,
+    TurnQueued,
+    TurnStarted,
+    TurnSuspended,
+)
 from aion_core.engine.records import Head
 from aion_core.engine.task import projection, timestamps
 from aion_core.engine.task_store import TaskStore
@@ -118,7 +126,7 @@ def test_create_returns_started_turn_although_response_was_lost(reads: int) -> N
 
 @each_row("reads", ARRIVALS)
 def test_begin_starts_turn_once_although_response_was_lost(reads: int) -> None:
-    async def story(story: Story) -> TurnStarted | LeaseHeld | None:
+    async def story(story: Story) -> TurnStarted | LeaseHeld | TurnSuspended | None:
         await story.store.create(new_task(1), holder=None)
         story.table.lose_write(reads)
         return await story.store.begin(CONTEXT, holder="me")
@@ -180,7 +188,7 @@ def test_cancel_reports_queued_turn_although_response_was_lost(reads: int) -> No
 
 @each_row("reads", ARRIVALS)
 def test_pause_suspends_turn_once_although_response_was_lost(reads: int) -> None:
-    async def story(story: Story) -> TurnStarted | LeaseHeld | None:
+    async def story(story: Story) -> TurnStarted | LeaseHeld | TurnSuspended | None:
         begun = await story.begin()
         story.table.lose_write(reads)
         await story.store.pause(begun.lease, made_progress=True)
@@ -189,6 +197,23 @@ def test_pause_suspends_turn_once_although_response_was_lost(reads: int) -> None
     begun = told(story)
     assert isinstance(begun, TurnStarted)
     assert begun.lease.turn.handoffs == 1
+
+
+@each_row("reads", ARRIVALS)
+def test_turn_waits_once_although_response_was_lost(reads: int) -> None:
+    until = datetime.now(UTC) + timedelta(hours=1)
+
+    async def story(story: Story) -> tuple[Head, TurnSuspended, object, Head | None]:
+        begun = await story.begin()
+        story.table.lose_write(reads)
+        head, suspended = await story.store.suspend(begun.lease, begun.head, status("WORKING"), key="w", until=until)
+        key = begun.head.key
+        return head, suspended, await story.store.begin(CONTEXT, holder="other"), await story.store.head(key)
+
+    head, suspended, found, stored = told(story)
+    assert found == suspended
+    assert stored == head
+    assert (head.generation, head.fence) == (3, 2)
 
 
 @each_row("reads", ARRIVALS)

@@ -10,8 +10,8 @@ from msgspec.structs import replace
 from aion_core.engine import timers
 from aion_core.engine.context import changes, conditions
 from aion_core.engine.context.record import ContextRecord, record_of, task_of, turn_of, turn_to_begin, turn_value
-from aion_core.engine.outcomes import LeaseHeld
-from aion_core.engine.records import StoppedBy
+from aion_core.engine.outcomes import LeaseHeld, TurnSuspended
+from aion_core.engine.records import StoppedBy, Wait
 from aion_core.errors import StoreCorrupt
 from aion_core.table import keys, times
 from aion_core.table.conditions import Equals
@@ -311,6 +311,24 @@ def test_reason_for_suspension_of_turn_is_stored_and_read() -> None:
         assert turn_value(turn(stopped_by=cause)) == {**T1, "stopped_by": cause.value}
         assert turn_of({**T1, "stopped_by": cause.value}) == turn(stopped_by=cause)
     assert turn_of({**T1, "stopped_by": "of a later version"}) == turn()
+
+
+def test_wait_of_turn_is_stored_and_read() -> None:
+    for wait in (Wait("w", 1, 2), Wait("w", 1, 2, ("call/0", "call/1"))):
+        assert turn_of(turn_value(turn(wait=wait))) == turn(wait=wait)
+
+
+def test_turn_waits_only_without_holder_and_before_its_time() -> None:
+    wait = Wait("w", UNTIL - 9, UNTIL + 9)
+    waits = replace(read("suspended"), running=turn(wait=wait), until=UNTIL)
+    assert waits.wait == wait
+    assert turn_to_begin(waits, UNTIL + 8) == TurnSuspended(turn(wait=wait), waits.fence, times.moment(UNTIL))
+    assert turn_to_begin(waits, UNTIL + 9) == turn(wait=wait)
+    assert turn_to_begin(waits, UNTIL, ended_wait=waits.fence) == turn(wait=wait)
+    assert turn_to_begin(waits, UNTIL, ended_wait=waits.fence - 1) == turn_to_begin(waits, UNTIL)
+    for over in (replace(waits, until=0), replace(waits, holder="me"), replace(waits, running=turn())):
+        assert over.wait is None
+    assert turn_to_begin(replace(waits, until=0), UNTIL) == turn(wait=wait)
 
 
 @each_row(

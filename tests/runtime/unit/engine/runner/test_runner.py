@@ -149,7 +149,7 @@ async def test_wake_up_message_is_redelivered_after_store_error() -> None:
     clock = ManualClock()
 
     class Down(MemoryTaskStore):
-        async def begin(self, context: ContextKey, *, holder: str) -> TurnStarted:
+        async def begin(self, context: ContextKey, *, holder: str, ended_wait: int = 0) -> TurnStarted:
             raise StoreUnavailable("down")
 
     made = parts(GatedAgent(), Down(clock), clock)

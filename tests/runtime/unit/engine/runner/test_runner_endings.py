@@ -22,7 +22,7 @@ from aion_core.engine.stream.broadcast import EventBroadcast
 from aion_core.engine.stream.shared_reads import SharedReads
 from aion_core.engine.sweep import Sweep
 from aion_core.engine.task import timestamps
-from aion_core.engine.timers import ExpiredTimer
+from aion_core.engine.timers import Claimed, ExpiredTimer
 from aion_core.errors import CANCELED_ITSELF, AgentFailed, StoreCorrupt, StoreUnavailable
 from aion_core.local.memory.queues import MemoryWorkQueue
 from aion_core.protocol.types import Event, Message, Part, Role, Task, TaskState, TaskStatusUpdateEvent
@@ -233,11 +233,11 @@ async def test_reader_receives_event_before_chunks_written_after_it() -> None:
 async def test_sweep_skips_timers_claimed_by_another_sweep() -> None:
     clock = ManualClock()
 
-    class Claimed(MemoryTaskStore):
-        async def claim(self, expired_timers: ExpiredTimer) -> bool:
-            return False
+    class ClaimedElsewhere(MemoryTaskStore):
+        async def claim(self, expired_timers: ExpiredTimer) -> Claimed:
+            return Claimed.NOT
 
-    store = Claimed(clock)
+    store = ClaimedElsewhere(clock)
     made = parts(GatedAgent(), store, clock)
     made.work_queue.close()
     await send_task(made.service, CallContext("owner", "test"), request(return_immediately=True))

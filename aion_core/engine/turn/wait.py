@@ -1,0 +1,61 @@
+"""Rules of a suspended turn: how long it may wait, and when the next look is. Pure."""
+
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+
+from msgspec.structs import replace
+
+from aion_core.engine.queues import LONGEST_DELAY
+from aion_core.engine.records import Turn, Wait
+from aion_core.errors import AgentFailed
+from aion_core.table.times import milliseconds, moment
+
+DEFAULT_LIMIT = timedelta(days=1)
+"""Longest wait for remote agents, unless the agent has set a limit."""
+
+FIRST_LOOK, LONGEST_LOOK = timedelta(seconds=5), timedelta(minutes=5)
+"""Shortest and longest time between two looks at a remote agent. In between it is half of the time waited so far."""
+
+BEFORE_EXPIRY = timedelta(minutes=10)
+"""Time before a task's TTL at which no turn of the task waits any more, so that its last turn can still be recorded."""
+
+_MILLISECOND = timedelta(milliseconds=1)
+
+
+def new_wait(turn: Turn, key: str, until: datetime | None, calls: Sequence[str], *, now: int, expires: int) -> Wait:
+    """Return the wait of a turn that suspends itself. `expires` is the TTL of its task in seconds.
+
+    See `Suspended` for the other arguments. A turn that suspends again under the same key goes on with its wait. Raises
+    AgentFailed if the task would expire before the time for which the turn waits.
+    """
+    before = turn.wait if turn.wait is not None and turn.wait.key == key else None
+    since, last = before.since if before else now, expires * 1000 - BEFORE_EXPIRY // _MILLISECOND
+    if until is None:
+        limit = before.until if before else min(since + DEFAULT_LIMIT // _MILLISECOND, last)
+        return Wait(key, since, limit, tuple(calls))
+    if milliseconds(until) > last:
+        raise AgentFailed(
+            f"The agent wants to wait until {until.astimezone(UTC):%Y-%m-%d %H:%M} UTC, but its task is stored until "
+            f"{moment(expires * 1000):%Y-%m-%d %H:%M} UTC only. Let it wait for a shorter time, or store tasks for longer."
+        )
+    return Wait(key, since, milliseconds(until), tuple(calls))
+
+
+def suspended_turn(turn: Turn, wait: Wait) -> Turn:
+    """Return the turn as it is suspended. Its tries begin again, unless it has only come back to the same wait."""
+    same = turn.wait is not None and turn.wait.key == wait.key
+    return replace(turn, wait=wait, tries=turn.tries if same else 0)
+
+
+def next_look(wait: Wait, now: int) -> int:
+    """Return the time of the next look at a suspended turn, in milliseconds.
+
+    A remote agent's end is noticed within half of the time waited until then, but not before FIRST_LOOK, and at the
+    latest after LONGEST_LOOK. A time is met to the second: the looks before it only renew a wake-up message that can't
+    be delayed for longer.
+    """
+    if wait.calls:
+        pause = min(max((now - wait.since) // 2, FIRST_LOOK // _MILLISECOND), LONGEST_LOOK // _MILLISECOND)
+    else:
+        pause = int(LONGEST_DELAY * 1000)
+    return min(now + pause, max(wait.until, now))
