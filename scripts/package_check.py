@@ -17,7 +17,7 @@ from scripts.package_load import Loaded, load
 from scripts.packages import built, runtimes_boto3
 
 ROOT = shipped()
-LANGGRAPH, ADK = Path("aion.yaml"), Path("examples/adk/aion.yaml")
+LANGGRAPH, ADK = Path("examples/echo/aion.yaml"), Path("examples/adk/aion.yaml")
 """Paths of an aion.yaml for each framework, relative to the project and to a package."""
 MEGABYTE = 1_000_000
 RATIO = 1.8

@@ -9,6 +9,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from aion_core.clock import Clock
+from aion_core.source_files import line_of_author
 from aion_core.trace.content import LONGEST, short_text
 from aion_core.trace.line import line_of
 from aion_core.trace.step import Kind, Step, TracedTurn
@@ -50,6 +51,8 @@ class TurnTrace:
         """True if the agent's framework makes spans by OpenTelemetry itself, so that ours would be there twice."""
         self.failed = False
         """True if the turn has failed its task. Set it before `recording` ends."""
+        self.failure: BaseException | None = None
+        """The exception that has failed the task, if one has."""
         self.dropped = 0
         """Number of steps that were not recorded, because there were more than MOST_STEPS."""
         self._steps: dict[int, Step] = {}
@@ -132,6 +135,7 @@ class TurnTrace:
                     output_tokens=tokens[1],
                     result=self._text(said) if said is not None else "",
                     error=type(error).__name__ if error is not None else OTHER if failed else "",
+                    where=line_of_author(error) if error is not None else "",
                 )
             )
             if self._logs:
@@ -157,7 +161,7 @@ class TurnTrace:
         finally:
             if live is not None:
                 live.cancel()
-            self.end(None, failed=self.failed)
+            self.end(None, error=self.failure, failed=self.failed)
             await self.flush()
             if self._spans is not None and not self.framework_exports:
                 try:

@@ -54,6 +54,8 @@ class Step(Struct, frozen=True, omit_defaults=True):
     """Result of a tool, or the text of an error, short and without credentials."""
     error: str = ""
     """Class of the exception that ended the step; `_OTHER` if a tool has reported an error as its result."""
+    where: str = ""
+    """File and line of the author's code where this exception was raised, as `agent.py:12`; "" if it was elsewhere."""
 
 
 class TracedTurn(Struct, frozen=True):

@@ -1,6 +1,7 @@
 """Console in the browser: static files of the chat page and of the API page, with their headers."""
 
 import gzip
+import re
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from importlib.resources import files
@@ -16,6 +17,9 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from aion_core.web.cacheable_document import CacheableDocument
 
 PREFIX = "/console/"
+PAGE = "index.html"
+_ADDRESS = re.compile(r"/(agents/[^/]+/?)?")
+"""Addresses of the page: the root with the default agent, and the path of each agent."""
 MEDIA_TYPES = {".html": "text/html", ".css": "text/css", ".js": "text/javascript", ".json": "application/json"}
 API_FILES = {"/docs": "api.html", "/openapi.json": "openapi.json"}
 """Files of the API's documentation, by their paths: a page, and the OpenAPI document that it shows."""
@@ -33,7 +37,7 @@ SECURITY_HEADERS = {
 
 
 class ConsoleMiddleware:
-    """ASGI middleware. Serves the console to browsers at the root, its files in `/console/`, and the API page.
+    """ASGI middleware. Serves the console to browsers at the root and at each agent's path, its files, and the API page.
 
     The page has no credentials and no special access: its requests to the agents are authenticated like all others.
     """
@@ -53,7 +57,10 @@ class ConsoleMiddleware:
         self._app = app
         since = datetime.now(UTC)
         static = files("aion_core.web").joinpath("static")
-        self._documents = dict(_document(file, since) for file in [*static.iterdir(), *further])
+        contents = dict(_content(file) for file in [*static.iterdir(), *further])
+        # The page names its files by relative paths: behind an API's stage, nobody knows the path of the root.
+        deeper = {f"{up}{PAGE}": _page_below(contents[PAGE], up) for up in ("../", "../../")}
+        self._documents = {name: _document(name, each, since) for name, each in {**contents, **deeper}.items()}
         known = {"agent": agent_id, "development": False, "receiver": "", **(features or {})}
         self._documents["features.json"] = CacheableDocument(known, since, headers=SECURITY_HEADERS)
 
@@ -72,21 +79,28 @@ class ConsoleMiddleware:
         return self._documents[name].answer(request)
 
 
-def _document(file: Traversable, since: datetime) -> tuple[str, CacheableDocument]:
-    """Return the name and document of a static file. A `.gz` file is decompressed first."""
+def _content(file: Traversable) -> tuple[str, bytes]:
+    """Return the name and bytes of a static file. A `.gz` file is decompressed first."""
     name, content = PurePosixPath(file.name), file.read_bytes()
-    if name.suffix == ".gz":
-        name, content = name.with_suffix(""), gzip.decompress(content)
-    media_type = MEDIA_TYPES[name.suffix]
-    document = CacheableDocument(content, since, vary="Accept", media_type=media_type, headers=SECURITY_HEADERS)
-    return name.name, document
+    return (name.stem, gzip.decompress(content)) if name.suffix == ".gz" else (name.name, content)
+
+
+def _page_below(page: bytes, up: str) -> bytes:
+    """Return the page for a path from which `up` leads to the root."""
+    return re.sub(rb'(href|src)="(console/|docs")', rb'\1="' + up.encode() + rb"\2", page)
+
+
+def _document(name: str, content: bytes, since: datetime) -> CacheableDocument:
+    media_type = MEDIA_TYPES[PurePosixPath(name).suffix]
+    return CacheableDocument(content, since, vary="Accept", media_type=media_type, headers=SECURITY_HEADERS)
 
 
 def _file_name(scope: Scope) -> str | None:
     """Return the name of the console file for this request; None for a request to an agent."""
-    path = scope["path"]
-    if path == "/" and scope["method"] in ("GET", "HEAD"):
-        return "index.html" if "text/html" in Headers(scope=scope).get("accept", "") else None
+    path: str = scope["path"]
     if path in API_FILES:
         return API_FILES[path]
-    return path.removeprefix(PREFIX) if path.startswith(PREFIX) else None
+    if path.startswith(PREFIX):
+        return path.removeprefix(PREFIX)
+    is_page = scope["method"] in ("GET", "HEAD") and "text/html" in Headers(scope=scope).get("accept", "")
+    return "../" * (path.count("/") - 1) + PAGE if is_page and _ADDRESS.fullmatch(path) else None

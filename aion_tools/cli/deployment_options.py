@@ -45,7 +45,13 @@ class Deployment:
     @property
     def server_runs(self) -> bool:
         """True if this folder's development server runs."""
-        return self._local is not None and RunningServer.read(self._local.folder) is not None
+        return bool(self.server_url)
+
+    @property
+    def server_url(self) -> str:
+        """URL of this folder's development server; "" if it does not run."""
+        running = RunningServer.read(self._local.folder) if self._local is not None else None
+        return running.url if running is not None else ""
 
     @functools.cached_property
     def _local(self) -> LocalServer | None:

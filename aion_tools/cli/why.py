@@ -27,6 +27,7 @@ from aion_tools.cli.steps import result_of, waiting
 from aion_tools.cli.story.event import StoryEvent
 from aion_tools.cli.story.story import story_of
 from aion_tools.cli.verdict import Verdict, delivery_text, verdict_of
+from aion_tools.dev.console_address import console_address
 from aion_tools.dev.data_folder import SQLITE
 
 if TYPE_CHECKING:
@@ -52,6 +53,8 @@ class TaskStory:
     unread: list[str]
     """Sentences about sources that could not be read."""
     verdict: Verdict
+    console: str
+    """URL of the task in the console of the running development server, or ""."""
 
     def document(self) -> dict[str, Any]:
         """Return the story as a JSON object."""
@@ -60,6 +63,7 @@ class TaskStory:
             "story": [each.document() for each in self.events],
             "deadLetters": [each.document() for each in self.letters],
             "notRead": self.unread,
+            **({"console": self.console} if self.console else {}),
             "now": {"text": self.verdict.sentence, "commands": list(self.verdict.commands)},
         }
 
@@ -68,8 +72,9 @@ class TaskStory:
         head = self.report.head
         click.echo(
             f"Task {head.key.task_id} of the agent {head.context.agent}, in the context "
-            f"{one_line(head.context.context_id)}, of the owner {head.key.owner}. Times are UTC.\n"
+            f"{one_line(head.context.context_id)}, of the owner {head.key.owner}. Times are UTC."
         )
+        click.echo(f"{self.console}\n" if self.console else "")
         for each in self.events:
             at = f"{each.at:%Y-%m-%d %H:%M:%S}.{each.at.microsecond // 1000:03d}" if each.at else ""
             text = one_line(each.text)
@@ -181,7 +186,9 @@ class _StoryReader:
             lines = self._lines(head, began)
         traces = self._traces(head)
         events = story_of(report.events, lines, traces, caller=caller, agent=head.context.agent, content=self.content)
-        return TaskStory(report, events, letters, self.unread, self._verdict(report, letters))
+        url, context = self.deployment.server_url, head.context
+        console = console_address(url, context.agent, context.context_id, head.key.task_id) if url else ""
+        return TaskStory(report, events, letters, self.unread, self._verdict(report, letters), console)
 
     def _verdict(self, report: TaskReport, letters: Sequence[QueuedLetter]) -> Verdict:
         local, deployment = self.deployment.is_of_development, self.deployment

@@ -4,20 +4,17 @@ import contextlib
 import logging
 import re
 import sys
-import sysconfig
 import time
 import traceback
 from collections.abc import Iterator
-from functools import lru_cache
 from itertools import groupby
-from pathlib import Path
 from traceback import FrameSummary
 
-import aion_core
 from aion_core import log
 from aion_core.errors import AionError
 from aion_core.loading.importing.one_module import GENERATED_NAME
-from aion_tools.shipped import shipped
+from aion_core.source_files import package_of
+from aion_tools.dev.console_address import console_address
 from aion_tools.terminal import beneath, short_id
 
 _RESET, _DIM, _RED, _GREEN, _YELLOW = "\033[0m", "\033[2m", "\033[31m", "\033[32m", "\033[33m"
@@ -32,15 +29,18 @@ _SHOWN = ("agent", "task_id", "context_id")
 """Labels of a log record printed at the end of its line."""
 
 
-def install(*, colour: bool, verbose: bool = False) -> None:
-    """Write this process's log records to standard error in the console format. With `verbose`, each step of a turn too."""
+def install(*, colour: bool, verbose: bool = False, base_url: str = "") -> None:
+    """Write this process's log records to standard error in the console format. With `verbose`, each step of a turn too.
+
+    A failed turn gets its address in the console of the server at `base_url`.
+    """
     # Import it here, so that a process which only formats tracebacks does not load the server's composition.
     from aion_core.bootstrap.agent_environment import NOT_SET
 
     # Hide messages whose information another line or the supervisor prints.
     hidden = {"A turn begins.", NOT_SET}
     handler = logging.StreamHandler(beneath(sys.stderr))  # it has colours, and its lines are escaped
-    handler.setFormatter(ConsoleFormatter(colour=colour))
+    handler.setFormatter(ConsoleFormatter(colour=colour, base_url=base_url))
     handler.addFilter(lambda record: record.msg not in hidden and not _is_repeated(record))
     handler.addFilter(is_wanted)
     log.handle_records(handler, alone=True)
@@ -57,9 +57,9 @@ def install(*, colour: bool, verbose: bool = False) -> None:
 class ConsoleFormatter(logging.Formatter):
     """Log formatter with a short form for HTTP requests and agents' turns. Other records keep their message."""
 
-    def __init__(self, *, colour: bool) -> None:
+    def __init__(self, *, colour: bool, base_url: str = "") -> None:
         super().__init__()
-        self._colour = colour
+        self._colour, self._base_url = colour, base_url
 
     def format(self, record: logging.LogRecord) -> str:
         """Return the log record as a line of text, followed by its traceback if it has one."""
@@ -86,6 +86,9 @@ class ConsoleFormatter(logging.Formatter):
             if labels.get(name)
         ]
         line = "  ".join([at, text, *([self._in(_DIM, " ".join(ids))] if ids else [])])
+        if fields.get("state") == "failed" and self._base_url and all(labels.get(name) for name in _SHOWN):
+            place = console_address(self._base_url, *(str(labels[name]) for name in ("agent", "context_id", "task_id")))
+            line += f"\n          {self._in(_DIM, log.one_line(place))}"
         error = record.exc_info[1] if record.exc_info else None
         if error is None:
             return line
@@ -102,7 +105,7 @@ class ConsoleFormatter(logging.Formatter):
 def is_wanted(record: logging.LogRecord) -> bool:
     """Return True if the record is to be printed: any of aion or the author's code, and warnings of libraries."""
     is_ours = record.name.partition(".")[0] in _NAMES
-    return record.levelno >= logging.WARNING or is_ours or not _package_of(record.pathname)
+    return record.levelno >= logging.WARNING or is_ours or not package_of(record.pathname)
 
 
 def _is_repeated(record: logging.LogRecord) -> bool:
@@ -207,33 +210,13 @@ def _shown(frame: FrameSummary) -> list[str]:
     return [where, f"  {frame.line}"] if frame.line else [where]
 
 
-_PACKAGE = Path(aion_core.__file__).parent
 _NAMES = ("aion_core", "aion_tools", "handlers")
 """Names of aion's own loggers."""
-_OURS = (_PACKAGE, _PACKAGE.parent / "aion_tools", _PACKAGE.parent / "aion", shipped() / "handlers")
-_LIBRARIES = tuple(dict.fromkeys(sysconfig.get_paths()[name] for name in ("purelib", "platlib")))
-_STANDARD = sysconfig.get_paths()["stdlib"]
-
-
-@lru_cache(maxsize=1024)
-def _package_of(filename: str) -> str:
-    """Return the name of the package that contains the file, or "" for a file of the agent's author."""
-    path = Path(filename)
-    if any(path.is_relative_to(folder) for folder in _OURS):
-        return "aion_core"
-    for folder in (*_LIBRARIES, _STANDARD):
-        if path.is_relative_to(folder):
-            return path.relative_to(folder).parts[0].removesuffix(".py")
-    # For a dependency in the site-packages of another environment, return its package; for code without a file,
-    # "Python".
-    if "site-packages" in path.parts:
-        return path.parts[path.parts.index("site-packages") + 1].removesuffix(".py")
-    return "Python" if filename.startswith("<") else ""
 
 
 def _is_authors(frame: FrameSummary) -> bool:
-    return not _package_of(frame.filename)
+    return not package_of(frame.filename)
 
 
 def _packages(frames: list[FrameSummary]) -> list[str]:
-    return list(dict.fromkeys(_package_of(frame.filename) for frame in frames))
+    return list(dict.fromkeys(package_of(frame.filename) for frame in frames))

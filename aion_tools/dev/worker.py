@@ -200,7 +200,7 @@ class _Worker:
         if self._task.error:
             raise ConfigurationError(self._task.error)
         colour = sys.stderr.isatty() and not os.environ.get("NO_COLOR")
-        console_log.install(colour=colour, verbose=self._task.verbose)
+        console_log.install(colour=colour, verbose=self._task.verbose, base_url=self._task.base_url)
         self._prepare_store()
         config = self._set_variables(found)
         # Import the agents' code and build the app only after the variables are set, as on Lambda.

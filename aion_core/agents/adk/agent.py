@@ -92,7 +92,8 @@ class AdkAgent:
         assert app.root_agent is not None  # noqa: S101  # App requires a root agent
         make_durable()
         pass_answers_on(app.root_agent)
-        self._root = app.root_agent
+        self.root = app.root_agent
+        """The author's root agent."""
         self._resume = resume
         self.sessions = sessions
         """Factory of the session services that have the sessions of all contexts."""
@@ -126,7 +127,7 @@ class AdkAgent:
 
     async def cancel_remote(self, call: CallToCancel) -> Canceled:
         """Cancel the task of a RemoteA2aAgent's call. See `CallsRemoteAgents`."""
-        agent = remote_agent_named(self._root, call.call.agent)
+        agent = remote_agent_named(self.root, call.call.agent)
         if agent is None:
             return Canceled.NEVER
         # Import late: most agents call no remote agent, and this imports the A2A client.
@@ -162,7 +163,7 @@ class AdkAgent:
                 async for emission in emissions:
                     yield emission
         try:
-            finished = InvocationProgress(self._root, turn.invocation(session)).is_finished
+            finished = InvocationProgress(self.root, turn.invocation(session)).is_finished
             given = None if finished else await self._input(request, turn, session, earlier)
         except InvalidResumeInput as error:
             await turn.renew(session)
@@ -199,9 +200,9 @@ class AdkAgent:
         for refused in answers.refused:
             await turn.append(session, refused)
         if earlier:
-            if not answers.contents and would_skip_question(self._root, earlier, pending):
+            if not answers.contents and would_skip_question(self.root, earlier, pending):
                 return None
-            for marker in missing_markers(self._root, turn.invocation(session)) if turn.resumes_by_id else ():
+            for marker in missing_markers(self.root, turn.invocation(session)) if turn.resumes_by_id else ():
                 await turn.append(session, marker)
             # Pass the message again for an App without resumability, because ADK cannot resume its invocation without
             # the message. ADK does not store the message twice.
@@ -223,12 +224,12 @@ class AdkAgent:
 
         Raises AgentFailed if ADK cannot resume the turn and the turn must not start over either.
         """
-        progress = InvocationProgress(self._root, events)
+        progress = InvocationProgress(self.root, events)
         if not events or progress.is_finished:
             return False
         self._check_agents(events)
         # Do not start over if ADK can resume the turn. ADK resumes an LLM agent even in an App without resumability.
-        if progress.can_resume and (turn.resumes_by_id or isinstance(self._root, LlmAgent)):
+        if progress.can_resume and (turn.resumes_by_id or isinstance(self.root, LlmAgent)):
             return False
         if self._resume is AfterCrash.FAIL:
             transferred = progress.has_transferred_workflow
@@ -239,7 +240,7 @@ class AdkAgent:
 
     def _check_agents(self, events: Sequence[Event]) -> None:
         """Raise AgentFailed if the deployment no longer has every agent recorded in the session's events."""
-        if missing := missing_agents(self._root, events):
+        if missing := missing_agents(self.root, events):
             raise redeployed(missing)
 
 

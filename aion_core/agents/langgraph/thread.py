@@ -52,6 +52,9 @@ _RESERVED_KEYS = frozenset({"thread_id", "checkpoint_ns", "checkpoint_id", "chec
 SENT_NODE = "aion:sent"
 """Name of a temporary node under which sent messages are written to the state. The node triggers no other node."""
 
+RUNS_FROM_HERE = "aion:runs_from_here"
+"""Key in the metadata of a checkpoint copied from another thread, for the id of the message that runs its next nodes."""
+
 _TRIGGERS = "branch:to:"
 """Prefix of the channels that name the next node."""
 
@@ -77,6 +80,10 @@ class GraphThread:
     def is_of_turn(self, state: StateSnapshot | None) -> bool:
         """Return True if this turn, not an earlier one, has written the state."""
         return state is not None and (state.metadata or {}).get("run_id") == self._config["metadata"]["run_id"]
+
+    def is_run_by(self, state: StateSnapshot | None, message_id: str) -> bool:
+        """Return True if the state was copied for this message, which runs its next nodes and is no input."""
+        return state is not None and bool(message_id) and (state.metadata or {}).get(RUNS_FROM_HERE) == message_id
 
     async def pending_interrupts(self, state: StateSnapshot | None, *, may_be_torn: bool) -> list[Interrupt]:
         """Return the pending interrupts of a state, read from the innermost graphs.

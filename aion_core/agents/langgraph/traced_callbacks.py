@@ -7,6 +7,7 @@ from uuid import UUID
 from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
 from langchain_core.outputs import ChatGeneration, LLMResult
 from langgraph.errors import GraphBubbleUp
+from langgraph.types import Command
 
 from aion_core.agents.langgraph.callbacks import LangChainCallbacks
 from aion_core.agents.langgraph.graph import Graph
@@ -111,9 +112,10 @@ class TracedCallbacks(LangChainCallbacks):
 
     def on_tool_end(self, output: Any, *, run_id: UUID, **kwargs: Any) -> None:
         """Record the end of a tool call, with its result. See `LangChainCallbacks.on_tool_end`."""
-        is_message = isinstance(output, ToolMessage)
+        said = _said(output)
+        is_message = isinstance(said, ToolMessage)
         self._trace.end(
-            run_id, result=output.content if is_message else output, failed=is_message and output.status == "error"
+            run_id, result=said.content if is_message else said, failed=is_message and said.status == "error"
         )
         super().on_tool_end(output, run_id=run_id, **kwargs)
 
@@ -130,6 +132,15 @@ def _is_node(tags: Sequence[str]) -> bool:
 def _failure(error: BaseException) -> BaseException | None:
     """Return the error; None for an interrupt or a Command to a parent graph, which are none."""
     return None if isinstance(error, GraphBubbleUp) else error
+
+
+def _said(output: Any) -> Any:
+    """Return the output of a tool; of a Command the message in it, with which a tool such as deepagents' `task` answers."""
+    messages = (
+        output.update.get("messages") if isinstance(output, Command) and isinstance(output.update, dict) else None
+    )
+    found = [each for each in messages if isinstance(each, ToolMessage)] if isinstance(messages, list) else []
+    return found[-1] if found else output
 
 
 def _tokens(response: LLMResult) -> tuple[int | None, int | None]:

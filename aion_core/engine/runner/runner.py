@@ -193,6 +193,8 @@ class TaskRunner:
                 # If nobody has cancelled this asyncio task, the agent's code has raised CancelledError, as a cancel
                 # scope does.
                 logger.exception("The agent failed.")
+                if turn.trace is not None:
+                    turn.trace.failure = error
                 if turn.ended is None and not turn.stopped:
                     await turn.fail(
                         failures.reason_of(error, reveal=self._reveal_errors), run_next=self._has_time(deadline)

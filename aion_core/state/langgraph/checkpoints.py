@@ -80,6 +80,7 @@ class TableSaver(BaseCheckpointSaver[int]):
         clock: Clock,
         *,
         fence: Fence | None = None,
+        owner: str = "",
         log_first: Callable[[], Awaitable[None]] | None = None,
         retention: timedelta = timedelta(days=30),
         types: Iterable[StoredType] = (),
@@ -88,6 +89,7 @@ class TableSaver(BaseCheckpointSaver[int]):
     ) -> None:
         """Check the fence with each write, if a fence is given. A checkpoint expires some time after its task.
 
+        `owner` is the owner of the written items, if there is no fence to name it.
         `log_first` is awaited before each write. `types` lists the agent author's own classes in checkpoints. With a
         fence, a read raises UnrestorableState if an object of a class that the writer has listed cannot be restored, and
         `has_channel` is True for its channel. Without a fence, the object becomes plain data. With `skips_input`, the
@@ -107,8 +109,8 @@ class TableSaver(BaseCheckpointSaver[int]):
         self._has_channel = has_channel
         self._loaded: tuple[StoredCheckpoint, CheckpointTuple] | None = None
         """Last loaded checkpoint. A turn reads its first one twice: for its own use, and when LangGraph starts."""
-        self._owner = fence.context.owner if fence is not None else ""
-        """Owner of the items; without a fence, nobody."""
+        self._owner = fence.context.owner if fence is not None else owner
+        """Owner of the items; "" for a saver that only reads."""
         self._thread_items, self._items = ThreadItems(Reads(table, clock)), CheckpointItems(blobs, self._owner)
         self._log_first = LogFirst(log_first)
         self._writes = FencedWrites(table, fence)

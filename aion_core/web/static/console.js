@@ -1,58 +1,90 @@
 // Console: chat with an agent of this server, and control of the connection, the task and the worker.
 
 import { advice, errors } from "./card.js";
+import { Conversations } from "./conversations.js";
 import { answersOf, fieldsets, questionsOf } from "./form.js";
+import { home, keepPlace, place, root } from "./place.js";
 import { element, part } from "./render.js";
 import { pytest } from "./save.js";
-import { TaskList } from "./tasks.js";
 import { Timeline } from "./timeline.js";
-import { CREDENTIAL, Wire, hasEnded, isInterrupted, short, visible } from "./wire.js";
+import { CREDENTIAL, ServerError, Wire, hasEnded, isInterrupted, short, visible } from "./wire.js";
 
 const $ = (id) => document.getElementById(id);
 const timeline = new Timeline($("events"));
-const tasks = new TaskList($("task-list"), $("more"), (id, context) => open(id, context).catch((error) => say("error", error.message)));
+const conversations = new Conversations($("task-list"), $("more"), (path, context) => visit({ path, context }));
+const agents = new Map(); // {id, path, wire} of each agent, by its path; the wires do not fill the timeline
 const narrow = matchMedia("(max-width: 800px)");
 const turns = []; // requests and final answers, for "Save as test"
 let wire;
-let quiet; // Wire for the list of tasks, which would fill the timeline
+let quiet; // Wire that does not fill the timeline
 let agent; // path of the agent
 let card;
 let contextId;
 let task; // id of the running or waiting task
 let shownTask; // id of the newest task in the chat
+let asked; // parts of the user's newest message
 let last; // the last request, for "Repeat message"
 let connection; // AbortController of the newest open connection
 let visits = 0; // number of conversations shown: a late answer for an earlier one is dropped
 const streams = new Set(); // open streams of the conversation: {task, stop, answers}
 let isDevelopment = false;
-let showState; // views of the development console
+let views; // views of the development console
 let webhooks;
+let work;
+let reachable = ""; // the state to show again when the server is back
 
 const credentials = () => ($("credential").value ? { [$("header").value]: $("credential").value } : {});
 
 // ── Agents
 
 async function start() {
-  const manifest = await (await fetch(".well-known/manifest.json")).json();
-  const features = await (await fetch("console/features.json")).json();
-  for (const [id, path] of Object.entries(manifest.endpoints)) $("agent").append(element("option", { value: path, selected: id === features.agent }, id));
+  const manifest = await (await fetch(new URL(".well-known/manifest.json", root))).json();
+  const features = await (await fetch(new URL("console/features.json", root))).json();
+  home.agent = features.agent;
+  for (const [id, path] of Object.entries(manifest.endpoints)) {
+    agents.set(path, { id, path, wire: new Wire(urlOf(path), { headers: credentials, record: () => {} }) });
+    $("agent").append(element("option", { value: path, selected: id === place().agent }, id));
+  }
   $("hook").value = features.receiver;
   if (features.development) {
-    const views = await import("./inspect.js"); // only a development server has this file
-    showState = views.showState;
+    views = await import("./inspect.js"); // only a development server has this file
     webhooks = new views.Webhooks($("hooks"), () => [wire, shownTask]);
+    work = new views.Work($("waterfall"), $("drawing"), () => wire);
     isDevelopment = true;
+    setInterval(lookForServer, 5000);
   }
-  for (const each of document.querySelectorAll("#kill, [data-panel=stored], [data-panel=webhooks]")) each.hidden = !isDevelopment;
-  panel(isDevelopment ? "stored" : "timeline");
+  for (const each of document.querySelectorAll("#kill, [data-panel=graph], [data-panel=trace], [data-panel=stored], [data-panel=webhooks]")) each.hidden = !isDevelopment;
+  panel(isDevelopment ? "graph" : "timeline");
   panel("chat");
-  await choose();
+  await visit(place());
 }
 
-async function choose() {
+const urlOf = (path) => new URL(path.replace(/^\//, ""), root).href;
+
+/** Show an agent, by its `id` or path, with a context if there is one, and the place of a task in it. */
+async function visit({ agent: id, path, context, task: named }) {
+  path ??= [...agents.values()].find((each) => each.id === id)?.path;
+  if (path) $("agent").value = path;
+  if ($("agent").value !== agent) await choose(!context);
+  else if (!context) fresh();
+  if (context && wire) await open(context, named).catch((error) => say("error", error.message));
+}
+
+/** Note that the server is gone, or back. */
+async function lookForServer() {
+  if (document.hidden || streams.size) return;
+  const isThere = await fetch(new URL("console/features.json", root)).then(({ ok }) => ok, () => false);
+  if (!isThere && $("state").textContent !== "disconnected") {
+    reachable = $("state").textContent;
+    show("disconnected");
+  } else if (isThere && $("state").textContent === "disconnected" && reachable) show(reachable);
+}
+
+/** Show the chosen agent, and note it in the page's address unless a context follows. */
+async function choose(locates = true) {
   ready(false);
   const chosen = $("agent").value;
-  const url = new URL(chosen.replace(/^\//, ""), document.baseURI).href;
+  const url = urlOf(chosen);
   let found, failure;
   try {
     const response = await fetch(`${url}/.well-known/agent-card.json`, { headers: { "A2A-Version": "1.0" } });
@@ -71,15 +103,24 @@ async function choose() {
   [agent, card] = [chosen, found];
   const extensions = (card.capabilities?.extensions ?? []).filter((each) => each.required).map((each) => each.uri);
   wire = new Wire(url, { headers: credentials, extensions, record: (each) => timeline.add(each) });
-  quiet = new Wire(url, { headers: credentials, extensions, record: () => {} });
+  quiet = agents.get(chosen).wire = new Wire(url, { headers: credentials, extensions, record: () => {} });
+  timeline.divide(card.name);
   document.title = `${card.name} · aion console`;
   $("card-json").textContent = JSON.stringify(card, null, 2);
   const wrong = errors(card, url).map((each) => element("li", { class: "bad" }, each));
   $("card-notes").replaceChildren(...wrong, ...advice(card).map((each) => element("li", {}, each)));
   $("card-open").textContent = wrong.length ? `Agent card (${wrong.length} wrong)` : "Agent card";
-  fresh();
+  work?.draw(quiet);
+  clear();
+  if (locates) locate();
   ready(true);
-  await tasks.load(quiet);
+  await list();
+}
+
+/** Read the list of conversations again, of the chosen agent and of the others. */
+function list() {
+  const chosen = agents.get(agent);
+  return conversations.load([chosen, ...[...agents.values()].filter((each) => each !== chosen)]);
 }
 
 /** Let the user write, once the agent is known. */
@@ -89,18 +130,32 @@ function ready(isReady) {
 
 // ── Conversation
 
+/** Begin another conversation. */
 function fresh() {
+  clear();
+  locate();
+}
+
+function clear() {
   // Leave the streams only: their tasks go on, and the list opens them again.
   streams.forEach(close);
   visits += 1;
   $("save").disabled = false;
-  contextId = task = shownTask = last = undefined;
+  contextId = task = shownTask = last = asked = undefined;
   turns.length = 0;
+  work?.show(undefined);
   $("log").replaceChildren(invitation());
   ask(undefined);
   show("no task");
   enable();
   inspect();
+}
+
+/** Let the page's address and the list of conversations show where the user is. */
+function locate() {
+  const known = shownTask ? contextId : undefined; // a context without a task cannot be opened again
+  keepPlace(agents.get(agent).id, known, shownTask);
+  conversations.choose(agents.get(agent), contextId);
 }
 
 /** Return the agent's name, its description, and the examples of its skills, each of which fills the message. */
@@ -119,7 +174,7 @@ function invitation() {
 /** Show the agent's stored state and the task's webhooks again. */
 function inspect() {
   if (!isDevelopment) return;
-  showState($("entries"), wire, contextId);
+  views.showState($("entries"), wire, contextId, (entry, values) => fork(entry, values).catch((error) => say("error", error.message)));
   webhooks.load();
 }
 
@@ -143,6 +198,7 @@ function follow(change, always = false) {
 
 function show(state) {
   $("state").textContent = $("state").dataset.state = state;
+  if (state !== "reconnecting") $("log").querySelector(":scope > .lease")?.remove();
 }
 
 function enable() {
@@ -152,16 +208,21 @@ function enable() {
 }
 
 async function send(request) {
+  const { parts, metadata } = request.message;
+  const text = visible({ parts, metadata }).map((each) => each.text ?? "").find(Boolean) ?? "";
   last = request;
+  if (!request.message.taskId) asked = parts;
   ask(undefined);
+  conversations.note(agents.get(agent), request.message.contextId, "TASK_STATE_SUBMITTED", text);
+  conversations.choose(agents.get(agent), request.message.contextId);
   await stream("SendStreamingMessage", request, request.message.taskId);
 }
 
 /** Show the events of a stream. It replaces an open stream of the same task, because both have the same events. */
-async function stream(method, params, id, drawn = new Map()) {
+async function stream(method, params, id, drawn = new Map(), fold = undefined) {
   const replaced = id && [...streams].find((each) => each.task === id);
   if (replaced) close(replaced);
-  const own = { task: id, stop: new AbortController(), answers: replaced?.answers ?? drawn };
+  const own = { task: id, stop: new AbortController(), answers: replaced?.answers ?? drawn, fold: replaced?.fold ?? fold };
   streams.add(own);
   const { answers, stop: { signal } } = own;
   let answer = "";
@@ -170,6 +231,7 @@ async function stream(method, params, id, drawn = new Map()) {
   try {
     const events = wire.converse(method, params, { connection: (each) => (connection = each), lost, signal });
     for await (const event of events) {
+      if (params.message && !own.fold && event.task) own.fold = addFold(event.task.id);
       answer = receive(event, answers) || answer;
       own.task ??= task;
     }
@@ -178,7 +240,7 @@ async function stream(method, params, id, drawn = new Map()) {
     if (params.message) turns.push({ message: params.message, isAnswer: Boolean(id), answer: answer || artifacts, state: $("state").textContent });
   } catch (error) {
     if (signal.aborted) return;
-    say("error", error.message);
+    failed(error, () => stream(method, params, id, answers, own.fold));
     if (error.code === 401) $("access").open = true;
     // The chat already has the messages of a task whose question got a refused answer.
     isRunning = await recall(params.message && id && !replaced ? undefined : answers);
@@ -186,11 +248,38 @@ async function stream(method, params, id, drawn = new Map()) {
   }
   for (const { shown } of answers.values()) shown.ariaBusy = "false";
   streams.delete(own);
+  own.fold?.end();
   // A refused message has replaced the stream of its running task.
-  if (isRunning && params.message) return stream("SubscribeToTask", { id: task }, task, answers);
+  if (isRunning && params.message) return stream("SubscribeToTask", { id: task }, task, answers, own.fold);
   enable();
   inspect();
-  await tasks.load(quiet);
+  await list();
+}
+
+/** Show an error of a request. One that has not reached the server can be made `again`: it keeps its message id. */
+function failed(error, again) {
+  if (error instanceof ServerError) return say("error", error.message);
+  reachable = "";
+  show("disconnected");
+  return sayAgain([error.message], "Try again", again);
+}
+
+/** Show an error with a button, which is gone after its use. */
+function sayAgain(nodes, label, again) {
+  const button = element("button", { type: "button" }, label);
+  button.addEventListener("click", () => {
+    button.remove();
+    again();
+  });
+  return say("error", ...nodes, button);
+}
+
+/** Add a folded line for the work of a task's next turn. */
+function addFold(id) {
+  if (!work) return undefined;
+  const fold = work.fold(id);
+  follow(() => $("log").append(fold.shown));
+  return fold;
 }
 
 function close(each) {
@@ -220,9 +309,10 @@ function update(status) {
 }
 
 function lost(cursor, closed, isReceived) {
-  const place = cursor ? ` after event ${cursor}` : "";
-  timeline.note(`${closed ? "The stream ended" : "The connection is lost"}; ${isReceived ? `subscribing again${place}` : "sending the request again"}.`);
+  const after = cursor ? ` after event ${cursor}` : "";
+  timeline.note(`${closed ? "The stream ended" : "The connection is lost"}; ${isReceived ? `subscribing again${after}` : "sending the request again"}.`);
   show("reconnecting");
+  if (work && isReceived && !$("log").querySelector(":scope > .lease")) follow(() => $("log").append(work.lease(task)));
 }
 
 /** Show one event. Return the text of a final answer, or "". */
@@ -230,31 +320,65 @@ function receive({ task: told, statusUpdate, artifactUpdate, message }, answers)
   if (told) {
     task = shownTask = told.id;
     contextId = told.contextId;
+    locate();
     for (const artifact of told.artifacts ?? []) draw(answers, artifact.artifactId, artifact.parts, false);
   }
   if (artifactUpdate) {
-    if ($("state").textContent === "reconnecting") show("working");
+    if (["reconnecting", "disconnected"].includes($("state").textContent)) show("working");
     const { artifact, append, lastChunk } = artifactUpdate;
     const { shown } = draw(answers, artifact.artifactId, artifact.parts, append);
     shown.ariaBusy = String(!lastChunk); // a screen reader reads the whole text, not each chunk
   }
   const status = (statusUpdate ?? told)?.status;
   const whole = message ?? status?.message;
-  if (whole) {
+  if (whole && status?.state === "TASK_STATE_FAILED") fail(whole);
+  else if (whole) {
     // The message replaces its own preview, which came as a stream delta. The status message of a stopped turn has another text.
-    if (!["TASK_STATE_FAILED", "TASK_STATE_CANCELED"].includes(status?.state)) {
+    if (status?.state !== "TASK_STATE_CANCELED") {
       answers.get("aion:stream-delta")?.shown.remove();
       answers.delete("aion:stream-delta");
     }
     draw(answers, whole.messageId, visible(whole));
   }
   if (status) {
-    if (status.state === "TASK_STATE_FAILED") say("error", "The task failed.");
+    if (status.state === "TASK_STATE_FAILED" && !whole) fail();
     update(status);
+    if (contextId) conversations.note(agents.get(agent), contextId, status.state, "", status.timestamp);
   }
   if (message) show("completed");
   $("cancel").disabled = !task;
   return (whole?.parts ?? []).map(({ text }) => text ?? "").join("");
+}
+
+/** Show that the task has failed: the agent's sentence, the place of the error in its code, and a button. */
+function fail(message) {
+  const [parts, id, cause] = [asked, shownTask, element("p", { class: "cause" })];
+  const nodes = [element("strong", {}, "The task failed."), ...(message ? visible(message).flatMap(part) : []), cause];
+  if (parts) sayAgain(nodes, "Try again", () => again(parts));
+  else say("error", ...nodes);
+  work?.cause(id).then((text) => (cause.textContent = text));
+}
+
+/** Send a message again as a new one, in the same context. */
+function again(parts) {
+  task = undefined;
+  say("user", ...parts.flatMap(part));
+  send(compose(parts));
+}
+
+/** Let another context begin at an entry of the stored state, and run the agent from there. */
+async function fork(entry, values) {
+  const messageId = crypto.randomUUID();
+  const parts = asked ?? [{ text: "Continue" }]; // a graph's next nodes run whatever this message says
+  const made = await wire.own("fork", {}, { contextId, checkpointId: entry.id, values, messageId });
+  clear();
+  contextId = made.contextId;
+  panel("chat");
+  say("note", `A new context begins at: ${entry.label}.`);
+  if (!made.runs) return;
+  const sent = made.text ? [{ text: made.text }] : parts;
+  say("user", ...sent.flatMap(part));
+  send({ message: { ...compose(sent).message, messageId } });
 }
 
 // Draw a message, or an artifact with `append`. Consecutive files of one name in an artifact are chunks of a file.
@@ -341,41 +465,54 @@ async function filePart(file) {
 
 // ── Stored tasks
 
-/** Show a stored task, or a whole context if `id` is missing. The stream of a running task continues. */
-async function open(id, context) {
+/** Show a stored conversation, at its end or at the `named` task. The stream of a running task continues. */
+async function open(context, named) {
   const visit = ++visits;
-  const found = id ? await wire.call("GetTask", { id }) : await wire.call("GetContext", { contextId: context });
-  const newest = id ?? found.history?.at(-1)?.taskId;
+  const found = await wire.conversation(context);
+  const newest = found.history?.findLast(({ taskId }) => taskId)?.taskId;
   // The status of a context has no message: an open question needs that of its task.
-  const status = id || !newest || hasEnded(found.status?.state) ? found.status : (await wire.call("GetTask", { id: newest })).status;
+  const status = !newest || hasEnded(found.status?.state) ? found.status : (await wire.call("GetTask", { id: newest })).status;
   if (visit !== visits) return; // the user has opened something else meanwhile
-  fresh();
+  clear();
   $("save").disabled = true; // the messages before this visit are unknown
   contextId = context;
-  shownTask = id;
+  shownTask = named ?? newest;
   task = newest;
+  locate();
+  shownTask = newest;
   const answers = new Map();
   const seen = new Set();
-  for (const message of [...(found.history ?? []), status?.message].filter(Boolean)) {
-    if (seen.has(message.messageId)) continue;
-    seen.add(message.messageId);
-    if (message.role === "ROLE_USER") say("user", ...visible(message).flatMap(part));
-    else draw(answers, message.messageId, visible(message));
+  const messages = [...(found.history ?? []), status?.message].filter(({ messageId } = {}) => messageId && !seen.has(messageId) && seen.add(messageId));
+  const failure = status?.state === "TASK_STATE_FAILED" && messages.at(-1)?.role !== "ROLE_USER" ? messages.pop() : undefined;
+  let fold, shown;
+  for (const message of messages) {
+    if (message.role !== "ROLE_USER") {
+      draw(answers, message.messageId, visible(message));
+      continue;
+    }
+    if (message.taskId !== shown) asked = message.parts;
+    shown = message.taskId;
+    say("user", ...visible(message).flatMap(part)).dataset.task = message.taskId;
+    fold?.end();
+    fold = message.taskId && addFold(message.taskId);
   }
   for (const { artifactId, parts } of found.artifacts ?? []) draw(answers, artifactId, parts, false);
+  if (failure) fail(failure);
   if (status) update(status);
   enable();
   inspect();
   panel("chat");
-  if (task && !isInterrupted(status.state)) await stream("SubscribeToTask", { id: task }, task, answers);
+  if (named && named !== newest) $("log").querySelector(`[data-task="${CSS.escape(named)}"]`)?.scrollIntoView();
+  if (task && !isInterrupted(status.state)) await stream("SubscribeToTask", { id: task }, task, answers, fold);
+  else fold?.end();
 }
 
 // ── Controls
 
-/** Show a panel: alone on a narrow screen, else those of the state and the webhooks below the timeline. */
+/** Show a panel: alone on a narrow screen, else those of a development server beside the chat, below the timeline. */
 function panel(name) {
   const { dataset } = document.querySelector("main");
-  if (name === "stored" || name === "webhooks") dataset.side = name;
+  if (!["tasks", "chat", "timeline"].includes(name)) dataset.side = name;
   dataset.panel = name;
   mark();
   if (name === "webhooks") webhooks?.load();
@@ -386,13 +523,15 @@ function mark() {
   for (const each of document.querySelectorAll("#tabs button")) each.setAttribute("aria-pressed", String(each.dataset.panel === (narrow.matches ? alone : side)));
 }
 
-$("agent").addEventListener("change", choose);
+addEventListener("popstate", () => visit(place()));
+$("agent").addEventListener("change", () => choose());
 $("fresh").addEventListener("click", () => {
   fresh();
-  tasks.load(quiet);
+  $("text").focus();
+  list();
 });
-$("refresh").addEventListener("click", () => tasks.load(quiet));
-$("more").addEventListener("click", () => tasks.load(quiet, true));
+$("refresh").addEventListener("click", list);
+$("more").addEventListener("click", () => conversations.older());
 $("reload").addEventListener("click", inspect);
 $("answered").addEventListener("change", (event) => wire.own("receiver", {}, { status: Number(event.target.value) }).catch((error) => say("error", error.message)));
 narrow.addEventListener("change", mark);
@@ -401,7 +540,7 @@ $("card-open").addEventListener("click", () => $("card").showModal());
 $("card-close").addEventListener("click", () => $("card").close());
 $("credential").addEventListener("change", () => {
   inspect();
-  tasks.load(quiet);
+  list();
 });
 $("drop").addEventListener("click", () => connection?.abort());
 $("cancel").addEventListener("click", () => wire.call("CancelTask", { id: task }).catch((error) => say("error", error.message)));

@@ -17,6 +17,11 @@ export class Timeline {
     this.#group = undefined;
   }
 
+  /** Begin the entries of another agent. */
+  divide(name) {
+    if (this.#list.children.length) this.note(`Agent: ${name}`, "divide");
+  }
+
   /** Add a message of `Wire.record`. */
   add({ direction, id = "", body, ...request }) {
     const chunk = direction === "in" && body.result?.artifactUpdate;

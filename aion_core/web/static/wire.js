@@ -2,6 +2,7 @@
 
 const ENDED = new Set(["COMPLETED", "FAILED", "CANCELED", "REJECTED"].map((each) => `TASK_STATE_${each}`));
 const INTERRUPTED = new Set(["TASK_STATE_INPUT_REQUIRED", "TASK_STATE_AUTH_REQUIRED"]);
+const METHOD_NOT_FOUND = -32601; // JSON-RPC 2.0, section 5.1
 const ATTEMPTS = 60; // one each second: longer than a lease, so that another worker can take over
 
 export const hasEnded = (state) => ENDED.has(state);
@@ -53,6 +54,18 @@ export class Wire {
     const body = await response.json().catch(() => ({ error: { code: response.status, message: response.statusText } }));
     this.record({ direction: "in", body });
     return result(body, response);
+  }
+
+  /** Return {history, artifacts, status} of a context, oldest first. A server without GetContext is asked for its tasks. */
+  async conversation(contextId) {
+    try {
+      return await this.call("GetContext", { contextId });
+    } catch (error) {
+      if (error.code !== METHOD_NOT_FOUND) throw error;
+    }
+    const { tasks = [] } = await this.call("ListTasks", { contextId, pageSize: 100, includeArtifacts: true });
+    const messages = ({ id, history = [], status }) => [...history, status.message].filter(Boolean).map((each) => ({ ...each, taskId: id }));
+    return { history: tasks.toReversed().flatMap(messages), artifacts: tasks.toReversed().flatMap(({ artifacts = [] }) => artifacts), status: tasks[0]?.status };
   }
 
   /** Make a request of the console itself: GET, or POST with a body. The timeline does not show it. */

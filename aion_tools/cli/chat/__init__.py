@@ -7,6 +7,7 @@ endpoint      the URL of a deployment
 credentials   tokens, API keys, passwords and AWS signatures of the requests
 session       the connection to the agent: messages, streamed events, resumption
 reception     receives an answer to its end
+tool_calls    the tool calls of an answer, from the trace of `aion dev`
 timed_reply   one message and the times of its reply, for `aion doctor` and `aion deploy`
 live_answer   shows an answer in the terminal while it is received
 forms         asks for the fields of an answer

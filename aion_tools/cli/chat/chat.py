@@ -19,12 +19,14 @@ from aion_tools.cli.chat.output import PlainPrinter, described, saved_files
 from aion_tools.cli.chat.reception import answered
 from aion_tools.cli.chat.session import ChatSession, chat_session, refusal_text
 from aion_tools.cli.chat.target import EPILOG, endpoint_of, target
+from aion_tools.cli.chat.tool_calls import line_of_call
 
 if TYPE_CHECKING:
     from a2a.types import Part
     from rich.console import Console
 
     from aion_core.protocol.interrupts import OpenQuestion
+    from aion_core.trace.step import Step
 
 
 Reader = Callable[[str, list[str]], Awaitable[str]]
@@ -227,7 +229,15 @@ async def _shown(opened: ChatSession, answers: AsyncIterator[Answer], console: "
         answer = await answered(opened, answers, PlainPrinter())
     else:
         async with LiveAnswer(console) as live:
-            answer = await answered(opened, answers, live, live.close)
+
+            def show(call: "Step") -> None:
+                live.note(line_of_call(call, console.width))
+
+            async with opened.calls.shown(lambda: live.task_id, show):
+                answer = await answered(opened, answers, live, live.close)
+        if answer.state != "canceled":
+            await opened.calls.show_rest(answer.task_id, show)
+            live.print_notes()
     for part in answer.parts:
         if text := described(part, is_question=answer.question):
             console.print(text)

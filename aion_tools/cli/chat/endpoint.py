@@ -13,6 +13,8 @@ class Endpoint:
     url: str
     sign: str
     """auto, on, off, or the region of the AWS signature."""
+    is_traced: bool = False
+    """True for this folder's development server: its trace may be read."""
 
 
 def stack_url(parameters: Mapping[str, str], outputs: Mapping[str, str]) -> str:

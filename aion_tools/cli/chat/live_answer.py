@@ -52,6 +52,13 @@ class LiveAnswer:
         self._is_first = True
         """True until a block has ended: each later block has an empty line above it."""
         self._is_open = True
+        self._notes: list[str] = []
+        """Lines of `note` that are not printed yet."""
+
+    @property
+    def task_id(self) -> str:
+        """Id of the answer's task, as soon as it is known."""
+        return self._answer.task_id
 
     def __call__(self, answer: Answer) -> None:
         """Draw the answer in the next frame."""
@@ -67,6 +74,18 @@ class LiveAnswer:
         self._frames.cancel()
         with suppress(asyncio.CancelledError):
             await self._frames
+
+    def note(self, line: str) -> None:
+        """Print a line above the answer. If the answer has begun, the line is printed after its end, by `print_notes`."""
+        self._notes.append(line)
+        if not self._drawn and self._is_open:
+            self.print_notes()
+
+    def print_notes(self) -> None:
+        """Print the lines that `note` has kept."""
+        for each in self._notes:
+            self._console.print(each, style="dim", no_wrap=True, overflow="ellipsis")
+        self._notes = []
 
     def close(self) -> None:
         """Print the rest of the text received so far. Show nothing that is received later."""

@@ -10,6 +10,7 @@ from uuid import uuid4
 import click
 
 from aion_tools.cli.chat.content import Answer
+from aion_tools.cli.chat.tool_calls import ToolCalls
 
 if TYPE_CHECKING:
     import httpx
@@ -28,8 +29,16 @@ IDLE_SECONDS = 300.0
 class ChatSession:
     """Conversation with one agent in one context. After a lost connection, it subscribes to the task again."""
 
-    def __init__(self, client: "CheckedClient", card: "AgentCard", *, context_id: str = "", task_id: str = "") -> None:
-        self.card = card
+    def __init__(
+        self,
+        client: "CheckedClient",
+        card: "AgentCard",
+        calls: "ToolCalls",
+        *,
+        context_id: str = "",
+        task_id: str = "",
+    ) -> None:
+        self.card, self.calls = card, calls
         # Without a contextId, a message belongs to the context of its task.
         self.context_id, self.task_id = context_id or ("" if task_id else str(uuid4())), task_id
         self.client = client
@@ -255,7 +264,8 @@ async def chat_session(
                 client = ClientFactory(config).create(card)
             except ValueError as error:
                 raise click.ClickException(f"The card of {url} has no interface for JSON-RPC.") from error
-            yield ChatSession(CheckedClient(client), card, context_id=context_id, task_id=task_id)
+            calls = ToolCalls(http, url if endpoint.is_traced else "")
+            yield ChatSession(CheckedClient(client), card, calls, context_id=context_id, task_id=task_id)
     except NoCredentials as error:
         raise click.UsageError(f"{error}.") from error
     except (A2AClientError, httpx.TransportError, httpx.InvalidURL) as error:

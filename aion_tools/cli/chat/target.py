@@ -43,10 +43,11 @@ def endpoint_of(url: str, stack: str | None, sign: str) -> "Endpoint":
     from aion_tools.cli.chat.endpoint import Endpoint, stack_endpoint
     from aion_tools.dev.data_folder import running_server_url
 
+    running = running_server_url()
     if url:
-        return Endpoint(url, sign)
+        return Endpoint(url, sign, is_traced=bool(running) and f"{url}/".startswith(f"{running}/"))
     if stack:
         return stack_endpoint(stack, sign)
-    if running := running_server_url():
-        return Endpoint(running, "off")
+    if running:
+        return Endpoint(running, "off", is_traced=True)
     raise TargetMissing("No `aion dev` runs in this folder. Start it, or name an agent: its URL or its --stack.")

@@ -12,6 +12,7 @@ from aion_core.settings import Settings
 from aion_core.web.additions import AppAdditions
 from aion_tools.dev.console.receiver import ReceiverMiddleware, WebhookReceiver
 from aion_tools.dev.console.requests import DevelopmentConsole, console_routes
+from aion_tools.dev.console.turns import TurnViews
 
 
 def console_additions(settings: Settings, turns: TurnServices) -> AppAdditions:
@@ -23,7 +24,8 @@ def console_additions(settings: Settings, turns: TurnServices) -> AppAdditions:
     if push is None:
         return AppAdditions()
     receiver = WebhookReceiver(settings.push_receiver)
-    console = DevelopmentConsole(receiver, turns.stores.tasks, push.configs, push.queue, kill_process)
+    views = TurnViews(turns.stores.resources.table, turns.clock)
+    console = DevelopmentConsole(receiver, turns.stores.tasks, push.configs, push.queue, views, kill_process)
     return AppAdditions(
         agent_routes=partial(console_routes, console),
         middleware=[Middleware(ReceiverMiddleware, receiver=receiver)],

@@ -6,12 +6,14 @@ They are routes of each agent, so that its authentication applies. A caller can 
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+import msgspec
 from a2a.utils.errors import A2AError
 from msgspec import Struct
 from msgspec.structs import asdict
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
+from uuid_utils import uuid7
 
 from aion_core.engine.agent import Agent
 from aion_core.engine.call import CallContext
@@ -30,8 +32,10 @@ from aion_core.web.additions import BuildContext
 from aion_core.web.errors import rest_error
 from aion_core.web.request.body import BodyRefused, StrictRequest
 from aion_core.web.request.call_context import call_of
+from aion_tools.dev.console.drawing.of_agent import drawing_of
 from aion_tools.dev.console.receiver import STATUSES, WebhookReceiver
-from aion_tools.dev.console.stored_state.of_agent import stored_state
+from aion_tools.dev.console.stored_state.of_agent import forked, stored_state
+from aion_tools.dev.console.turns import TurnViews
 
 ENTRIES = 30
 """Number of checkpoints or events to show."""
@@ -46,6 +50,7 @@ class DevelopmentConsole(Struct, frozen=True):
     tasks: StoredTasks
     configs: PushConfigs
     queue: PushQueue
+    turns: TurnViews
     kill: Callable[[], None]
     """Function that ends the process, to show how another process takes over."""
 
@@ -54,7 +59,10 @@ def console_routes(console: DevelopmentConsole, prefix: str, agent: Agent, build
     """Return the console's routes of an agent below its path prefix."""
     requests = _ConsoleRequests(agent, console)
     answers: dict[tuple[str, str], Answer] = {
+        ("GET", "drawing"): requests.drawing,
+        ("GET", "turns"): requests.turns,
         ("GET", "state"): requests.state,
+        ("POST", "fork"): requests.fork,
         ("GET", "webhooks"): requests.webhooks,
         ("POST", "redrive"): requests.redrive,
         ("POST", "receiver"): requests.set_receiver,
@@ -88,14 +96,40 @@ class _ConsoleRequests:
     def __init__(self, agent: Agent, console: DevelopmentConsole) -> None:
         self._agent, self._console = agent, console
 
-    async def state(self, call: CallContext, request: Request) -> Any:
-        """Return the stored state of a context: the checkpoints of a LangGraph thread, or an ADK session."""
-        context_id = request.query_params.get("contextId", "")
-        if not is_id(context_id):
-            raise InvalidMessage(f"contextId has to be {ID_RULE}.", field="contextId")
+    async def drawing(self, call: CallContext, request: Request) -> Any:
+        """Return the agent's parts and their edges."""
         if not isinstance(self._agent, LazyAgent):
             return None
-        context = ContextKey(call.owner, call.agent, context_id)
+        drawing = await drawing_of(self._agent, ContextKey(call.owner, call.agent, "console"))
+        return msgspec.to_builtins(drawing)
+
+    async def turns(self, call: CallContext, request: Request) -> Any:
+        """Return the steps of a task's turns, and the lease of the running one."""
+        key = await self._task(call, request.query_params.get("taskId", ""))
+        head = await visible_head(self._console.tasks, key.task_id, call)
+        return await self._console.turns.view(key, head.context)
+
+    async def fork(self, call: CallContext, request: Request) -> Any:
+        """Let a new context begin at an entry of the stored state of `contextId`, with edited `values` of its state.
+
+        The answer has the new context's id, and says if and with which message the agent is to run from there.
+        """
+        body = await StrictRequest(request.scope, request.receive).json_object()
+        values, message_id = body.get("values") or {}, str(body.get("messageId"))
+        if not is_id(message_id) or not isinstance(values, dict):
+            raise InvalidMessage(f"messageId has to be {ID_RULE}, and values an object.", field="messageId")
+        if not isinstance(self._agent, LazyAgent):
+            raise InvalidMessage("This agent has no stored state.")
+        source = _context(call, str(body.get("contextId")))
+        target = ContextKey(call.owner, call.agent, str(uuid7()))
+        fork = await forked(self._agent, source, target, str(body.get("checkpointId")), values, message_id)
+        return {"contextId": target.context_id, **asdict(fork)}
+
+    async def state(self, call: CallContext, request: Request) -> Any:
+        """Return the stored state of a context: the checkpoints of a LangGraph thread, or an ADK session."""
+        context = _context(call, request.query_params.get("contextId", ""))
+        if not isinstance(self._agent, LazyAgent):
+            return None
         state = await stored_state(self._agent, context, limit=ENTRIES)
         return {**asdict(state), "entries": [asdict(entry) for entry in state.entries]} if state is not None else None
 
@@ -140,6 +174,12 @@ class _ConsoleRequests:
             raise InvalidMessage(f"taskId has to be {ID_RULE}.", field="taskId")
         await visible_head(self._console.tasks, task_id, call)
         return TaskKey(call.owner, task_id)
+
+
+def _context(call: CallContext, context_id: str) -> ContextKey:
+    if not is_id(context_id):
+        raise InvalidMessage(f"contextId has to be {ID_RULE}.", field="contextId")
+    return ContextKey(call.owner, call.agent, context_id)
 
 
 def _webhook(delivery: Delivery, config: PushConfig) -> dict[str, Any]:

@@ -9,7 +9,7 @@ MAY = (
     "aion_core/agents/adk/",
     # An agent without an API key: no other module of this library imports it.
     "aion_core/authoring/scripted_llm.py",
-    "aion_tools/dev/console/stored_state/adk.py",
+    "aion_tools/dev/console/",
     # `aion init` copies this agent into a new ADK project.
     "aion_tools/project/files/adk/",
     "aion_core/state/adk/",

@@ -28,7 +28,7 @@ ROOT = Path(__file__).parents[3]
 PRODUCT = tuple(f"{ROOT / folder}{os.sep}" for folder in ("aion_core", "handlers"))
 EMULATOR = f"{ROOT / 'aion_core' / 'local'}{os.sep}"
 
-QUIET = {**ENVIRONMENT, "AION_CONFIG": str(ROOT / "aion.yaml"), "AION_LEASE_SECONDS": "600"}
+QUIET = {**ENVIRONMENT, "AION_CONFIG": str(ROOT / "examples" / "echo" / "aion.yaml"), "AION_LEASE_SECONDS": "600"}
 """Settings for both stores. The long lease is never renewed: a renewal would add two files to the path."""
 
 WRITES = {"MemoryTable.write", "MemoryTable.transact", "MemoryTable.write_blocking"}

@@ -32,6 +32,7 @@ RUN_BY = {
     ("docs/clients.md", "python"): "tests/tools/e2e/test_clients_guide.py",
     ("docs/clients.md", "sh"): "tests/tools/e2e/test_clients_guide.py",
     ("docs/clients.md", "ts"): "tests/tools/e2e/test_clients_guide.py",
+    ("docs/console.md", "sh"): "tests/tools/e2e/test_dev.py",
     ("docs/deploy.md", "sh"): "tests/tools/unit/cli/test_stacks.py",
     ("docs/durability.md", "sh"): "tests/runtime/e2e/test_faults.py",
     ("docs/errors.md", "json"): "tests/repository/docs/test_errors.py",

@@ -41,9 +41,10 @@ def declared(config: Path) -> dict[str, Any]:
 
 @pytest.fixture(autouse=True)
 def example_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Shorten the forty-minute job of an example; the example's module reads these settings at import."""
+    """Shorten the forty-minute job of an example, whose module reads these settings at import, and the pauses of another."""
     monkeypatch.setenv("JOB_STEPS", "3")
     monkeypatch.setenv("JOB_STEP_SECONDS", "0")
+    monkeypatch.setenv("TRIP_SECONDS_PER_WORD", "0")
     # Set the variable for each test, because all tests share an app, and building the app sets the variables of its
     # aion.yaml only once.
     monkeypatch.setenv("WEATHER_URL", "http://127.0.0.1:8001")

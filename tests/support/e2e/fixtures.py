@@ -5,13 +5,13 @@ from collections.abc import Iterator
 import pytest
 
 from aion_tools.stack.stack import LocalStack
-from tests.support.server import ServerProcess, make_dev, serving
+from tests.support.server import ROOT, ServerProcess, make_dev, serving
 
 
 @pytest.fixture(scope="package")
 def server() -> Iterator[ServerProcess]:
-    """Run `make dev`, the command of the README."""
-    with serving(make_dev()) as server:
+    """Run `make dev` with the echo agent: its answers can be compared with what was sent."""
+    with serving(make_dev(), AION_CONFIG=str(ROOT / "examples" / "echo" / "aion.yaml")) as server:
         yield server
 
 

@@ -190,7 +190,9 @@ def test_send_resumes_after_killed_worker(url: str, folder: Path) -> None:
     listed = run("tasks", "list", "--json", cwd=folder)
     newest = max(json.loads(listed.stdout), key=lambda each: each["since"])
     why = run("why", newest["task"], cwd=folder)
-    lines = [line[25:] for line in why.stdout.splitlines()]
+    head, console, *lines = why.stdout.splitlines()
+    assert f"/agents/{newest['agent']}/#context=" in console
+    lines = [line[25:] for line in (head, *lines)]
     sentences = [line for line in lines if not line.startswith("  ")]  # without the steps of the turn
     assert ": “gate killed-send”." in sentences[2]
     # On a slow machine, the sentence also says how long the message has waited.
@@ -320,6 +322,56 @@ def test_chat_asks_for_each_field_of_answer(url: str) -> None:
     terminal.say("Ada", prompt=r"answer: who\.first \(optional\)>")
     terminal.expect(r"Got \{")
     terminal.leave()
+
+
+CALLING = """
+import asyncio
+from pathlib import Path
+
+from langchain_core.messages import AIMessage
+from langchain_core.tools import tool
+from langgraph.graph import START, MessagesState, StateGraph
+
+
+@tool
+async def count_words(text: str) -> int:
+    "Count the words."
+    return len(text.split())
+
+
+async def count(state: MessagesState) -> dict:
+    text = state["messages"][-1].text
+    number = await count_words.ainvoke({"text": text})
+    while "wait" in text and not Path(__file__).with_name("go").exists():
+        await asyncio.sleep(0.02)
+    return {"messages": [AIMessage(f"Counted {number}.")]}
+
+
+graph = StateGraph(MessagesState).add_node(count).add_edge(START, "count")
+"""
+
+
+def test_chat_shows_tool_calls_of_own_server(tmp_path: Path) -> None:
+    """Show each call as one line, before the answer if the turn takes longer; none of a server elsewhere."""
+    (tmp_path / "agent.py").write_text(CALLING)
+    with serving(aion_dev(str(tmp_path / "agent.py"), "--no-reload"), AION_DATA_DIR=str(tmp_path / "data")) as server:
+        terminal = ChatTerminal(AION_DATA_DIR=str(tmp_path / "data"))
+        terminal.say("wait for it")
+        terminal.expect(r'\xb7 count_words\(text="wait for it"\) → 3  \d+ ms\x1b\[0m\r\n')
+        (tmp_path / "go").touch()
+        terminal.expect("Counted 3")
+        terminal.say("hello")
+        terminal.expect(r'· count_words\(text="hello"\) → 1  \d+ ms')
+        assert "Counted 1" in str(terminal.before)
+        assert "wait for it" not in str(terminal.before)
+        terminal.leave()
+        elsewhere = ChatTerminal(server.url, AION_DATA_DIR=str(tmp_path / "other"))
+        elsewhere.say("hello")
+        elsewhere.expect("Counted 1")
+        elsewhere.expect("you>")
+        assert "count_words" not in str(elsewhere.before)
+        elsewhere.send("\x04")
+        elsewhere.ends()
 
 
 def test_chat_with_context_option_answers_earlier_interrupt(url: str) -> None:

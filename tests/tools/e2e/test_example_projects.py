@@ -49,7 +49,13 @@ def test_doctor_finds_no_fault_in_example(folder: Path) -> None:
     assert found >= {"agent", "aion.yaml", "package"}, checks
 
 
-@pytest.mark.parametrize("folder", [ROOT / "examples" / "adk", *WITH_PACKAGES], ids=name_of)
+@pytest.mark.parametrize(
+    "folder",
+    [
+        pytest.param(folder, id=folder.name, marks=[pytest.mark.deep] * (folder.name != "adk"))
+        for folder in (ROOT / "examples" / "adk", *WITH_PACKAGES)
+    ],
+)
 def test_aion_init_turns_copied_example_into_project(folder: Path, tmp_path: Path) -> None:
     project = copied(folder, tmp_path)
     aion(project, "init")
@@ -77,6 +83,7 @@ print(asyncio.run(ask()))
 """
 
 
+@pytest.mark.deep
 def test_packaged_mcp_server_answers(tmp_path: Path) -> None:
     """Run the packaged agent with only PATH and PYTHONPATH set: it can start its MCP server."""
     project = copied(ROOT / "examples" / "mcp", tmp_path)

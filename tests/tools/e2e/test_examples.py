@@ -71,6 +71,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     )
     port = free_port()
     variables |= {"PORT": str(port), "WEATHER_URL": f"http://127.0.0.1:{port}/agents/weather", "JOB_STEP_SECONDS": "0"}
+    variables["TRIP_SECONDS_PER_WORD"] = "0"
     command = aion_dev("--no-reload", "--config", str(folder / "aion.yaml"))
     with serving(command, AION_DATA_DIR=str(folder / ".aion"), **variables):
         yield folder

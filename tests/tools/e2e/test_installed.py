@@ -266,6 +266,7 @@ def test_project_contains_wheel_of_unreleased_aion_lambda(tools: Installed, tmp_
     assert sources == [{"path": f"vendor/{tools.wheel.name}"}]
 
 
+@pytest.mark.deep
 def test_copied_project_works_on_another_machine(tools: Installed, project: NewProject, tmp_path: Path) -> None:
     """Copy the project away from this machine's wheel and caches. The package registries are there."""
     shutil.copytree(project.folder, tmp_path / "copy", ignore=shutil.ignore_patterns(".venv", ".aion", "__pycache__"))

@@ -171,6 +171,7 @@ def test_adk_deployment_has_no_langgraph() -> None:
     assert not names & {"langgraph", "langchain_core", "langsmith"}
 
 
+@pytest.mark.deep
 def test_dependency_group_agents_of_repository_is_locked(tmp_path: Path) -> None:
     """Lock as `uv add --group agents cowsay` does."""
     project = checkout(tmp_path / "own")
@@ -255,7 +256,8 @@ def test_only_used_aws_clients_are_packaged() -> None:
 # --- Repeated builds ---
 
 
-@pytest.mark.parametrize("function", [pytest.param("ApiFunction", marks=pytest.mark.deep), "SweepFunction"])
+@pytest.mark.deep
+@pytest.mark.parametrize("function", ["ApiFunction", "SweepFunction"])
 def test_rebuilt_package_has_same_bytes(function: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Build a package in another cache folder, at another time: names, modes and bytes are equal."""
     first = package_here(function)
@@ -271,8 +273,8 @@ def test_rebuilt_package_has_same_bytes(function: str, tmp_path: Path, monkeypat
 @pytest.mark.parametrize(
     ("mend", "told"),
     [
-        (("examples/echo/agent.py", "elsewhere/agent.py"), "the agent 'elsewhere/agent.py:graph' does not exist"),
-        (("path: ", "way: "), "aion.agents.echo.path is missing"),
+        (("examples/trip/agent.py", "elsewhere/agent.py"), "the agent 'elsewhere/agent.py:graph' does not exist"),
+        (("path: ", "way: "), "aion.agents.trip.path is missing"),
         (("aion:", "aion: ["), "aion.yaml is not valid YAML"),
     ],
 )

@@ -170,8 +170,8 @@ def indexed(project: Project, more: str = "") -> str:
 
 # --- Test ---
 
-# Each takes five CPU-seconds, so `make test` builds one project with uv.lock and one without.
-QUICK = {"explicit index with password", "requirements txt with hashes"}
+# Each takes five CPU-seconds, so `make test` builds one project without uv.lock; test_installed.py builds one with it.
+QUICK = {"requirements txt with hashes"}
 
 
 @pytest.fixture

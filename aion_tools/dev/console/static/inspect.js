@@ -3,6 +3,8 @@
 import { element } from "./render.js";
 import { eventTitle } from "./timeline.js";
 
+export { Work } from "./work.js";
+
 function folded(summary, content) {
   const details = element("details", {}, element("summary", {}, ...summary));
   details.addEventListener("toggle", () => {
@@ -15,8 +17,11 @@ const time = (text) => element("time", { datetime: text }, text.slice(11, 23));
 
 let newest; // the newest request for a stored state; a late answer to an earlier one is dropped
 
-/** Show the stored state of a context: the checkpoints of a LangGraph thread, or the events of an ADK session. */
-export async function showState(place, wire, contextId) {
+/**
+ * Show the stored state of a context: the checkpoints of a LangGraph thread, or the events of an ADK session.
+ * `fork` gets an entry, and the edited values of a checkpoint, to run from there.
+ */
+export async function showState(place, wire, contextId, fork) {
   const request = (newest = Symbol());
   if (!contextId) return place.replaceChildren(element("p", { class: "empty" }, "The state of a context appears after its first message."));
   let state, failure;
@@ -28,8 +33,35 @@ export async function showState(place, wire, contextId) {
   if (request !== newest) return undefined;
   if (failure) return place.replaceChildren(element("p", { class: "error" }, failure.message));
   if (!state) return place.replaceChildren(element("p", { class: "empty" }, "This agent has no stored state in this context."));
-  const entries = state.entries.map(({ label, at, content }) => element("li", {}, folded([time(at), ` ${label}`], content)));
+  const entries = state.entries.map((entry) => element("li", {}, forkable(entry, fork)));
   return place.replaceChildren(element("p", {}, `${state.kind} `, element("code", {}, state.id)), folded(["current state"], state.values), element("ol", {}, ...entries));
+}
+
+/** Return an entry of the state, with a button to run from there. The values of a checkpoint can be edited before. */
+function forkable(entry, fork) {
+  const { label, at, content } = entry;
+  const details = element("details", {}, element("summary", {}, time(at), ` ${label}`));
+  details.addEventListener("toggle", () => {
+    if (details.childElementCount > 1) return;
+    const isGraph = content.values !== undefined;
+    const problem = element("p", { class: "error", role: "alert" });
+    const editor = element("textarea", { rows: 12, "aria-label": `Values at ${label}`, spellcheck: false });
+    editor.value = JSON.stringify(content.values, null, 2);
+    const button = element("button", { type: "button" }, isGraph ? "Run from here" : "Run again from the message before");
+    button.addEventListener("click", () => {
+      let values = {};
+      try {
+        values = isGraph ? JSON.parse(editor.value) : {};
+      } catch (error) {
+        problem.textContent = `The values are not JSON: ${error.message}`;
+        return;
+      }
+      fork(entry, values);
+    });
+    const { values, ...rest } = content;
+    details.append(...(isGraph ? [editor] : []), button, problem, element("pre", { tabindex: "0" }, JSON.stringify(rest, null, 2)));
+  });
+  return details;
 }
 
 /** View of a task's webhooks. It asks the server again each second while it is visible. */

@@ -29,3 +29,12 @@ class StoredState(Struct, frozen=True):
     """The current state."""
     entries: Sequence[StateEntry]
     """The newest entries, newest first."""
+
+
+class Fork(Struct, frozen=True):
+    """Start of another context, from an entry of a stored state."""
+
+    runs: bool
+    """True if a message has to be sent that runs the agent from there; False if the entry has nothing to run."""
+    text: str = ""
+    """Text of this message; "" if its content does not matter, because it only starts the next nodes."""

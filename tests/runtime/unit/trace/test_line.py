@@ -24,6 +24,10 @@ from aion_core.trace.step import Kind, Step
             r"tool t 3 ms ✗ ValueError → no\x1b[31m",
         ),
         (Step(1, Kind.TOOL, "t", 0.0, ms=3.0, result="no", error="_OTHER"), "tool t 3 ms ✗ → no"),
+        (
+            Step(1, Kind.NODE, "n", 0.0, ms=3.0, error="KeyError", where="agent.py:7"),
+            "node n 3 ms ✗ KeyError at agent.py:7",
+        ),
         (Step(1, Kind.TAKEOVER, "try 2", 0.0, ms=0.0), "takeover try 2"),
     ],
 )

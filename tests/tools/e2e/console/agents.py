@@ -1,4 +1,4 @@
-"""Agents for the console's tests: an ADK agent, and agents that ask questions, request a token, or return files or hostile markup."""
+"""Agents for the console's tests: an ADK agent, an agent with a tool, and agents that ask questions, request a token, or return files or hostile markup."""
 
 from tests.support.agents.session_counting import ADK
 from tests.support.e2e.talking import AGENT
@@ -133,6 +133,49 @@ class Signing(AgentExecutor):
 executor = Signing()
 """
 
+WORKING = """
+import asyncio
+from pathlib import Path
+
+from langchain_core.language_models import BaseChatModel
+from langchain_core.messages import AIMessage
+from langchain_core.outputs import ChatGeneration, ChatResult
+from langchain_core.tools import tool
+from langgraph.graph import START, MessagesState, StateGraph
+from langgraph.prebuilt import ToolNode, tools_condition
+
+
+@tool
+async def weather(city: str) -> str:
+    "Return the weather of a city."
+    while "gate" in city and not Path(__file__).with_name(city.split()[-1]).exists():
+        await asyncio.sleep(0.02)
+    return f"sunny in {city}"
+
+
+class Scripted(BaseChatModel):
+    @property
+    def _llm_type(self):
+        return "scripted"
+
+    def _generate(self, messages, stop=None, run_manager=None, **kwargs):
+        last = messages[-1]
+        calls = [] if last.type == "tool" else [{"name": "weather", "args": {"city": last.text}, "id": "call"}]
+        usage = {"input_tokens": 12, "output_tokens": 7, "total_tokens": 19}
+        answer = AIMessage("" if calls else f"It is {last.text}.", tool_calls=calls, usage_metadata=usage)
+        return ChatResult(generations=[ChatGeneration(message=answer)])
+
+
+async def agent(state: MessagesState) -> dict:
+    if "fail" in state["messages"][-1].text:
+        raise ValueError("the database said no")
+    return {"messages": [await Scripted().ainvoke(state["messages"])]}
+
+
+builder = StateGraph(MessagesState).add_node("agent", agent).add_node("tools", ToolNode([weather]))
+graph = builder.add_edge(START, "agent").add_conditional_edges("agent", tools_condition).add_edge("tools", "agent")
+"""
+
 ORDERING = """
 from pydantic import BaseModel
 
@@ -160,6 +203,7 @@ aion:
     showing: {path: "showing.py:graph", name: Showing}
     signing: {path: "signing.py:executor", name: Signing}
     ordering: {path: "ordering.py:graph", name: Ordering}
+    working: {path: "working.py:graph", name: Working}
     strict: {path: "agent.py:graph", name: Strict, capabilities: {extensions: [{uri: "https://x.y/z", required: true}]}}
 """
 
@@ -170,5 +214,6 @@ FILES = {
     "showing.py": SHOWING,
     "signing.py": SIGNING,
     "ordering.py": ORDERING,
+    "working.py": WORKING,
     "aion.yaml": CONFIG,
 }

@@ -61,7 +61,7 @@ def console(opened: Opened, screen: Screen) -> Iterator[Page]:
     show_on(page, screen)
     page.goto("about:blank")
     page.goto(url)
-    expect(page.locator("#agent option")).to_have_count(7)
+    expect(page.locator("#agent option")).to_have_count(8)
     expect(page.locator("#text")).to_be_enabled()
     errors.clear()
     yield page

@@ -6,6 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 from typing import NamedTuple
+from urllib.parse import parse_qs, urlsplit
 
 import pytest
 from playwright.sync_api import Locator, Page, expect
@@ -61,6 +62,20 @@ def send(page: Page, text: str) -> None:
     show(page, "chat")
     page.fill("#text", text)
     page.press("#text", "Enter")
+
+
+def failure(page: Page, button: str) -> None:
+    """Click a button that causes a failure: `drop`, `repeat` or `kill`."""
+    show(page, "chat")
+    if not page.locator("#tools").evaluate("tools => tools.open"):
+        page.click("#tools summary")
+    page.click(f"#{button}")
+
+
+def named(page: Page, name: str) -> str:
+    """Return the context or the task of the page's address."""
+    found = parse_qs(urlsplit(page.url).fragment)
+    return found[name][0] if name in found else ""
 
 
 def ends(page: Page, state: str = "completed") -> None:

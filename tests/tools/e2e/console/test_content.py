@@ -28,7 +28,7 @@ def test_script_in_agents_answer_does_not_run(console: Page) -> None:
     assert attributes == []
     # Wait until the task list is loaded, because a click on an entry that the console replaces has no effect.
     expect(console.locator("#task-list")).to_have_attribute("aria-busy", "false")
-    show(console, "tasks").locator(".task").first.click()
+    show(console, "tasks").locator(".conversation").first.click()
     expect(log).to_contain_text('<script>document.title = "run"</script>')
     for panel in ("timeline", "stored"):
         for summary in show(console, panel).locator("summary").all():

@@ -11,11 +11,14 @@ from playwright.sync_api import Locator, Page, Route, expect
 
 from tests.support.e2e.talking import WHOLE
 from tests.tools.e2e.console.page import (
+    Opened,
     Screen,
     answer,
     choose,
     ends,
+    failure,
     last_answer,
+    named,
     rows,
     run_copies,
     run_test,
@@ -26,14 +29,14 @@ from tests.tools.e2e.console.page import (
 )
 
 PAGE = 20
-"""Number of tasks on a page of the task list."""
+"""Number of tasks on a page of the list."""
 
 
-def tasks(page: Page) -> Locator:
-    """Refresh the task list, and return its entries."""
+def conversations(page: Page) -> Locator:
+    """Refresh the list of conversations, and return its entries."""
     show(page, "tasks").locator("#refresh").click()
     expect(page.locator("#task-list")).to_have_attribute("aria-busy", "false")
-    return page.locator("#task-list .task")
+    return page.locator("#task-list .conversation")
 
 
 def rpc(page: Page, method: str, task: str | None) -> None:
@@ -81,7 +84,7 @@ def test_console_resubscribes_after_last_event_of_dropped_stream(console: Page, 
     file = f"dropped-{screen.width}-{screen.scheme}"
     send(console, f"gate {file}")
     expect(last_answer(console)).to_contain_text("word5")
-    console.click("#drop")
+    failure(console, "drop")
     (folder / file).touch()
     ends(console)
     answer(console, WHOLE)
@@ -100,7 +103,7 @@ def test_state_is_working_after_first_chunk_of_new_stream(console: Page, folder:
         const note = (records) => states.push(...records.flatMap((each) => [...each.addedNodes].map((node) => node.data)));
         new MutationObserver(note).observe(document.querySelector("#state"), { childList: true });
     }""")
-    console.click("#drop")
+    failure(console, "drop")
     expect(console.locator("#events > li", has_text="→ SubscribeToTask")).to_have_count(1)
     (folder / file).touch()
     ends(console)
@@ -111,7 +114,7 @@ def test_turn_of_killed_worker_continues_in_console(console: Page, folder: Path,
     file = f"{screen.scheme}-{screen.width}"
     send(console, f"Say twelve words, and pause at the gate {file}")
     expect(last_answer(console)).to_contain_text("word5")
-    console.click("#kill")
+    failure(console, "kill")
     # Open the gate only after the worker is killed: otherwise it could stream the rest of the text itself.
     expect(show(console, "timeline").locator("#events")).to_contain_text("subscribing again after event")
     (folder / file).touch()
@@ -152,20 +155,25 @@ def test_answer_sent_over_lost_connection_is_sent_again(console: Page) -> None:
 def test_console_names_unreachable_server(console: Page) -> None:
     console.route("**/agents/talk", lambda route: route.abort())
     send(console, "hello")
-    expect(console.locator("#log .error")).to_have_text("The server cannot be reached (Failed to fetch).")
+    error = console.locator("#log .error")
+    expect(error).to_contain_text("The server cannot be reached (Failed to fetch).")
+    expect(console.locator("#state")).to_have_text("disconnected")
     console.unroute_all()
+    error.get_by_text("Try again").click()
+    ends(console)
+    answer(console, WHOLE)
 
 
 def test_console_repeat_button_creates_no_second_task(console: Page) -> None:
     send(console, "hello")
     ends(console)
-    before = tasks(console).count()
-    show(console, "chat").locator("#repeat").click()
+    before = conversations(console).count()
+    failure(console, "repeat")
     # Check the timeline, because the repeated answer may appear too fast for the driver to see a change in the chat.
     expect(console.locator("#events > li", has_text="→ SendStreamingMessage")).to_have_count(2)
     ends(console)
     answer(console, WHOLE)
-    assert tasks(console).count() == before
+    assert conversations(console).count() == before
 
 
 def test_console_cancels_running_task(console: Page) -> None:
@@ -193,10 +201,10 @@ def test_answer_is_not_shown_in_another_context(console: Page, folder: Path, scr
     file = f"left-{screen.width}-{screen.scheme}"
     send(console, f"gate {file}")
     expect(last_answer(console)).to_contain_text("word5")
+    left = named(console, "task")
     console.click("#fresh")
     send(console, "data")
     ends(console)
-    left = tasks(console).filter(has_text=file).get_attribute("title")
     (folder / file).touch()
     # The response ends with the task.
     rpc(console, "SubscribeToTask", left)
@@ -204,15 +212,32 @@ def test_answer_is_not_shown_in_another_context(console: Page, folder: Path, scr
     expect(console.locator("#log .agent")).to_have_count(2)
 
 
-@pytest.mark.parametrize("kind", ["task", "context"])
-def test_opened_running_task_continues_its_stream(console: Page, folder: Path, screen: Screen, kind: str) -> None:
-    file = f"opened-{kind}-{screen.width}-{screen.scheme}"
+@pytest.mark.parametrize("way", ["list", "reload", "back", "address"])
+def test_opened_running_conversation_continues_its_stream(
+    console: Page, folder: Path, screen: Screen, way: str
+) -> None:
+    file = f"opened-{way}-{screen.width}-{screen.scheme}"
     send(console, f"gate {file}")
     expect(last_answer(console)).to_contain_text("word5")
-    console.click("#fresh")
-    expect(tasks(console).filter(has_text=file)).to_be_visible()
-    console.locator("#task-list > li", has_text=file).locator(f".{kind}").click()
+    address = console.url
+    if way == "reload":
+        console.reload()
+    else:
+        console.click("#fresh")
+        expect(console.locator("#log .message")).to_have_count(0)
+        assert not named(console, "context")
+    if way == "list":
+        listed = conversations(console).filter(has_text=file)
+        expect(listed).to_contain_text("working")
+        listed.click()
+    elif way == "back":
+        console.go_back()
+    elif way == "address":
+        console.goto("about:blank")
+        console.goto(address)
     expect(last_answer(console)).to_contain_text("word5")
+    expect(console.locator("#log .user")).to_have_text([f"gate {file}"])
+    assert console.url == address
     expect(console.locator("#drop")).to_be_enabled()
     (folder / file).touch()
     ends(console)
@@ -224,8 +249,8 @@ def test_open_interrupt_is_answerable_after_its_context_is_opened_again(console:
     send(console, "book the context")
     ends(console, "input required")
     console.click("#fresh")
-    expect(tasks(console).first).to_contain_text("input required")
-    console.locator("#task-list .context").first.click()
+    expect(conversations(console).first).to_contain_text("input required")
+    conversations(console).first.click()
     show(console, "chat").locator("#question button").click()
     ends(console)
     answer(console, "Booked for Monday.")
@@ -268,7 +293,7 @@ def test_task_answer_is_shown_although_second_message_was_refused(console: Page,
     file = f"ended-{screen.width}-{screen.scheme}"
     send(console, f"gate {file}")
     expect(last_answer(console)).to_contain_text("word5")
-    task = tasks(console).filter(has_text=file).get_attribute("title")
+    task = named(console, "task")
 
     def refuse(route: Route) -> None:
         if "SendStreamingMessage" in (route.request.post_data or ""):
@@ -289,7 +314,7 @@ def test_answer_to_cancelled_task_shows_that_task_is_cancelled(console: Page) ->
     """Cancel the task outside the console while its question is open."""
     send(console, "book")
     ends(console, "input required")
-    task = tasks(console).first.get_attribute("title")
+    task = named(console, "task")
     rpc(console, "CancelTask", task)
     show(console, "chat").locator("#question button").click()
     ends(console, "canceled")
@@ -326,53 +351,67 @@ def test_console_conversation_needs_only_keyboard(console: Page) -> None:
     answer(console, "Booked for Tuesday.")
 
 
-def test_stored_context_and_task_are_shown_again(console: Page) -> None:
+def test_stored_conversation_is_shown_again(console: Page) -> None:
+    """Its row has the first message as its title, and an address with a task leads to that task."""
+    places = []
     for text in ("hello", "data"):
         send(console, text)
         ends(console)
+        places.append(console.url)
         expect(console.locator("#repeat")).to_be_enabled()
-        # Wait until the task list is loaded, because a click on an entry that the console replaces has no effect.
-        expect(console.locator("#task-list")).to_have_attribute("aria-busy", "false")
     console.click("#fresh")
     expect(console.locator("#log .message")).to_have_count(0)
-    expect(console.locator("#task-list")).to_have_attribute("aria-busy", "false")
-    context = show(console, "tasks").locator("#task-list > li").first
-    expect(context.locator(".task")).to_have_count(2)
-    expect(context.locator(".task").first).to_contain_text("completed")
-    context.locator(".context").click()
-    expect(console.locator("#log .user")).to_have_count(2)
-    show(console, "tasks")
-    context.locator(".task", has_text="hello").click()
-    # Expect a list of one text: unlike a single text, it makes the assertion wait until the other message is gone.
-    expect(console.locator("#log .user")).to_have_text(["hello"])
-    answer(console, WHOLE)
+    row = conversations(console).filter(has_text="hello").first
+    expect(row).to_contain_text("completed")
+    row.click()
+    expect(show(console, "chat").locator("#log .user")).to_have_text(["hello", "data"])
+    expect(row).to_have_attribute("aria-current", "true")
+    ends(console)
+    assert console.url == places[1], "the newest task"
+    console.goto(places[0])
+    expect(console.locator("#log .user")).to_have_text(["hello", "data"])
     ends(console)
 
 
-def test_older_tasks_are_appended_to_list(console: Page) -> None:
-    """Show the tasks of a context in one group, even if they are on two pages of the list."""
-    agent = f"{console.url}agents/talk"
+def test_row_of_conversation_appears_when_message_is_sent(console: Page, folder: Path, screen: Screen) -> None:
+    """Send in another client, too: its running task appears in the list without a click, and ends there."""
+    file = f"listed-{screen.width}-{screen.scheme}"
+    send(console, f"gate {file}")
+    row = console.locator("#task-list .conversation", has_text=file)
+    expect(last_answer(console)).to_contain_text("word5")
+    expect(row).to_have_text(re.compile("working"))
+    console.click("#fresh")
+    (folder / file).touch()
+    expect(row).to_have_text(re.compile("completed"), timeout=20_000)
+
+
+def test_older_conversations_are_appended_to_list(console: Page, opened: Opened) -> None:
+    """Show the tasks of a context in one row with its first message, even if they are on two pages of the list."""
+    agent = f"{opened.url}/agents/talk"
     context = str(uuid.uuid4())
-    made = [_task(console, agent, context if number in (0, PAGE) else "") for number in range(PAGE + 1)]
-    listed = tasks(console)
-    expect(listed).to_have_count(PAGE)
-    group = console.locator(f"#task-list > li[data-context='{context}']")
-    expect(group.locator(".task")).to_have_count(1)
-    more = console.get_by_text("Older tasks")
+    made = [context, *(str(uuid.uuid4()) for _ in range(PAGE - 1))]
+    _task(console, agent, context, "data at first")
+    for each in [*made[1:], context]:
+        _task(console, agent, each, "data")
+    console.reload()
+    listed = conversations(console)
+    row = console.locator(f"#task-list [title='{context}']")
+    expect(row).to_contain_text("data at first")
+    more = console.get_by_text("Older conversations")
     while more.is_visible():
         before = listed.count()
         more.click()
-        expect(listed.nth(before)).to_be_visible()
-        expect(console.locator("#task-list")).to_have_attribute("aria-busy", "false")
-    expect(group.locator(".task")).to_have_count(2)
-    ids = listed.evaluate_all("tasks => tasks.map((task) => task.title)")
-    assert len(ids) == len(set(ids))
-    assert set(made) <= set(ids)
+        expect(more).to_be_enabled()
+        if listed.count() == before:
+            break
+    contexts = listed.evaluate_all("rows => rows.map((row) => row.title)")
+    assert len(contexts) == len(set(contexts))
+    assert set(made) <= set(contexts)
 
 
-def _task(page: Page, agent: str, context: str) -> str:
+def _task(page: Page, agent: str, context: str, text: str) -> str:
     """Send a message without the console, and return the id of the completed task."""
-    message = {"messageId": str(uuid.uuid4()), "role": "ROLE_USER", "parts": [{"text": "data"}], "contextId": context}
+    message = {"messageId": str(uuid.uuid4()), "role": "ROLE_USER", "parts": [{"text": text}], "contextId": context}
     body = {"jsonrpc": "2.0", "id": 1, "method": "SendMessage", "params": {"message": message}}
     answered: dict[str, Any] = page.request.post(agent, data=body, headers={"A2A-Version": "1.0"}).json()
     return str(answered["result"]["task"]["id"])
@@ -432,6 +471,6 @@ def test_credential_is_hidden_in_chat_list_and_saved_test(console: Page, tmp_pat
     assert "my token" not in file.read_text()
     ran = run_test(file, AION_SECRET="another token")
     assert ran.returncode == 0, ran.stdout
-    expect(tasks(console).first).not_to_contain_text("my token")
-    console.locator("#task-list .task", has_text="••••").first.click()
+    expect(conversations(console).first).not_to_contain_text("my token")
+    console.reload()
     expect(show(console, "chat").locator("#log .user").last).to_have_text("••••")

@@ -40,6 +40,7 @@ def test_agent_selector_switches_to_chosen_agent(console: Page) -> None:
         "signing",
         "strict",
         "talk",
+        "working",
     ]
     expect(console).to_have_title("Talk · aion console")
     choose(console, "counting")
@@ -99,8 +100,8 @@ def test_checkpoints_of_thread_are_shown(console: Page) -> None:
     entries = show(console, "stored").locator("#entries")
     expect(entries).to_contain_text("LangGraph thread")
     entries.locator("summary", has_text="step 1, loop").click()
-    stored = json.loads(entries.locator("pre").inner_text())
-    assert [message["type"] for message in stored["values"]["messages"]] == ["human", "ai"]
+    values = json.loads(entries.locator("textarea").input_value())
+    assert [message["type"] for message in values["messages"]] == ["human", "ai"]
 
 
 def test_late_response_does_not_replace_newer_state(console: Page) -> None:
@@ -172,7 +173,8 @@ def test_console_fits_screen_and_is_accessible(console: Page, screen: Screen) ->
     ends(console, "input required")
     screenshot(console, "console-narrow", screen == (360, "dark"))
     beside = ["tasks", "chat", "timeline"] if screen.is_wide else []
-    for panel in ("stored", "webhooks") if screen.is_wide else ("tasks", "timeline", "stored", "webhooks", "chat"):
+    inner = ("graph", "trace", "stored", "webhooks")
+    for panel in inner if screen.is_wide else ("tasks", "timeline", *inner, "chat"):
         show(console, panel)
         assert visible_panels(console) == [*beside, panel]
         assert console.evaluate("document.documentElement.scrollWidth") <= screen.width
@@ -246,13 +248,13 @@ def test_entered_api_key_is_sent_with_every_request(opened: Opened, folder: Path
         page.click("#header")  # no bar of a panel covers the sheet
         page.fill("#credential", key[0])
         page.keyboard.press("Tab")
-        expect(page.locator("#task-list")).to_contain_text("No tasks yet")
+        expect(page.locator("#task-list")).to_contain_text("No conversations yet")
         page.click("#access summary")
         send(page, "hello")
         ends(page)
         answer(page, WHOLE)
         expect(show(page, "stored").locator("#entries")).to_contain_text("LangGraph thread")
-        expect(show(page, "tasks").locator(".task")).to_have_count(1)
+        expect(show(page, "tasks").locator(".conversation")).to_have_count(1)
         for copy in run_copies(page, tmp_path, AION_KEY=key[0]).values():
             assert key[0] not in copy
             assert "Needs the value of the header X-API-Key in the environment variable AION_KEY." in copy
@@ -279,5 +281,5 @@ def test_deployed_console_has_chat_and_timeline_only(console: Page, folder: Path
             expect(console.locator("#tabs button:visible")).to_have_count(0)
             assert console.locator("#timeline").evaluate("panel => panel.clientHeight") > 700
         else:
-            expect(console.locator("#tabs button:visible")).to_have_text(["Tasks", "Chat", "Timeline"])
+            expect(console.locator("#tabs button:visible")).to_have_text(["Chats", "Chat", "Timeline"])
         expect(console.locator("#kill")).to_be_hidden()

@@ -134,11 +134,13 @@ def new_project(engine: DockerEngine, folder: Path, tools: Installed, framework:
 
 
 def cloned_project(engine: DockerEngine, folder: Path) -> LocalProject:
-    """Copy this repository, whose agent is the echo agent. Its `make` would change the environment of the tests."""
+    """Copy this repository with only its echo agent. Its `make` would change the environment of the tests."""
     programs = {"PATH": os.pathsep.join((str(Path(sys.executable).parent), os.environ["PATH"]))}
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("AWS_", "AION_"))}
     environ = _shell(engine, {**kept, **programs, "AION_PACKAGE_CACHE": str(cache())})
-    return LocalProject(engine, clone(folder / "aion-lambda"), environ, "two words")
+    copied = clone(folder / "aion-lambda")
+    (copied / "aion.yaml").write_text("aion: {agents: {echo: {path: 'examples/echo/agent.py:graph'}}}\n")
+    return LocalProject(engine, copied, environ, "two words")
 
 
 def _shell(engine: DockerEngine, environ: Mapping[str, str]) -> dict[str, str]:

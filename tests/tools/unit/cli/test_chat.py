@@ -17,6 +17,7 @@ import pytest
 from a2a.client import ClientConfig, ClientFactory
 from a2a.client.errors import A2AClientError
 from a2a.types import (
+    AgentCard,
     Artifact,
     Message,
     Part,
@@ -40,6 +41,7 @@ from aion_tools.cli.chat.forms import fields_of
 from aion_tools.cli.chat.output import PlainPrinter, described, markdown_of, saved_files
 from aion_tools.cli.chat.send import document, send
 from aion_tools.cli.chat.session import ChatSession, refusal_text
+from aion_tools.cli.chat.tool_calls import ToolCalls
 from aion_tools.terminal import cleaned_output
 from tests.support.agents.scripted import AskingAgent, GatedAgent
 from tests.support.service import parts
@@ -350,6 +352,11 @@ class LossyTransport(httpx.ASGITransport):
         return response
 
 
+def session_of(client: httpx.AsyncClient, card: AgentCard, task_id: str = "") -> ChatSession:
+    a2a = ClientFactory(ClientConfig(httpx_client=client)).create(card)
+    return ChatSession(CheckedClient(a2a), card, ToolCalls(client, ""), task_id=task_id)
+
+
 async def test_message_with_lost_response_is_sent_again(monkeypatch: pytest.MonkeyPatch) -> None:
     """Lose the connection before the task's id arrives: the agent runs once, and its answer arrives."""
     monkeypatch.setattr("aion_tools.cli.chat.session.RECONNECT_SECONDS", 0)
@@ -357,9 +364,7 @@ async def test_message_with_lost_response_is_sent_again(monkeypatch: pytest.Monk
     agent.go.set()
     made = parts(agent)
     async with httpx.AsyncClient(transport=LossyTransport(made.app())) as client:
-        session = ChatSession(
-            CheckedClient(ClientFactory(ClientConfig(httpx_client=client)).create(made.card)), made.card
-        )
+        session = session_of(client, made.card)
         answers = [answer async for answer in session.say([Part(text="hi")])]
     assert answers[-1].shown == "answer to hi"
     assert agent.asked == ["hi"]
@@ -368,12 +373,10 @@ async def test_message_with_lost_response_is_sent_again(monkeypatch: pytest.Monk
 async def test_answer_to_task_answered_elsewhere_ends_question() -> None:
     made = parts(AskingAgent())
     async with httpx.AsyncClient(transport=httpx.ASGITransport(made.app())) as client:
-        session = ChatSession(
-            CheckedClient(ClientFactory(ClientConfig(httpx_client=client)).create(made.card)), made.card
-        )
+        session = session_of(client, made.card)
         (*_, question) = [answer async for answer in session.say([Part(text="book")])]
         assert (question.question, session.task_id) == (True, question.task_id)
-        other = ChatSession(session.client, made.card, task_id=question.task_id)
+        other = session_of(client, made.card, task_id=question.task_id)
         (*_, answer) = [answer async for answer in other.say([Part(text="yes")])]
         assert (answer.shown, answer.context_id) == ("yes it is", session.context_id)
         with pytest.raises(UnsupportedOperationError, match="takes no more messages"):

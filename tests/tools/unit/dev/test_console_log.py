@@ -51,6 +51,20 @@ def test_console_log_line_ends_with_agent_task_and_context() -> None:
     assert ConsoleFormatter(colour=False).format(record).endswith("words  agent mine task e12c8836 context c-1")
 
 
+def test_failed_turn_is_logged_with_its_console_address() -> None:
+    log.install()
+    with log.about(task_id="t-1", context_id="c-1", agent="mine"):
+        record = logging.getLogger("aion_core.x").makeRecord("aion_core.x", logging.INFO, "x", 1, "ended", (), None)
+    for state, lines in {"failed": 2, "completed": 1}.items():
+        vars(record).update(state=state, duration_ms=12)
+        said = ConsoleFormatter(colour=False, base_url="http://127.0.0.1:8000").format(record).splitlines()
+        assert len(said) == lines
+    vars(record).update(state="failed")
+    said = ConsoleFormatter(colour=False, base_url="http://127.0.0.1:8000").format(record).splitlines()
+    assert said[1].strip() == "http://127.0.0.1:8000/agents/mine/#context=c-1&task=t-1"
+    assert len(ConsoleFormatter(colour=False).format(record).splitlines()) == 1, "without a server there is no console"
+
+
 def test_log_line_from_agent_file_names_that_file() -> None:
     record = logging.LogRecord("aion_agent_agent_0eec69000766", logging.INFO, "/me/agent.py", 1, "ready", (), None)
     assert ConsoleFormatter(colour=False).format(record).endswith("  ready (agent)")

@@ -2,14 +2,15 @@
 
 import json
 from collections.abc import Callable
-from typing import Any
+from typing import Annotated, Any
 
 import pytest
 from langchain.agents import create_agent
 from langchain_core.language_models.fake_chat_models import GenericFakeChatModel
-from langchain_core.messages import AIMessage, AIMessageChunk, HumanMessage
-from langchain_core.tools import tool
+from langchain_core.messages import AIMessage, AIMessageChunk, HumanMessage, ToolMessage
+from langchain_core.tools import InjectedToolCallId, tool
 from langgraph.graph import START, MessagesState, StateGraph
+from langgraph.types import Command
 
 from aion_core.trace.content import CUT, LONGEST
 from aion_core.trace.step import Kind, Step
@@ -107,6 +108,18 @@ async def test_trace_of_failed_tool_has_its_error() -> None:
     assert (call.error, call.result) == ("ValueError", "no weather in Rome")
     assert [step.error for step in steps if step.name == "tools"] == ["ValueError"]
     assert steps[0].error == "_OTHER", "the turn has failed"
+
+
+@tool
+def decide(city: str, tool_call_id: Annotated[str, InjectedToolCallId]) -> Command[Any]:
+    """Answer with a message in a Command, as deepagents' `task` does."""
+    return Command(update={"messages": [ToolMessage(f"no {city}", tool_call_id=tool_call_id, status="error")]})
+
+
+async def test_trace_of_command_has_its_message_as_result() -> None:
+    steps = await traced(create_agent(model([asks_for("decide", '{"city": "Rome"}')], ["Done."]), [decide]))
+    (call,) = named(steps, "decide")
+    assert (call.result, call.error) == ("no Rome", "_OTHER")
 
 
 async def test_trace_cuts_result_of_a_megabyte() -> None:

@@ -70,7 +70,7 @@ def settings(folder: Path, base: str, **environ: str) -> Settings:
     return Settings.from_environ({
         "AION_STORE": "memory", "AION_CONFIG": str(folder / "aion.yaml"), "AION_BASE_URL": base, "AION_AUTH": "off",
         "AION_CONSOLE": "on", "AION_PUSH_HTTP": "true", "AION_PUSH_NETWORKS": "127.0.0.0/8",
-        "AION_PUSH_RECEIVER": f"{base}/console/receiver", **environ,
+        "AION_PUSH_RECEIVER": f"{base}/console/receiver", "AION_TRACE": "on", **environ,
     })  # fmt: skip
 
 
@@ -127,6 +127,101 @@ def test_console_shows_no_state_for_unknown_context(url: str) -> None:
 
 def test_console_shows_error_of_agent_that_cannot_load(url: str) -> None:
     assert "missing_module" in state(url, "broken")["error"]
+
+
+@pytest.mark.parametrize("agent", ["graph", "factory", "adk", "executor"])
+def test_console_draws_agent(url: str, agent: str) -> None:
+    found = httpx.get(f"{url}/agents/{agent}/console/drawing", timeout=60).json()
+    if agent == "executor":
+        assert found is None
+    elif agent == "adk":
+        assert found == {"parts": [{"id": "counting", "name": "counting", "kind": "agent"}], "edges": []}
+    else:
+        assert [(part["name"], part["kind"]) for part in found["parts"]] == [
+            ("__start__", "end"),
+            ("talk", "node"),
+            ("__end__", "end"),
+        ]
+        assert [(edge["source"], edge["target"]) for edge in found["edges"]] == [
+            ("__start__", "talk"),
+            ("talk", "__end__"),
+        ]
+
+
+def turns(url: str, agent: str, task_id: str) -> Any:
+    return httpx.get(f"{url}/agents/{agent}/console/turns", params={"taskId": task_id}, timeout=60).json()
+
+
+def test_console_shows_steps_of_own_task_only(url: str) -> None:
+    task = talk(url, "graph")
+    until(lambda: turns(url, "graph", task["id"])["tries"])
+    found = turns(url, "graph", task["id"])
+    (run,) = found["tries"]
+    assert [(step["kind"], step["name"]) for step in run["steps"]] == [("agent", "graph"), ("node", "talk")]
+    assert found["lease"] is None
+    assert "task not found" in turns(url, "factory", task["id"])["error"]["message"].lower()
+
+
+def fork(url: str, agent: str, entry: dict[str, Any], **values: Any) -> Any:
+    body = {"contextId": f"c-{agent}", "checkpointId": entry["id"], "messageId": str(uuid4()), "values": values}
+    answered = httpx.post(f"{url}/agents/{agent}/console/fork", json=body, timeout=60).json()
+    return {"messageId": body["messageId"], **answered}
+
+
+def ran(url: str, agent: str, forked: dict[str, Any], text: str) -> dict[str, Any]:
+    """Send the message that runs the agent in the forked context, and return the context's stored state."""
+    request = send(text, message_id=forked["messageId"], contextId=forked["contextId"])
+    task = httpx.post(f"{url}/agents/{agent}", json=request, timeout=60).json()["result"]["task"]
+    assert task["status"]["state"] == "TASK_STATE_COMPLETED", task
+    asked = {"contextId": forked["contextId"]}
+    found: dict[str, Any] = httpx.get(f"{url}/agents/{agent}/console/state", params=asked, timeout=60).json()
+    return found
+
+
+@pytest.mark.parametrize("agent", ["graph", "factory"])
+def test_new_context_runs_graph_from_edited_checkpoint(url: str, agent: str) -> None:
+    """The message starts the next node, which reads the edited state, and is no input of the graph."""
+    talk(url, agent)
+    before = state(url, agent)
+    entry = next(each for each in before["entries"] if each["content"]["next"] == ["talk"])
+    messages = [{**message, "content": "edited"} for message in entry["content"]["values"]["messages"][:1]]
+    forked = fork(url, agent, entry, messages=messages)
+    assert (forked["runs"], forked["text"]) == (True, "")
+    after = ran(url, agent, forked, "not read")
+    assert [message["content"] for message in after["values"]["messages"]] == ["edited", "Hello."]
+    assert state(url, agent) == before, "the forked context has not changed"
+
+
+def test_new_context_begins_at_end_of_conversation(url: str) -> None:
+    talk(url, "graph")
+    (newest, *_) = state(url, "graph")["entries"]
+    forked = fork(url, "graph", newest)
+    assert forked["runs"] is False
+    found = ran(url, "graph", forked, "next")
+    assert [message["content"] for message in found["values"]["messages"]][-2:] == ["next", "Hello."]
+
+
+def test_value_that_does_not_fit_state_is_refused(url: str) -> None:
+    talk(url, "graph")
+    (newest, *_) = state(url, "graph")["entries"]
+    refused = fork(url, "graph", newest, messages=[{"type": "human"}, {"type": "nobody", "content": ""}])
+    assert "messages does not fit the state" in refused["error"]["message"]
+
+
+def test_new_context_runs_adk_from_message_before_event(url: str) -> None:
+    talk(url, "adk")
+    talk(url, "adk")
+    before = state(url, "adk")
+    newest = next(each for each in before["entries"] if each["label"] == "counting")
+    forked = fork(url, "adk", newest)
+    assert (forked["runs"], forked["text"]) == (True, "hi")
+    after = ran(url, "adk", forked, forked["text"])
+    assert after["values"]["count"] == before["values"]["count"]
+    assert len(after["entries"]) == len(before["entries"])
+
+
+def test_executor_without_stored_state_cannot_fork(url: str) -> None:
+    assert "no stored state" in fork(url, "executor", {"id": "x"})["error"]["message"]
 
 
 def until(holds: Callable[[], bool]) -> None:
@@ -193,6 +288,10 @@ def test_console_receiver_marks_forged_signature_invalid(url: str) -> None:
         ("receiver", {"status": 200}),
         ("receiver", {"status": 204.0}),
         ("receiver", None),
+        ("fork", {"contextId": "c-graph", "checkpointId": "unknown", "messageId": "m"}),
+        ("fork", {"contextId": "c-graph", "checkpointId": "unknown", "messageId": ""}),
+        ("fork", {"contextId": "", "checkpointId": "unknown", "messageId": "m"}),
+        ("fork", {"contextId": "c-graph", "checkpointId": "unknown", "messageId": "m", "values": []}),
     ],
 )
 def test_invalid_console_request_is_refused(url: str, name: str, body: Any) -> None:
@@ -219,7 +318,16 @@ def test_console_webhook_receiver_refuses_large_post(url: str) -> None:
     assert httpx.post(f"{url}/console/receiver", content=b"x" * 300_000, timeout=60).status_code == 413
 
 
-REQUESTS = [("GET", "state"), ("GET", "webhooks"), ("POST", "redrive"), ("POST", "receiver"), ("POST", "kill")]
+REQUESTS = [
+    ("GET", "drawing"),
+    ("GET", "turns"),
+    ("GET", "state"),
+    ("POST", "fork"),
+    ("GET", "webhooks"),
+    ("POST", "redrive"),
+    ("POST", "receiver"),
+    ("POST", "kill"),
+]
 
 
 @each_row(("method", "name"), REQUESTS)

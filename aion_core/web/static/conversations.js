@@ -1,0 +1,128 @@
+// List of conversations: one row for each context, newest first, with the state of its newest task.
+
+import { element } from "./render.js";
+import { hasEnded, isInterrupted, short, visible } from "./wire.js";
+
+const isRunning = (state) => !hasEnded(state) && !isInterrupted(state);
+const textOf = (message) => visible(message).map(({ text }) => text ?? "").find(Boolean) ?? "";
+const AGAIN = 3000; // milliseconds between two looks at agents whose tasks run
+
+export class Conversations {
+  #list;
+  #more;
+  #open;
+  #agents = []; // [{id, path, wire}], the chosen agent first
+  #rows = new Map(); // conversations by agent and context id
+  #pages = new Map(); // tokens of the next pages, by the agents' ids
+  #titles = new Map(); // first messages, by agent and context id
+  #chosen = "";
+  #listings = 0;
+
+  /** `open` gets the path of an agent and a context's id. */
+  constructor(list, more, open) {
+    [this.#list, this.#more, this.#open] = [list, more, open];
+    setInterval(() => {
+      const busy = this.#agents.filter(({ id }) => [...this.#rows.values()].some((row) => row.agent.id === id && isRunning(row.state)));
+      if (!document.hidden) busy.forEach((agent) => this.#page(agent).catch(() => {}));
+    }, AGAIN);
+  }
+
+  /** Show the newest conversations with these agents. The first one is the chosen agent: only its failure is shown. */
+  async load(agents) {
+    const listing = ++this.#listings;
+    this.#list.setAttribute("aria-busy", "true");
+    const [failure] = await Promise.all(agents.map((agent) => this.#page(agent, listing).then(() => undefined, (error) => error)));
+    if (listing !== this.#listings) return;
+    this.#agents = agents;
+    const served = new Set(agents.filter((agent, place) => place || !failure).map(({ id }) => id));
+    for (const [key, row] of this.#rows) if (!served.has(row.agent.id)) this.#remove(key);
+    this.#list.querySelectorAll(":scope > .empty").forEach((each) => each.remove());
+    if (failure) this.#list.prepend(element("li", { class: "empty" }, failure.message));
+    else if (!this.#rows.size) this.#list.append(element("li", { class: "empty" }, "No conversations yet: send a message."));
+    this.#list.setAttribute("aria-busy", "false");
+  }
+
+  /** Append the next page of each agent. */
+  async older() {
+    this.#more.disabled = true;
+    await Promise.allSettled(this.#agents.filter(({ id }) => this.#pages.get(id)).map((agent) => this.#page(agent, this.#listings, true)));
+    this.#more.disabled = false;
+  }
+
+  /** Mark the conversation that the page shows. */
+  choose(agent, contextId) {
+    this.#chosen = `${agent?.id} ${contextId}`;
+    for (const [key, { item }] of this.#rows) item.firstElementChild.setAttribute("aria-current", String(key === this.#chosen));
+  }
+
+  /** Show at once what the page knows before the list does: a new conversation by its first `text`, and its state. */
+  note(agent, contextId, state, text = "", at = new Date().toISOString()) {
+    const key = `${agent.id} ${contextId}`;
+    if (!this.#rows.has(key) && text) this.#titles.set(key, text);
+    this.#show(agent, contextId, { state, at, title: text });
+    this.#rows.get(key).noted = performance.now();
+  }
+
+  async #page(agent, listing = this.#listings, next = false) {
+    const began = performance.now();
+    const token = next ? this.#pages.get(agent.id) : undefined;
+    const { tasks = [], nextPageToken } = await agent.wire.call("ListTasks", { pageSize: 20, historyLength: 2, ...(token && { pageToken: token }) });
+    if (listing !== this.#listings) return; // a later request is under way, and its answer is newer
+    if (next || !this.#pages.has(agent.id)) this.#pages.set(agent.id, nextPageToken);
+    const found = new Map();
+    for (const task of tasks) found.set(task.contextId, [...(found.get(task.contextId) ?? []), task]);
+    for (const [contextId, [newest, ...earlier]] of found) {
+      if (this.#rows.get(`${agent.id} ${contextId}`)?.noted > began) continue; // the page knows a newer state
+      const [first] = (earlier.at(-1) ?? newest).history ?? [];
+      this.#show(agent, contextId, { state: newest.status.state, at: newest.status.timestamp ?? "", title: textOf(first) });
+    }
+    this.#more.hidden = ![...this.#pages.values()].some(Boolean);
+    // With further pages, the oldest task of this page may not be the first of its conversation.
+    for (const contextId of nextPageToken || next ? found.keys() : []) await this.#name(agent, contextId);
+  }
+
+  /** Ask for the first message of a conversation, once. */
+  async #name(agent, contextId) {
+    const key = `${agent.id} ${contextId}`;
+    if (this.#titles.has(key)) return;
+    let oldest, pageToken;
+    do {
+      const page = await agent.wire.call("ListTasks", { contextId, pageSize: 100, historyLength: 0, ...(pageToken && { pageToken }) });
+      [oldest, pageToken] = [page.tasks?.at(-1) ?? oldest, page.nextPageToken];
+    } while (pageToken);
+    const task = oldest && (await agent.wire.call("GetTask", { id: oldest.id }));
+    this.#titles.set(key, textOf(task?.history?.[0]));
+    const row = this.#rows.get(key);
+    if (row) this.#show(agent, contextId, row);
+  }
+
+  /** Show a conversation, at the place of its time. A row that looks the same stays: it must not vanish below the pointer. */
+  #show(agent, contextId, { state, at, title }) {
+    const key = `${agent.id} ${contextId}`;
+    const row = this.#rows.get(key) ?? { agent, item: element("li") };
+    const named = this.#titles.get(key) || title || row.title || "Conversation without text";
+    if (row.state === state && row.at === at && row.title === named) return;
+    Object.assign(row, { state, at, title: named });
+    const button = element("button", { class: "conversation", type: "button", title: contextId, "aria-current": String(key === this.#chosen) });
+    const several = this.#agents.length > 1 ? [element("small", {}, agent.id)] : [];
+    button.append(element("span", {}, named.slice(0, 200)), element("span", { class: "bar" }, element("span", { class: "state", "data-state": short(state) }, short(state)), ...several, element("small", {}, when(at))));
+    button.addEventListener("click", () => this.#open(agent.path, contextId));
+    row.item.replaceChildren(button);
+    this.#rows.set(key, row);
+    this.#list.querySelectorAll(":scope > .empty").forEach((each) => each.remove());
+    const after = [...this.#rows.values()].filter((each) => each !== row && each.at < at).sort((a, b) => (a.at < b.at ? 1 : -1))[0]?.item;
+    if (row.item.nextElementSibling !== (after ?? null) || !row.item.parentElement) this.#list.insertBefore(row.item, after ?? null);
+  }
+
+  #remove(key) {
+    this.#rows.get(key).item.remove();
+    this.#rows.delete(key);
+  }
+}
+
+/** Return the time of today, or the day of an earlier conversation. */
+function when(at) {
+  const time = new Date(at);
+  if (Number.isNaN(time.getTime())) return "";
+  return time.toDateString() === new Date().toDateString() ? time.toTimeString().slice(0, 5) : at.slice(0, 10);
+}

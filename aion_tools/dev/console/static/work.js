@@ -1,0 +1,192 @@
+// What the agent does in a task's turns, from their trace: folding lines in the chat, a waterfall, and a waiting lease.
+
+import { Diagram } from "./diagram.js";
+import { element } from "./render.js";
+
+const AGAIN = 500; // milliseconds between two looks at a running turn
+const LAST_LOOKS = 6; // after the end of a stream: its last steps are stored a moment later
+const CALLS = new Set(["model", "tool"]);
+const WIDEST = 60; // characters of arguments or a result on a line
+
+export class Work {
+  #waterfall;
+  #wire;
+  #diagram;
+  #counts = new Map(); // turns of each task in the chat, by the task's id
+  #shown; // the fold of which the waterfall shows the steps
+
+  /** `wire` returns the wire of the chosen agent. */
+  constructor(waterfall, drawing, wire) {
+    [this.#waterfall, this.#wire, this.#diagram] = [waterfall, wire, new Diagram(drawing)];
+  }
+
+  /** Draw the parts of another agent. */
+  draw(wire) {
+    return this.#diagram.draw(wire);
+  }
+
+  /** Show the steps of a fold in the waterfall and the drawing; without one, a conversation begins. */
+  show(fold) {
+    this.#shown = fold;
+    if (!fold) this.#counts.clear();
+    this.#diagram.light(fold?.steps ?? []);
+    const empty = element("p", { class: "empty" }, "What the agent does in a turn appears here: nodes, model calls and tool calls.");
+    this.#waterfall.replaceChildren(...(fold?.steps.length ? waterfall(fold.tries) : [empty]));
+  }
+
+  /** Return the fold of a task's next turn in the chat. It follows the turn until its `end`. */
+  fold(taskId) {
+    const turn = this.#counts.get(taskId) ?? 0;
+    this.#counts.set(taskId, turn + 1);
+    const fold = new Fold(() => this.#wire().own("turns", { taskId }), turn, () => this.#shown === fold && this.show(fold));
+    fold.shown.addEventListener("toggle", () => fold.shown.open && this.show(fold));
+    this.show(fold);
+    return fold;
+  }
+
+  /** Return a line that counts the lease of a lost worker down. It is to be removed when the stream continues. */
+  lease(taskId) {
+    const line = element("div", { class: "message note lease", role: "status" }, "The connection is lost.");
+    const tick = async () => {
+      const { lease, now } = await this.#wire().own("turns", { taskId }).catch(() => ({}));
+      if (!line.isConnected) return;
+      const left = lease && Math.ceil((lease.until - now) / 1000);
+      if (lease) line.textContent = left > 0 ? `The worker with lease ${lease.fence} no longer answers. Another one goes on in ${left} s, unless it renews its lease.` : `Lease ${lease.fence} has ended: another worker takes the turn over.`;
+      setTimeout(tick, AGAIN);
+    };
+    setTimeout(tick, 0);
+    return line;
+  }
+
+  /** Return where a failed task's error was raised, in words; "" if no step says so. */
+  async cause(taskId) {
+    for (let look = 0; taskId && look < LAST_LOOKS; look += 1) {
+      const { tries = [] } = await this.#wire().own("turns", { taskId }).catch(() => ({}));
+      const steps = tries.at(-1)?.steps ?? [];
+      const failed = steps.filter(({ error }) => error);
+      if (failed.length && steps[0].ms != null) {
+        const step = failed.findLast(({ where }) => where) ?? failed.at(-1);
+        const within = failed.findLast(({ kind }) => kind !== "agent");
+        return [step.error === "_OTHER" ? "" : step.error, within && `in the ${within.kind} ${within.name}`, step.where && `at ${step.where}`].filter(Boolean).join(" ");
+      }
+      await new Promise((resolve) => setTimeout(resolve, AGAIN));
+    }
+    return "";
+  }
+}
+
+/** Folded line for the steps of one turn, in the chat. */
+class Fold {
+  shown = element("details", { class: "work", hidden: true });
+  tries = [];
+  #read;
+  #turn;
+  #changed;
+  #text = "";
+  #opened = new Set(); // steps whose values are shown
+  #looks = Infinity;
+
+  constructor(read, turn, changed) {
+    [this.#read, this.#turn, this.#changed] = [read, turn, changed];
+    this.#look();
+  }
+
+  get steps() {
+    return this.tries.flatMap(({ steps }) => steps);
+  }
+
+  /** Look only a few times more: the turn has ended. */
+  end() {
+    this.#looks = Math.min(this.#looks, LAST_LOOKS);
+  }
+
+  async #look() {
+    const { tries } = await this.#read().catch(() => ({}));
+    if (tries) this.#show(tries);
+    this.#looks -= 1;
+    const isOver = this.tries.length > 0 && this.tries.at(-1).steps[0].ms != null;
+    if (this.#looks > 0 && !(isOver && this.#looks <= LAST_LOOKS)) setTimeout(() => this.#look(), AGAIN);
+  }
+
+  #show(tries) {
+    const turn = [...new Set(tries.map((each) => each.turn))][this.#turn];
+    const own = tries.filter((each) => each.turn === turn && turn !== undefined);
+    const text = JSON.stringify(own);
+    if (text === this.#text) return;
+    [this.#text, this.tries] = [text, own];
+    const steps = this.steps.filter(({ kind }) => CALLS.has(kind) || ["retry", "handoff", "takeover"].includes(kind));
+    this.shown.hidden = !steps.length;
+    this.shown.replaceChildren(element("summary", {}, summary(this.steps)), element("ol", {}, ...steps.map((step) => element("li", { class: step.error ? "bad" : step.kind }, this.#line(step)))));
+    this.#changed();
+  }
+
+  #line(step) {
+    const line = [element("span", { class: "kind" }, step.kind), ` ${step.name} `];
+    if (step.arguments) line.push(element("code", {}, short(step.arguments)), " ");
+    if (step.result) line.push("→ ", element("code", {}, short(step.result)), " ");
+    line.push(element("small", {}, numbers(step)));
+    if (!step.arguments && !step.result) return element("div", {}, ...line);
+    const key = `${step.at} ${step.id}`;
+    const details = element("details", { open: this.#opened.has(key) }, element("summary", {}, ...line), ...values(step));
+    details.addEventListener("toggle", () => this.#opened[details.open ? "add" : "delete"](key));
+    return details;
+  }
+}
+
+function values(step) {
+  const titled = { arguments: "Arguments", result: step.error ? `Error ${step.error === "_OTHER" ? "" : step.error} ${step.where ?? ""}` : "Result" };
+  return Object.entries(titled).filter(([name]) => step[name]).flatMap(([name, title]) => [element("small", {}, title), element("pre", { tabindex: "0" }, pretty(step[name]))]);
+}
+
+/** Return what an agent does or has done, in one line. */
+function summary(steps) {
+  const running = steps.findLast(({ ms, kind }) => ms == null && kind !== "agent");
+  const ended = steps.filter(({ ms }) => ms != null);
+  const tools = ended.filter(({ kind }) => kind === "tool").map(({ name }) => name);
+  const models = ended.filter(({ kind }) => kind === "model").length;
+  const named = [...new Set(tools)].map((name) => (tools.filter((each) => each === name).length > 1 ? `${name} ×${tools.filter((each) => each === name).length}` : name));
+  const told = [models && `${models} model call${models > 1 ? "s" : ""}`, ...named].filter(Boolean).join(", ");
+  const time = steps[0]?.ms == null ? "" : ` · ${duration(steps.at(-1).at + (steps.at(-1).ms ?? 0) - steps[0].at)}`;
+  const now = running && { model: "The model answers …", tool: `Calling ${running.name} …` }[running.kind];
+  return [told, now].filter(Boolean).join(" · ") + time;
+}
+
+/** Return the tries of a turn, each with a bar for every step. */
+function waterfall(tries) {
+  return tries.flatMap(({ fence, steps, dropped }) => {
+    const start = steps[0].at;
+    const whole = Math.max(1, ...steps.map(({ at, ms }) => at + (ms ?? 0) - start));
+    const depths = new Map();
+    const rows = steps.map((step) => {
+      depths.set(step.id, (depths.get(step.parent) ?? -1) + 1);
+      const bar = element("i", { class: `span ${step.kind}${step.error ? " bad" : ""}${step.ms == null ? " running" : ""}` });
+      bar.style.insetInlineStart = `${((step.at - start) / whole) * 100}%`;
+      bar.style.width = `${((step.ms ?? whole - (step.at - start)) / whole) * 100}%`;
+      const name = element("span", { class: "step" }, element("span", { class: "kind" }, step.kind), ` ${step.name}`);
+      name.style.paddingInlineStart = `${depths.get(step.id) * 0.7}rem`;
+      const line = [name, element("span", { class: "track" }, bar), element("small", {}, step.ms == null ? "…" : duration(step.ms))];
+      const told = numbers(step);
+      const content = step.kind === "model" || step.error ? [element("small", {}, told), ...values(step)] : values(step);
+      return element("li", {}, content.length ? element("details", {}, element("summary", {}, ...line), ...content) : element("div", {}, ...line));
+    });
+    const more = dropped ? [element("li", { class: "empty" }, `${dropped} further steps were not recorded.`)] : [];
+    return [element("h3", {}, `Lease ${fence}`), element("ol", { class: "waterfall" }, ...rows, ...more)];
+  });
+}
+
+function numbers({ kind, ms, first_ms: first, input_tokens: read, output_tokens: written, error }) {
+  if (!CALLS.has(kind) && kind !== "node" && kind !== "agent") return "";
+  const tokens = read == null && written == null ? "" : `${read ?? 0} → ${written ?? 0} tokens`;
+  return [error && error !== "_OTHER" ? `✗ ${error}` : error && "✗", ms == null ? "…" : duration(ms), first != null && `first chunk ${duration(first)}`, tokens].filter(Boolean).join(" · ");
+}
+
+const duration = (ms) => (ms < 1000 ? `${Math.round(ms)} ms` : `${(ms / 1000).toFixed(1)} s`);
+const short = (text) => (text.length > WIDEST ? `${text.slice(0, WIDEST)}…` : text);
+
+function pretty(text) {
+  try {
+    return JSON.stringify(JSON.parse(text), null, 2);
+  } catch {
+    return text;
+  }
+}

@@ -1,0 +1,137 @@
+"""Work of an agent in the console: its steps, its drawing, a failure with its cause, and runs from a stored state."""
+
+import json
+import re
+import signal
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from tests.support.server import aion_dev, serving
+from tests.tools.e2e.console.page import Opened, Screen, answer, choose, ends, failure, named, screenshot, send, show
+
+
+def test_tool_call_is_shown_while_it_runs_and_after(console: Page, folder: Path, screen: Screen) -> None:
+    city = f"gate work-{screen.width}-{screen.scheme}"
+    choose(console, "working")
+    send(console, city)
+    line = console.locator("#log .work > summary")
+    expect(line).to_have_text("1 model call · Calling weather …")
+    parts = show(console, "graph").locator("#drawing .part")
+    expect(parts.filter(has_text="tools")).to_have_class(re.compile("running"))
+    expect(parts.filter(has_text="agent")).to_have_class(re.compile(r"\bran\b"))
+    (folder / city.split()[-1]).touch()
+    expect(parts.filter(has_text="tools")).not_to_have_class(re.compile("running"))
+    expect(parts.filter(has_text="agent").locator(".count")).to_have_text("×2")
+    show(console, "chat")
+    ends(console)
+    answer(console, f"It is sunny in {city}.")
+    expect(line).to_have_text(re.compile(r"2 model calls, weather · [\d.]+ m?s"))
+    line.click()
+    call = console.locator("#log .work details")
+    expect(call.locator("summary")).to_contain_text(f'{{"city": "{city}"}} → sunny in {city}')
+    call.locator("summary").click()
+    assert json.loads(call.locator("pre").first.inner_text()) == {"city": city}
+    expect(console.locator("#log .work li").first).to_contain_text("12 → 7 tokens")
+    rows = show(console, "trace").locator(".waterfall li")
+    expect(rows).to_have_count(7)
+    expect(rows.nth(4)).to_contain_text("weather")
+
+
+def test_work_of_stored_conversation_is_shown_again(console: Page) -> None:
+    choose(console, "working")
+    send(console, "Oslo")
+    ends(console)
+    console.reload()
+    expect(console.locator("#log .work > summary")).to_contain_text("2 model calls, weather")
+    answer(console, "It is sunny in Oslo.")
+
+
+def test_failure_names_its_cause_and_can_be_tried_again(console: Page) -> None:
+    choose(console, "working")
+    send(console, "fail")
+    ends(console, "failed")
+    error = console.locator("#log .error").last
+    expect(error).to_contain_text("The task failed.")
+    expect(error).to_contain_text("the database said no")
+    expect(error.locator(".cause")).to_have_text(re.compile(r"^ValueError in the node agent at working\.py:\d+$"))
+    first = named(console, "task")
+    error.get_by_text("Try again").click()
+    expect(console.locator("#log .user")).to_have_text(["fail", "fail"])
+    ends(console, "failed")
+    expect(console.locator("#log .error")).to_have_count(2)
+    assert named(console, "task") != first
+    console.reload()
+    expect(console.locator("#log .error .cause")).to_contain_text("in the node agent")
+
+
+def test_graph_runs_from_edited_checkpoint_in_new_context(console: Page) -> None:
+    choose(console, "working")
+    send(console, "Oslo")
+    ends(console)
+    context = named(console, "context")
+    entry = show(console, "stored").locator("#entries li", has_text="next tools")
+    entry.locator("summary").click()
+    editor = entry.locator("textarea")
+    values = json.loads(editor.input_value())
+    editor.fill("no JSON")
+    entry.get_by_text("Run from here").click()
+    expect(entry.locator(".error")).to_contain_text("The values are not JSON")
+    values["messages"][-1]["tool_calls"][0]["args"]["city"] = "Bergen"
+    editor.fill(json.dumps(values))
+    entry.get_by_text("Run from here").click()
+    answer(console, "It is sunny in Bergen.")
+    expect(console.locator("#log .note")).to_contain_text("A new context begins at: step 1")
+    assert named(console, "context") not in ("", context)
+    console.go_back()
+    answer(console, "It is sunny in Oslo.")
+    assert named(console, "context") == context
+
+
+def test_value_that_does_not_fit_is_explained_in_chat(console: Page, opened: Opened) -> None:
+    choose(console, "working")
+    send(console, "Oslo")
+    ends(console)
+    entry = show(console, "stored").locator("#entries li", has_text="next tools")
+    entry.locator("summary").click()
+    entry.locator("textarea").fill('{"messages": [{"type": "nobody"}]}')
+    entry.get_by_text("Run from here").click()
+    expect(console.locator("#log .error")).to_contain_text("messages does not fit the state")
+    opened.errors.clear()  # the browser has logged the expected status 400 as an error
+
+
+def test_adk_turn_runs_again_from_message_before_event(console: Page) -> None:
+    choose(console, "counting")
+    for number in (1, 2):
+        send(console, f"message {number}")
+        ends(console)
+        answer(console, f"Message {number}.")
+    entries = show(console, "stored").locator("#entries ol li", has_text="counting")
+    expect(entries).to_have_count(2)
+    entries.first.locator("summary").click()
+    entries.first.get_by_text("Run again from the message before").click()
+    answer(console, "Message 2.")
+    expect(console.locator("#log .user")).to_have_text(["message 2"])
+
+
+@pytest.mark.usefixtures("console")
+def test_takeover_counts_lease_down_and_lost_server_is_named(opened: Opened, folder: Path, screen: Screen) -> None:
+    page, file = opened.page, f"lease-{screen.width}-{screen.scheme}"
+    with serving(aion_dev(str(folder / "aion.yaml"), "--no-reload"), AION_LEASE_SECONDS="6") as server:
+        page.goto(server.url)
+        send(page, f"gate {file}")
+        expect(page.locator("#log .agent")).to_contain_text("word5")
+        failure(page, "kill")
+        expect(page.locator("#log .lease")).to_have_text(
+            re.compile(
+                r"The worker with lease 1 no longer answers\. Another one goes on in \d s, unless it renews its lease\."
+            )
+        )
+        screenshot(page, "console-takeover", screen == (1280, "light"))
+        (folder / file).touch()
+        ends(page)
+        expect(page.locator("#log .lease")).to_have_count(0)
+        server.process.send_signal(signal.SIGKILL)
+        expect(page.locator("#state")).to_have_text("disconnected", timeout=15_000)
+    opened.errors.clear()  # the browser has logged the refused connections
