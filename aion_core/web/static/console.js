@@ -35,6 +35,8 @@ let webhooks;
 let work;
 let reachable = ""; // the state to show again when the server is back
 
+// The browser reads the icon again at each address that the page gets.
+document.querySelector("link[rel=icon]").href = new URL("console/favicon.svg", root).href;
 render({ ask: (texts) => quiet.own("markdown", {}, { texts }), change: follow, isLive: () => isDevelopment });
 
 const credentials = () => ($("credential").value ? { [$("header").value]: $("credential").value } : {});

@@ -327,7 +327,7 @@ def test_chunks_received_in_one_animation_frame_are_drawn_together(console: Page
     )
     send(console, "hello")
     ends(console)
-    assert console.evaluate("frames_.length") == 2, "the preview of the answer, and the answer"
+    assert console.evaluate("frames_.length") == 1, "the answer has taken the place of its preview"
     console.evaluate("frames_.forEach((draw) => draw())")
     answer(console, WHOLE)
 
