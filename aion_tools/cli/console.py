@@ -96,7 +96,7 @@ async def _serve(
                 build_inspector(remote, port), ws="none", log_config=None, access_log=False, timeout_graceful_shutdown=1
             )
             place = f"http://{LOOPBACK}:{port}/"
-            click.echo(f"Console: {place}\nPress Ctrl-C to stop.")
+            click.echo(f"The console is available at {place}\nPress Ctrl-C to stop.")
             if opens_browser:
                 click.launch(place)
             with suppress(KeyboardInterrupt):
@@ -139,4 +139,6 @@ def _listen(port: int | None) -> socket.socket:
                 f"Port {port} cannot be used ({error.strerror}). Choose another with --port."
             ) from error
         listener.bind((LOOPBACK, 0))
+    # From now on, a browser waits for the server instead of finding nothing.
+    listener.listen()
     return listener

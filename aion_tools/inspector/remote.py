@@ -177,13 +177,12 @@ def _frame(content: Any) -> bytes:
 def _failure(number: Any, error: Exception) -> dict[str, Any]:
     """Return the error as a response of JSON-RPC. An HTTP status is its code, so that the page asks for credentials."""
     cause = error.__cause__
-    if isinstance(cause, httpx.HTTPStatusError):
-        code = cause.response.status_code
-    else:
+    code = JSON_RPC_ERROR_CODE_MAP.get(type(error)) if isinstance(error, A2AError) else None
+    if code is None:
         code = (
-            JSON_RPC_ERROR_CODE_MAP.get(type(error), JSON_RPC_ERROR_CODE_MAP[InternalError])
-            if isinstance(error, A2AError)
-            else -32603
+            cause.response.status_code
+            if isinstance(cause, httpx.HTTPStatusError)
+            else JSON_RPC_ERROR_CODE_MAP[InternalError]
         )
     text = f"The server's answer cannot be used. {error}" if isinstance(error, UnusableAnswer) else str(error)
     if isinstance(error, httpx.HTTPError):

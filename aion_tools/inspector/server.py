@@ -13,7 +13,7 @@ from starlette.routing import Route
 
 from aion_core.agent_client.limits import OF_COMMANDS
 from aion_core.agent_client.origin import origin_of
-from aion_core.web.console import API_FILES, ConsoleMiddleware
+from aion_core.web.console import ConsoleMiddleware
 from aion_tools.dev.console import RECEIVER_PATH
 from aion_tools.dev.console.receiver import STATUSES, ReceiverMiddleware, WebhookReceiver
 from aion_tools.inspector.own_origin import OwnOriginMiddleware
@@ -36,8 +36,6 @@ def build_inspector(remote: RemoteAgent, port: int) -> Starlette:
     further = [*files("aion_tools.dev.console").joinpath("static").iterdir()] if is_here else []
     return Starlette(
         routes=[
-            # The API page describes servers of aion-lambda.
-            *(Route(path, _nothing) for path in API_FILES),
             Route("/.well-known/manifest.json", lambda _: JSONResponse(manifest)),
             Route(f"{prefix}/.well-known/agent-card.json", requests.card),
             Route(f"{prefix}/console/webhooks", requests.webhooks),
@@ -81,10 +79,10 @@ class _Requests:
         return await self._remote.answer(body, request.headers)
 
     async def webhooks(self, request: Request) -> Response:
-        """Return the task's posts that the receiver has got. Which webhooks a foreign server has, only it knows."""
+        """Return the task's posts that the receiver has got. Only the server knows its webhooks, and their secrets."""
         posts = self._receiver.posts_of(request.query_params.get("taskId", ""))
         shown = {"url": self._receiver.url, "status": self._receiver.status, "statuses": STATUSES}
-        content = {"receiver": shown, "webhooks": None, "posts": [post.document([]) for post in posts]}
+        content = {"receiver": shown, "webhooks": None, "posts": [{**post.document([]), "signed": None} for post in posts]}
         return JSONResponse(content, headers={"cache-control": "no-store"})
 
     async def set_receiver(self, request: Request) -> Response:
@@ -96,10 +94,6 @@ class _Requests:
             )
         self._receiver.status = status
         return JSONResponse({})
-
-
-async def _nothing(request: Request) -> Response:
-    return Response(status_code=404)
 
 
 def _id_of(url: str) -> str:
