@@ -14,6 +14,7 @@ from starlette.routing import Route
 from aion_core.agent_client.limits import OF_COMMANDS
 from aion_core.agent_client.origin import origin_of
 from aion_core.web.console import ConsoleMiddleware
+from aion_core.web.markdown.route import markdown_routes
 from aion_tools.dev.console import RECEIVER_PATH
 from aion_tools.dev.console.receiver import STATUSES, ReceiverMiddleware, WebhookReceiver
 from aion_tools.inspector.own_origin import OwnOriginMiddleware
@@ -38,6 +39,7 @@ def build_inspector(remote: RemoteAgent, port: int) -> Starlette:
         routes=[
             Route("/.well-known/manifest.json", lambda _: JSONResponse(manifest)),
             Route(f"{prefix}/.well-known/agent-card.json", requests.card),
+            *markdown_routes([prefix]),
             Route(f"{prefix}/console/webhooks", requests.webhooks),
             Route(f"{prefix}/console/receiver", requests.set_receiver, methods=["POST"]),
             Route(prefix, requests.call, methods=["POST"]),

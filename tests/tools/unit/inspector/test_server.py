@@ -20,8 +20,9 @@ def test_page_manifest_and_features_name_server() -> None:
         page = console.http.get(console.url, headers={"Accept": "text/html"})
         at_agent = console.http.get(f"{console.agent}/", headers={"Accept": "text/html"})
         manifest = console.http.get(f"{console.url}/.well-known/manifest.json").json()
+        trees = console.http.post(f"{console.agent}/console/markdown", json={"texts": ["**bold**"]})
     assert "default-src 'none'" in page.headers["content-security-policy"]
-    assert (page.status_code, at_agent.status_code) == (200, 200)
+    assert (page.status_code, at_agent.status_code, trees.status_code) == (200, 200, 200)
     agent_id = console.features["agent"]
     assert manifest == {"endpoints": {agent_id: f"/agents/{agent_id}"}}
     assert agent_id == url.removeprefix("http://").replace(":", "-")
