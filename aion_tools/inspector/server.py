@@ -84,7 +84,11 @@ class _Requests:
         """Return the task's posts that the receiver has got. Only the server knows its webhooks, and their secrets."""
         posts = self._receiver.posts_of(request.query_params.get("taskId", ""))
         shown = {"url": self._receiver.url, "status": self._receiver.status, "statuses": STATUSES}
-        content = {"receiver": shown, "webhooks": None, "posts": [{**post.document([]), "signed": None} for post in posts]}
+        content = {
+            "receiver": shown,
+            "webhooks": None,
+            "posts": [{**post.document([]), "signed": None} for post in posts],
+        }
         return JSONResponse(content, headers={"cache-control": "no-store"})
 
     async def set_receiver(self, request: Request) -> Response:
