@@ -41,6 +41,7 @@ def test_visitor_plans_trip_with_table_map_costs_and_file(planner: Page, screen:
     planner.locator("#log .work > summary").click()
     send(planner, "What should I pack?")
     ends(planner)
+    expect(planner.locator("#log .agent").last.locator("input[type=checkbox]").first).to_be_disabled()
     send(planner, "Give me the itinerary as a file")
     ends(planner)
     expect(planner.locator("#log a[download='lisbon-itinerary.md']")).to_be_visible()
