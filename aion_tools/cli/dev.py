@@ -65,7 +65,7 @@ Examples:
     show_envvar=True,
     help="Folder for tasks, sessions and files; one server at a time.",
 )
-@click.option("--fresh", is_flag=True, help="Delete stored data first.")
+@click.option("--fresh", is_flag=True, help="Delete the stored data first.")
 @click.option("--reload/--no-reload", default=True, envvar="AION_RELOAD", help="Reload the agents after an edit.")
 @click.option("-v", "--verbose", is_flag=True, help="Log each step of a turn: nodes, model calls and tool calls.")
 @click.option("--open", "opens_browser", is_flag=True, help="Open the server in a browser.")

@@ -64,7 +64,7 @@ class TaskStory:
             "deadLetters": [each.document() for each in self.letters],
             "notRead": self.unread,
             **({"console": self.console} if self.console else {}),
-            "now": {"text": self.verdict.sentence, "commands": list(self.verdict.commands)},
+            "now": {"text": self.verdict.text, "commands": list(self.verdict.commands)},
         }
 
     def print(self) -> None:
@@ -83,7 +83,7 @@ class TaskStory:
             click.echo(f"{'':23}  {one_line(text)}")
         for text in self.unread:
             terminal.line(f"{'not read':23}  ", (one_line(text), {"fg": "yellow"}))
-        terminal.line("\n", ("Now:", {"bold": True}), f" {one_line(self.verdict.sentence)}")
+        terminal.line("\n", ("Now:", {"bold": True}), f" {one_line(self.verdict.text)}")
 
     def _facts(self) -> list[str]:
         """Return sentences about the present state of the context's queue, the webhooks and the dead letters."""

@@ -144,7 +144,7 @@ def drop(message_ids: tuple[str, ...], queues: tuple[str, ...], deployment: Depl
     count = result_of(drop_letters(deployment, found), "Deleting")
     click.echo(f"{count} messages deleted.", err=True)
     if count < len(found):
-        click.echo(f"{len(found) - count} messages were not there any more.", err=True)
+        click.echo(f"{len(found) - count} messages were no longer there.", err=True)
 
 
 def _print(found: Sequence[QueuedLetter], what: str = "dead letters", *, as_json: bool = False) -> None:
