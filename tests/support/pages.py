@@ -23,11 +23,13 @@ SCRIPTS = [
     "docs/from-adk-web.md",
     "docs/from-aion-python-sdk.md",
     "docs/from-langgraph-api.md",
+    "docs/index.md",
     "docs/interrupts.md",
     "docs/long-tasks.md",
     "docs/quickstart.md",
     "docs/several-agents.md",
     "docs/tutorial.md",
+    "docs/waiting.md",
 ]
 """Pages that tests/tools/e2e/test_pages.py runs as scripts."""
 _FENCE = re.compile(r"^( *)```(\w*) ?(.*?)\n(.*?)^ *```$", re.MULTILINE | re.DOTALL)
