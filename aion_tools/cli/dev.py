@@ -90,8 +90,8 @@ def dev(
     Without a PATH, the command searches this folder for an aion.yaml, a langgraph.json, an ADK agent, or one Python
     file with an agent.
 
-    An edit of the agents' code or configuration reloads them; running turns resume in the new code. The next start reads
-    the stored tasks of the data directory.
+    An edit of the agents' code or configuration reloads them; running turns resume in the new code. Stored tasks are
+    still there at the next start.
     """
     if path is None:
         is_given = context.get_parameter_source("config") is not ParameterSource.DEFAULT

@@ -129,7 +129,7 @@ Examples:
 @options.as_json
 @deployment_options.deployment
 def why(task_id: str | None, owner: str, deployment: Deployment, *, content: bool, as_json: bool) -> None:
-    """Print the story of the task TASK_ID, by default of the newest task of `aion dev`, and its present state.
+    """Explain what happened to the task TASK_ID, by default the newest one of `aion dev`, and what its state is now.
 
     The story is derived from the task's events, lease, queue, webhooks, dead letters and log lines. It tells of
     arrival, workers, tries, waits, interrupts, cancellations, deliveries and errors. Log lines are read from the

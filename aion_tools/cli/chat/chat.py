@@ -47,9 +47,9 @@ Ctrl-C cancels the running task."""
 @click.argument("url", default="", callback=options.web_address)
 @target
 def chat(url: str, stack: str | None, agent: str, context_id: str, sign: str) -> None:
-    """Talk to the agent at URL, of --stack, or of the `aion dev` of this folder. Its answers stream as Markdown.
+    """Talk to an agent: the one at URL, of --stack, or of this folder's `aion dev`. Its answers stream as Markdown.
 
-    /help lists the commands within the conversation.
+    Type /help in the conversation to see its commands.
     """
     endpoint = endpoint_of(url, stack, sign)
 

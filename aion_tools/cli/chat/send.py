@@ -49,7 +49,7 @@ def send(
     context_id: str,
     sign: str,
 ) -> None:
-    """Send TEXT, or the standard input for "-", and print the answer as it is streamed.
+    """Send TEXT (or standard input, for "-"), and print the answer as it streams in.
 
     The exit code is 0 for a completed task, 3 for a task that is waiting for an answer, 1 for a failed task, 2 for a wrong
     command.
