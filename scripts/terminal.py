@@ -1,9 +1,7 @@
 """Terminal recording for the README: `aion dev` and `aion chat`, with a killed worker (`make terminal`)."""
 
-import json
-import os
 import re
-import subprocess
+import shutil
 import sys
 import tempfile
 import threading
@@ -28,39 +26,11 @@ FRAME_SECONDS, LONGEST_SECONDS = 0.12, 1.2
 """Shortest and longest duration of a frame. Longer frames are shortened."""
 
 LABEL = (
-    "A terminal: aion dev serves an agent, aion chat streams its answer as Markdown. The worker is killed in the middle of the "
-    "answer; another worker takes over, and the same stream goes on. aion why explains the task."
+    "A terminal: aion dev serves a trip planner, aion chat streams its answer. The worker is killed in the middle of a table; "
+    "another worker takes over, and the same stream goes on. aion why explains the task."
 )
 
-AGENT = '''
-import asyncio
-import re
-
-from langchain_core.messages import AIMessage, AIMessageChunk
-from langgraph.config import get_stream_writer
-from langgraph.graph import START, MessagesState, StateGraph
-
-from aion.langgraph.stream import emit_message
-
-ANSWER = """\\
-**Durable streams** in three steps:
-
-1. Every event of a task is a row in *DynamoDB*.
-2. A worker runs the turn under a **lease**.
-3. If the worker dies, another one takes the lease, and the client reads on.
-
-No chunk is repeated, and none is lost."""
-
-
-async def answer(state: MessagesState) -> dict:
-    for word in re.findall(r"\\s*\\S+", ANSWER):
-        emit_message(get_stream_writer(), AIMessageChunk(content=word, id="answer"))
-        await asyncio.sleep(0.09)  # A model needs time for a word too.
-    return {"messages": [AIMessage(ANSWER, id="answer")]}
-
-
-graph = StateGraph(MessagesState).add_node(answer).add_edge(START, "answer")
-'''
+AGENT = Path(__file__).parent.parent / "examples" / "trip"
 
 
 class Pane:
@@ -159,12 +129,12 @@ def _kill_worker(url: str) -> None:
     """Kill the worker with the same request as the button in the web console."""
     # Ignore the lost connection, because the killed worker does not respond.
     with suppress(httpx.TransportError):
-        httpx.post(f"{url}/agents/my-agent/console/kill", json={}, timeout=10).raise_for_status()
+        httpx.post(f"{url}/agents/trip/console/kill", json={}, timeout=10).raise_for_status()
 
 
 def record(folder: Path) -> list[Frame]:
-    """Play the session in the folder, and return its frames."""
-    (folder / "agent.py").write_text(AGENT, encoding="utf-8")
+    """Play the session with the trip planner in the folder, and return its frames."""
+    shutil.copytree(AGENT, folder, dirs_exist_ok=True)
     server, client = panes = (Pane(ROWS[0], folder), Pane(ROWS[1], folder))
     for pane in panes:
         pane.expect(r"\$ ")
@@ -174,18 +144,14 @@ def record(folder: Path) -> list[Frame]:
         server.expect("Ctrl-C")
         client.type("aion chat")
         client.expect("you>")
-        client.type("What happens to a stream if its worker dies?")
-        client.expect("worker runs")
+        client.type("A weekend in Lisbon in May for two")
+        client.expect("Castelo")
         _kill_worker(url)
-        server.expect("Reloaded")
-        client.expect("none is lost")
+        client.expect("as a file")
         client.expect("you>")
         client.type("/quit")
         client.expect(r"\$ ")
-        command = [str(Path(sys.executable).with_name("aion")), "tasks", "list", "--json"]
-        environ = {**os.environ, "HOME": str(folder)}
-        listed = subprocess.run(command, cwd=folder, env=environ, capture_output=True, check=True)  # noqa: S603  # aion itself
-        client.type(f"aion why {json.loads(listed.stdout)[0]['task']}")
+        client.type("aion why last")
         client.expect("Now:")
         client.expect(r"\$ ")
     server.shell.sendintr()

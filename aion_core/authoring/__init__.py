@@ -5,6 +5,7 @@ types.py           inbox and outbox
 turn_variables.py  what the code of a turn finds of it
 emit.py            functions with which a LangGraph node emits files, data, messages and metadata
 remote.py          calls of other agents, and their answers
+sleeping.py        sleeps, for which nothing runs
 before_freeze.py   functions that run before Lambda may freeze the process
 events.py          LangGraph node that calls a handler for the turn's event
 scripted_chat_model.py   LangGraph's chat model without a provider

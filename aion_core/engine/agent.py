@@ -12,6 +12,7 @@ from aion_core.engine.records import Numbered, Turn
 from aion_core.engine.remote_calls.cancellation import Canceled
 from aion_core.engine.remote_calls.records import CallToCancel
 from aion_core.engine.remote_calls.turn_calls import TurnCalls
+from aion_core.engine.turn.sleeps import TurnSleeps
 from aion_core.protocol.types import Artifact, Message, Task, TaskState
 from aion_core.table.keys import ContextKey
 from aion_core.trace.recorder import TurnTrace
@@ -42,6 +43,8 @@ class TurnRequest(Struct, frozen=True):
     """Returns the task before the message, with its interrupts; None if the message created the task."""
     calls: TurnCalls | None = None
     """The turn's calls of remote agents; None without a store."""
+    sleeps: TurnSleeps | None = None
+    """The turn's sleeps; None without a store."""
     check_lease: Callable[[], None] = lambda: None
     """Raises LeaseLost if another process may have the turn. Call it before each step: it costs a look at the clock."""
     trace: TurnTrace | None = None

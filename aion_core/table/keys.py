@@ -117,6 +117,11 @@ def call_key(task: TaskKey, call: str) -> Key:
     return Key(task_partition(task), f"{CALLS}{_hash(call)[:32]}")
 
 
+def sleep_key(task: TaskKey, sleep: str) -> Key:
+    """Return the key of a sleep of a task's agent. `sleep` may be of any length, so it is hashed."""
+    return Key(task_partition(task), f"AWAKE#{_hash(sleep)[:32]}")
+
+
 CALLS = "CALL#"
 """Prefix of the sort keys of a task's calls of remote agents. They sort before the task's events."""
 

@@ -23,6 +23,7 @@ IN_A_PROJECT = {
     "dev": "dev",
     "chat": "chat.chat",
     "send": "chat.send",
+    "console": "console",
     "doctor": "doctor",
     "build": "build",
     "sam-local": "sam_local",

@@ -29,6 +29,7 @@ SCRIPTS = [
     "docs/quickstart.md",
     "docs/several-agents.md",
     "docs/tutorial.md",
+    "docs/waiting.md",
 ]
 """Pages that tests/tools/e2e/test_pages.py runs as scripts."""
 _FENCE = re.compile(r"^( *)```(\w*) ?(.*?)\n(.*?)^ *```$", re.MULTILINE | re.DOTALL)

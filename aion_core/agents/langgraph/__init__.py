@@ -28,6 +28,7 @@ traced_callbacks.py    the callbacks of a traced turn, which also record them
 model_calls.py         model calls that are not for the client
 remote_calls.py         calls of remote agents by nodes and tools
 remote_questions.py     questions of remote agents as interrupts
+waits.py                waits as interrupts that no client answers
 reply_sink.py          takes the calls of the author's helpers
 translation.py         stream events as emissions
 author_emissions.py    emissions of the author's code

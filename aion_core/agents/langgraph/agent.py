@@ -34,6 +34,7 @@ from aion_core.agents.langgraph.stored_classes import stored_classes
 from aion_core.agents.langgraph.thread import config_of
 from aion_core.agents.langgraph.translation import LangGraphTranslator
 from aion_core.agents.langgraph.turn import GraphTurn
+from aion_core.agents.langgraph.waits import questions_in, suspended
 from aion_core.delegation.remotes import Remotes
 from aion_core.engine.agent import Agent, Emission, Paused, Reply, TurnRequest
 from aion_core.engine.agent_profile import UNKNOWN, AgentProfile
@@ -156,7 +157,7 @@ async def _turn(request: TurnRequest, graph: Graph, setup: GraphSetup) -> AsyncG
     check_durable(request, turn)
     state, question = await turn.thread.state(), answered_question(request)
     await check_thread(request, turn, graph, state, question)
-    pending = await turn.thread.pending_interrupts(state, may_be_torn=request.turn.tries > 1)
+    pending = questions_in(await turn.thread.pending_interrupts(state, may_be_torn=request.turn.tries > 1))
     try:
         graph_input = turn.graph_input(state, question, pending)
     except InvalidResumeInput as error:
@@ -194,13 +195,20 @@ async def _turn(request: TurnRequest, graph: Graph, setup: GraphSetup) -> AsyncG
 
 
 async def _final_emissions(turn: GraphTurn, translator: LangGraphTranslator) -> AsyncGenerator[Emission, None]:
-    """Yield the final emissions of a turn, ending with the question of an interrupt or with the answer."""
+    """Yield the final emissions of a turn, ending with the question of an interrupt, a wait or the answer."""
     state = None if turn.has_ended else await turn.thread.state()
     if state is not None and (state.interrupts or state.next):
         # After a refused answer, the parent node of a subgraph still has the interrupts of the accepted answers.
-        pending = (
+        found = (
             await turn.thread.pending_interrupts(state, may_be_torn=True) if turn.rejection else list(state.interrupts)
         )
+        pending = questions_in(found)
+        if found and not pending:
+            for emission in translator.close_streams():
+                yield emission
+            await turn.streamed.store()
+            yield suspended(found)
+            return
         if not turn.thread.is_of_turn(state):
             await turn.thread.renew()
         ids = [interrupt.id for interrupt in pending]

@@ -30,11 +30,13 @@ from aion_core.agents.langgraph.traced_callbacks import TracedCallbacks
 from aion_core.agents.langgraph.translation import LangGraphTranslator
 from aion_core.agents.langgraph.turn_input import clears_outbox, turn_input
 from aion_core.agents.langgraph.unreturned_output import UnreturnedOutput
+from aion_core.agents.langgraph.waits import GraphSleeps
 from aion_core.agents.turn_context import context_of
 from aion_core.agents.waiting import EagerStream, together
 from aion_core.authoring.context import aion_context_set
 from aion_core.authoring.emit import emission_listener
 from aion_core.authoring.remote import remote_caller_set
+from aion_core.authoring.sleeping import sleeper_set
 from aion_core.delegation.author_calls import AuthorCalls
 from aion_core.engine.agent import Emission, StepCompleted, TurnRequest
 from aion_core.engine.fenced_writes import Fence
@@ -162,9 +164,10 @@ class GraphTurn:
         graph, pending = self._graph, self._pending
         context = context_of(self._request, GraphReplySink(self._request), name=self._setup.name)
         remote_calls = AuthorCalls(self._request, self._setup.remotes, GraphCalls(self._request.turn.id))
+        sleeps = GraphSleeps(self._request.sleeps, self._request.turn.id, may_suspend=self.durable)
         token, stream = emission_listener.set(pending.add), None
         try:
-            with aion_context_set(context), remote_caller_set(remote_calls.call):
+            with aion_context_set(context), remote_caller_set(remote_calls.call), sleeper_set(sleeps.sleep):
                 steps = graph.astream(
                     graph_input,
                     self._config,

@@ -114,7 +114,7 @@ class MessageAdmission:
             outcome = await self._store.create(new, holder=_holder(at_once), when_busy=when_busy)
             match outcome:
                 case TurnStarted():
-                    broadcast = EventBroadcast(new_tasks.first_log(new), start=start)
+                    broadcast = EventBroadcast(new_tasks.first_log(new), start=start, is_for_client=True)
                     call.background.start(self._worker.run(outcome, broadcast, call.deadline))
                     return Admission(new.key, broadcast)
                 case TurnQueued():
@@ -185,7 +185,9 @@ class MessageAdmission:
             case TurnStarted():
                 entry = Numbered(outcome.head.generation, follow_up.event, follow_up.message, request=follow_up.request)
                 broadcast = EventBroadcast(
-                    [*log.events, entry], start=start if start is StreamStart.NO_STREAM else StreamStart.CURRENT_TASK
+                    [*log.events, entry],
+                    start=start if start is StreamStart.NO_STREAM else StreamStart.CURRENT_TASK,
+                    is_for_client=True,
                 )
                 call.background.start(self._worker.run(outcome, broadcast, call.deadline))
                 return Admission(log.head.key, broadcast, continues=True)

@@ -30,6 +30,7 @@ from aion_core.engine.stream.broadcast import EventBroadcast
 from aion_core.engine.stream.delta_writer import DeltaWriter
 from aion_core.engine.task import projection, timestamps
 from aion_core.engine.task.transition import MOST_TOGETHER
+from aion_core.engine.turn.sleeps import TurnSleeps
 from aion_core.engine.turn.store import TurnStore
 from aion_core.errors import PendingInput
 from aion_core.protocol.message_json import prepare_event
@@ -124,6 +125,7 @@ class TurnExecution:
             self._history,
             self._before,
             TurnCalls(self._store.remote_calls, self.lease, self._remote_agent_works),
+            TurnSleeps(self._store, self.lease, self._clock, self._broadcast.is_held, self.drain),
             self.term.check,
             self.trace,
         )

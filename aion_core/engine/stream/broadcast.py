@@ -2,7 +2,8 @@
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator, Iterable, Mapping
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from enum import Enum, auto
 from typing import Any
 
@@ -54,8 +55,10 @@ MAX_BATCH = 100
 class EventBroadcast:
     """Events and chunks of one turn, optionally streamed to one reader."""
 
-    def __init__(self, log: Iterable[Numbered], *, start: StreamStart = StreamStart.NO_STREAM) -> None:
-        """`log` holds the task's events at the start of this turn."""
+    def __init__(
+        self, log: Iterable[Numbered], *, start: StreamStart = StreamStart.NO_STREAM, is_for_client: bool = False
+    ) -> None:
+        """`log` holds the task's events at the start of this turn. With `is_for_client`, a client is about to read it."""
         self.log = list(log)
         """The task's durable events that this process knows."""
         self._unsent: deque[StreamItem] | None = None
@@ -70,6 +73,20 @@ class EventBroadcast:
         self.replies_with_message = False
         """True if the turn is about to end with a Message for its client. Its further events are then not streamed."""
         self._failure: StoreUnavailable | None = None
+        self._awaits_reader, self._readers = is_for_client, 0
+
+    def is_held(self) -> bool:
+        """Return True while a client of this process waits for the turn: its invocation is billed anyway."""
+        return self._awaits_reader or self._readers > 0
+
+    @contextmanager
+    def _held(self) -> Iterator[None]:
+        self._awaits_reader = False
+        self._readers += 1
+        try:
+            yield
+        finally:
+            self._readers -= 1
 
     def record(self, entry: Numbered) -> None:
         """Publish a new event of the task. The caller has stored the event in the log."""
@@ -100,7 +117,8 @@ class EventBroadcast:
         """Wait until `reply_with_task` was called or the turn has ended."""
         waiting = [asyncio.ensure_future(event.wait()) for event in (self._replies_with_task, self._ended)]
         try:
-            await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+            with self._held():
+                await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
         finally:
             for each in waiting:
                 each.cancel()
@@ -127,22 +145,24 @@ class EventBroadcast:
 
         Raises StoreUnavailable after the last item if the turn has ended by `fail`.
         """
-        while self._unsent is not None:
-            if self._unsent:
-                yield [self._unsent.popleft() for _ in range(min(len(self._unsent), MAX_BATCH))]
-            elif self._ended.is_set():
-                self._raise_failure()
-                return
-            else:
-                self._changed.clear()
-                await self._changed.wait()
+        with self._held():
+            while self._unsent is not None:
+                if self._unsent:
+                    yield [self._unsent.popleft() for _ in range(min(len(self._unsent), MAX_BATCH))]
+                elif self._ended.is_set():
+                    self._raise_failure()
+                    return
+                else:
+                    self._changed.clear()
+                    await self._changed.wait()
 
     async def wait_for_end(self) -> None:
         """Wait until the turn has ended in this process. Cancelling the wait does not cancel the turn.
 
         Raises StoreUnavailable if the turn has ended by `fail`.
         """
-        await self._ended.wait()
+        with self._held():
+            await self._ended.wait()
         self._raise_failure()
 
     def _raise_failure(self) -> None:

@@ -9,6 +9,7 @@ from uuid_utils import uuid7
 from aion_core.engine.context import changes
 from aion_core.engine.context.changes import context_update, dropped
 from aion_core.engine.context.record import ContextRecord, record_of, task_of, turn_to_begin
+from aion_core.engine.fenced_writes import Fence, FencedWrites
 from aion_core.engine.outcomes import LeaseHeld, TurnFinished, TurnStarted, TurnSuspended
 from aion_core.engine.records import Head, Lease, StoppedBy, Turn
 from aion_core.engine.stored_tasks import BUSY, StoredTasks
@@ -23,11 +24,12 @@ from aion_core.engine.turn.wait import new_wait, next_look
 from aion_core.errors import StoreUnavailable
 from aion_core.protocol.types import Event, Task
 from aion_core.table import keys
+from aion_core.table.item import Item, readable
 from aion_core.table.keys import ContextKey, TaskKey
 from aion_core.table.refusals import WriteRefused
 from aion_core.table.retries import MAX_ATTEMPTS, TransactionPlan, commit, write_unless_refused
 from aion_core.table.times import Times, milliseconds, moment
-from aion_core.table.writes import Update
+from aion_core.table.writes import Put, Update
 
 
 class TurnStore(StoredTasks):
@@ -247,6 +249,21 @@ class TurnStore(StoredTasks):
         else:
             await self._notifier.settle(after.key)
         return after, suspended
+
+    async def sleep_until(self, lease: Lease, key: str, until: datetime) -> datetime:
+        """Store the time at which a sleep of the turn ends, and return it; return the first time if the key is known.
+
+        Code that runs again after its sleep would otherwise compute another time. Raises LeaseLost.
+        """
+        task = task_of(lease.context, lease.turn)
+        place = keys.sleep_key(task, key)
+        known = await self._reads.get(place)
+        if known is None:
+            item: Item = {**self._times().stamp(task.owner), "until": milliseconds(until)}
+            await FencedWrites(self._table, Fence(lease.context, lease.fence)).commit(Put(place, item))
+            return moment(milliseconds(until))
+        with readable("A sleep of an agent"):
+            return moment(known["until"])
 
     async def look(self, context: ContextKey, suspended: TurnSuspended, *, look_at: int) -> bool:
         """Move the next look at a suspended turn to `look_at`, in milliseconds. Return False if the turn has changed."""

@@ -3,9 +3,11 @@
 import { advice, errors } from "./card.js";
 import { Conversations } from "./conversations.js";
 import { answersOf, fieldsets, questionsOf } from "./form.js";
+import { forget } from "./nodes.js";
 import { home, keepPlace, place, root } from "./place.js";
-import { element, part } from "./render.js";
+import { element, part, show as showParts } from "./render.js";
 import { pytest } from "./save.js";
+import { render } from "./text.js";
 import { Timeline } from "./timeline.js";
 import { CREDENTIAL, ServerError, Wire, hasEnded, isInterrupted, short, visible } from "./wire.js";
 
@@ -30,8 +32,11 @@ const streams = new Set(); // open streams of the conversation: {task, stop, ans
 let isDevelopment = false;
 let views; // views of the development console
 let webhooks;
+let remote; // URL of another server, whose console this is; undefined for the page's own
 let work;
 let reachable = ""; // the state to show again when the server is back
+
+render({ ask: (texts) => quiet.own("markdown", {}, { texts }), change: follow, isLive: () => isDevelopment });
 
 const credentials = () => ($("credential").value ? { [$("header").value]: $("credential").value } : {});
 
@@ -46,15 +51,20 @@ async function start() {
     $("agent").append(element("option", { value: path, selected: id === place().agent }, id));
   }
   $("hook").value = features.receiver;
-  if (features.development) {
-    views = await import("./inspect.js"); // only a development server has this file
+  remote = features.remote;
+  document.querySelector("a[href$=docs]").hidden = Boolean(remote);
+  if (features.receiver) {
+    views = await import("./inspect.js"); // only a server on this machine has this file
     webhooks = new views.Webhooks($("hooks"), () => [wire, shownTask]);
+  }
+  if (features.development) {
     work = new views.Work($("waterfall"), $("drawing"), () => wire);
     isDevelopment = true;
     setInterval(lookForServer, 5000);
   }
-  for (const each of document.querySelectorAll("#kill, [data-panel=graph], [data-panel=trace], [data-panel=stored], [data-panel=webhooks]")) each.hidden = !isDevelopment;
-  panel(isDevelopment ? "graph" : "timeline");
+  for (const each of document.querySelectorAll("#kill, [data-panel=graph], [data-panel=trace], [data-panel=stored]")) each.hidden = !isDevelopment;
+  document.querySelector("[data-panel=webhooks]").hidden = !webhooks;
+  panel(isDevelopment ? "graph" : webhooks ? "webhooks" : "timeline");
   panel("chat");
   await visit(place());
 }
@@ -107,7 +117,7 @@ async function choose(locates = true) {
   timeline.divide(card.name);
   document.title = `${card.name} · aion console`;
   $("card-json").textContent = JSON.stringify(card, null, 2);
-  const wrong = errors(card, url).map((each) => element("li", { class: "bad" }, each));
+  const wrong = errors(card, remote ?? url).map((each) => element("li", { class: "bad" }, each));
   $("card-notes").replaceChildren(...wrong, ...advice(card).map((each) => element("li", {}, each)));
   $("card-open").textContent = wrong.length ? `Agent card (${wrong.length} wrong)` : "Agent card";
   work?.draw(quiet);
@@ -143,6 +153,7 @@ function clear() {
   $("save").disabled = false;
   contextId = task = shownTask = last = asked = undefined;
   turns.length = 0;
+  forget();
   work?.show(undefined);
   $("log").replaceChildren(invitation());
   ask(undefined);
@@ -173,9 +184,9 @@ function invitation() {
 
 /** Show the agent's stored state and the task's webhooks again. */
 function inspect() {
+  webhooks?.load();
   if (!isDevelopment) return;
   views.showState($("entries"), wire, contextId, (entry, values) => fork(entry, values).catch((error) => say("error", error.message)));
-  webhooks.load();
 }
 
 function say(kind, ...nodes) {
@@ -215,7 +226,7 @@ async function send(request) {
   ask(undefined);
   conversations.note(agents.get(agent), request.message.contextId, "TASK_STATE_SUBMITTED", text);
   conversations.choose(agents.get(agent), request.message.contextId);
-  await stream("SendStreamingMessage", request, request.message.taskId);
+  await stream(card.capabilities?.streaming ? "SendStreamingMessage" : "SendMessage", request, request.message.taskId);
 }
 
 /** Show the events of a stream. It replaces an open stream of the same task, because both have the same events. */
@@ -246,7 +257,7 @@ async function stream(method, params, id, drawn = new Map(), fold = undefined) {
     isRunning = await recall(params.message && id && !replaced ? undefined : answers);
     if (signal.aborted) return;
   }
-  for (const { shown } of answers.values()) shown.ariaBusy = "false";
+  for (const known of answers.values()) finish(known);
   streams.delete(own);
   own.fold?.end();
   // A refused message has replaced the stream of its running task.
@@ -334,10 +345,7 @@ function receive({ task: told, statusUpdate, artifactUpdate, message }, answers)
   if (whole && status?.state === "TASK_STATE_FAILED") fail(whole);
   else if (whole) {
     // The message replaces its own preview, which came as a stream delta. The status message of a stopped turn has another text.
-    if (status?.state !== "TASK_STATE_CANCELED") {
-      answers.get("aion:stream-delta")?.shown.remove();
-      answers.delete("aion:stream-delta");
-    }
+    if (status?.state !== "TASK_STATE_CANCELED") replacePreview(answers, whole.messageId);
     draw(answers, whole.messageId, visible(whole));
   }
   if (status) {
@@ -392,16 +400,34 @@ function draw(answers, id, parts, append) {
     else if (append !== undefined && isSameFile) before.raw = btoa(atob(before.raw) + atob(each.raw));
     else known.parts.push({ ...each });
   }
-  // Draw once in each frame: to parse the whole text again for each of thousands of chunks would block the page.
+  answers.set(id, known);
+  paint(known);
+  return known;
+}
+
+/** Show the parts of a message or artifact, once in each frame: there may be thousands of chunks. */
+function paint(known) {
   known.frame ??= requestAnimationFrame(() => {
     known.frame = undefined;
-    follow(() => {
-      known.shown.replaceChildren(...known.parts.flatMap(part));
-      known.shown.hidden = !known.shown.hasChildNodes();
-    });
+    follow(() => showParts(known.shown, known.parts, known.shown.ariaBusy === "true"));
   });
-  answers.set(id, known);
-  return known;
+}
+
+/** Note that a message or artifact is complete. */
+function finish(known) {
+  if (known.shown.ariaBusy !== "true") return;
+  known.shown.ariaBusy = "false";
+  paint(known);
+}
+
+/** Let a message take the place of its preview, which came as a stream delta: what is rendered of it stays. */
+function replacePreview(answers, id) {
+  const preview = answers.get("aion:stream-delta");
+  if (!preview || !answers.delete("aion:stream-delta")) return;
+  if (answers.has(id)) return preview.shown.remove();
+  preview.shown.ariaBusy = "false";
+  answers.set(id, preview);
+  follow(() => $("log").append(preview.shown));
 }
 
 // ── Questions
@@ -449,7 +475,7 @@ function compose(parts, metadata = {}) {
   // Without a context id of its own, a repeated message would begin another context.
   contextId ??= crypto.randomUUID();
   const message = { messageId: crypto.randomUUID(), role: "ROLE_USER", parts, contextId, taskId: task, ...(Object.keys(metadata).length && { metadata }) };
-  const isNotified = isDevelopment && $("notified").checked && $("hook").value;
+  const isNotified = webhooks && $("notified").checked && $("hook").value;
   return isNotified ? { message, configuration: { taskPushNotificationConfig: { url: $("hook").value } } } : { message };
 }
 
@@ -557,7 +583,6 @@ $("save").addEventListener("click", () => {
   link.click();
   URL.revokeObjectURL(link.href);
 });
-$("files").addEventListener("change", () => ($("chosen").textContent = [...$("files").files].map(({ name }) => name).join(", ")));
 $("text").addEventListener("keydown", (event) => {
   if (event.key !== "Enter" || event.shiftKey || event.isComposing) return;
   event.preventDefault();
@@ -569,7 +594,6 @@ $("compose").addEventListener("submit", async (event) => {
   parts.push(...(await Promise.all([...$("files").files].map(filePart))));
   if (!parts.length) return;
   event.target.reset();
-  $("chosen").textContent = "";
   say("user", ...parts.flatMap(part));
   send(compose(parts));
 });

@@ -75,8 +75,8 @@ export class Wire {
       headers: { "Content-Type": "application/json", ...this.headers() },
       body: body && JSON.stringify(body),
     });
-    const read = await response.json();
-    if (read?.error) throw new Error(read.error.message ?? read.error);
+    const read = await response.json().catch(() => ({ error: response.statusText }));
+    if (read?.error) throw Object.assign(new Error(read.error.message ?? read.error), { code: response.status });
     return read;
   }
 
@@ -100,7 +100,7 @@ export class Wire {
           task = event.task?.id ?? event.statusUpdate?.taskId ?? task;
           yield event;
           const state = (event.statusUpdate ?? event.task)?.status?.state;
-          if (event.message || hasEnded(state) || (isInterrupted(state) && (event.statusUpdate || method === "SubscribeToTask"))) return;
+          if (event.message || hasEnded(state) || (isInterrupted(state) && (event.statusUpdate || method !== "SendStreamingMessage"))) return;
         }
         closed = true;
       } catch (error) {

@@ -138,6 +138,11 @@ class ClientCredentials(httpx.Auth):
             yield request
 
 
+def is_header_name(text: str) -> bool:
+    """Return True for a name that a header may have (RFC 9110)."""
+    return _HEADER_NAME.fullmatch(text) is not None
+
+
 def is_aws_host(url: str) -> bool:
     """Return True for a URL of API Gateway or of a Function URL. Both require AWS signatures by default."""
     return _ENTRYPOINT.search(httpx.URL(url).host) is not None

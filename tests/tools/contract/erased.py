@@ -120,7 +120,7 @@ async def _converses(client: httpx.AsyncClient, person: Person) -> None:
 
 
 async def _is_cut(stack: Stack, person: Person) -> None:
-    """Store a running task of a dead process, with chunks, a remote call and a queued message, and a finished task with a snapshot."""
+    """Store a running task of a dead process, with chunks, a remote call, a sleep and a queued message, and a finished task with a snapshot."""
     clock = ManualClock()
     person.contexts.add(("graph", f"{person.name}-cut"))
     chat = StoreConversation(
@@ -131,6 +131,7 @@ async def _is_cut(stack: Stack, person: Person) -> None:
     await chat.store.append_deltas(begun.head.key, chunks)
     asked = Message(message_id="r-1", parts=[Part(text=person.name)])
     await chat.store.remote_calls.begin(begun.lease, RemoteCall("ask", "weather", asked))
+    await chat.store.sleep_until(begun.lease, "node/0", clock.now())
     traced, step = TracedTurn(begun.head.key, "c", "graph", "turn", 1), Step(1, Kind.TOOL, "weather", 0.0)
     await TraceStore(dynamodb_table(stack, clock=clock), clock).write(traced, 1, [step])
     await chat.queues(begun.head.key.task_id, "m-2")

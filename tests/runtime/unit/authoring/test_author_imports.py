@@ -83,6 +83,7 @@ def test_aion_namespace_packages_only_reexport_names() -> None:
         "langgraph/stream.py",
         "shared/py.typed",
         "shared/remote.py",
+        "shared/sleeping.py",
         "shared/telemetry.py",
         "shared/types.py",
     }

@@ -1,0 +1,376 @@
+"""`sleep` in graphs: nothing runs meanwhile, and an author's own interrupts keep their answers."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from langchain.agents import create_agent
+from langchain_core.messages import AIMessage, ToolMessage
+from langchain_core.outputs import ChatGeneration, ChatResult
+from langchain_core.tools import tool
+from langgraph.func import entrypoint
+from langgraph.func import task as langgraph_task
+from langgraph.graph import START, MessagesState, StateGraph
+from langgraph.prebuilt import ToolNode
+from langgraph.types import Send, interrupt
+
+from aion.langgraph.scripted import ScriptedChatModel
+from aion.shared.sleeping import sleep
+from aion_core.engine.call import CallContext
+from aion_core.protocol.interrupts import questions_of
+from aion_core.protocol.types import Message, Part, Role, SendMessageRequest, Task
+from tests.support.clock import ManualClock, settle
+from tests.support.requests import request
+from tests.support.service import ServiceParts, parts, send_task
+from tests.support.stores import MemoryTaskStore
+
+HOUR = timedelta(hours=1)
+
+
+class Conversation:
+    """One client of a graph, and the graph's notes of what it did and when, in seconds."""
+
+    def __init__(self, build: Callable[["Conversation"], Any], *, lease_seconds: float = 0.0) -> None:
+        """With `lease_seconds`, leases last longer than a test that moves the clock while a turn runs."""
+        self.clock = ManualClock(at=datetime(2030, 1, 1, tzinfo=UTC))
+        self.start, self.notes = self.clock.now(), list[tuple[str, float]]()
+        store = MemoryTaskStore(self.clock, lease_seconds=lease_seconds) if lease_seconds else None
+        options: dict[str, Any] = {"lease_seconds": lease_seconds} if lease_seconds else {}
+        self.made: ServiceParts = parts(build(self), store, self.clock, **options)
+        self.call, self._sent = CallContext("owner", "test"), 0
+
+    def note(self, what: str) -> None:
+        self.notes.append((what, (self.clock.now() - self.start).total_seconds()))
+
+    async def send(self, text: str = "hi", task_id: str = "", **configuration: Any) -> Task:
+        """Send a message, and return the task when nothing runs any more."""
+        self._sent += 1
+        configuration = configuration or {"return_immediately": True}
+        message = request(text, message_id=f"m-{self._sent}", task_id=task_id, **configuration)
+        task = await send_task(self.made.service, self.call, message)
+        return await self.rests(task.id)
+
+    async def answers(self, task: Task, text: str) -> Task:
+        """Answer the first question of a task."""
+        self._sent += 1
+        part = Part(text=text)
+        if questions := questions_of(task.status.message):
+            part.metadata.update({"interruptId": questions[0].id})
+        answer = Message(message_id=f"m-{self._sent}", task_id=task.id, role=Role.ROLE_USER, parts=[part])
+        configuration: Any = {"return_immediately": True}
+        await send_task(self.made.service, self.call, SendMessageRequest(message=answer, configuration=configuration))
+        return await self.rests(task.id)
+
+    async def rests(self, task_id: str) -> Task:
+        await self.made.work_queue.quiet()
+        for _ in range(10):
+            await settle()
+        return await self.made.service.get(self.call, task_id)
+
+    async def passes(self, task: Task, seconds: float) -> Task:
+        """Let the time pass, in steps of ten minutes and then of a second."""
+        until = self.clock.now() + timedelta(seconds=seconds)
+        while (left := (until - self.clock.now()).total_seconds()) > 0:
+            self.clock.move(min(left, 600.0))
+            await settle()
+            await self.rests(task.id)
+        return await self.rests(task.id)
+
+
+def text_of(task: Task) -> str:
+    return "".join(part.text for part in task.status.message.parts)
+
+
+def one_node(code: Callable[[Conversation], Awaitable[str]]) -> Callable[[Conversation], Any]:
+    """Return a graph whose only node runs the code and says what it returns."""
+
+    def build(conversation: Conversation) -> Any:
+        async def node(state: MessagesState) -> Any:
+            return {"messages": [AIMessage(await code(conversation))]}
+
+        return StateGraph(MessagesState).add_node("node", node).add_edge(START, "node").compile()
+
+    return build
+
+
+async def sleeps_an_hour(conversation: Conversation) -> str:
+    conversation.note("before")
+    await sleep(HOUR)
+    conversation.note("after")
+    return "good morning"
+
+
+async def test_graph_is_suspended_and_resumes_at_time() -> None:
+    conversation = Conversation(one_node(sleeps_an_hour))
+    task = await conversation.send()
+    assert text_of(task) == "Waiting until 2030-01-01 01:00:00 UTC."
+    task = await conversation.passes(task, 3599)
+    assert conversation.notes == [("before", 0.0)], "no process has run"
+    task = await conversation.passes(task, 1)
+    assert text_of(task) == "good morning"
+    assert conversation.notes == [("before", 0.0), ("before", 3600.0), ("after", 3600.0)]
+
+
+async def test_sleep_passes_in_process_held_by_client() -> None:
+    conversation = Conversation(one_node(sleeps_an_hour), lease_seconds=10_000)
+    sending = asyncio.create_task(conversation.send(return_immediately=False))
+    await settle()
+    for _ in range(100):
+        conversation.clock.move(1)
+        await settle()
+    assert conversation.notes == [("before", 0.0)]
+    assert not sending.done()
+    for _ in range(141):  # until the blocking send returns after four minutes
+        conversation.clock.move(1)
+        await settle()
+    task = await sending
+    assert text_of(task) == "Waiting until 2030-01-01 01:00:00 UTC."
+    task = await conversation.passes(task, 3600 - 241)
+    assert text_of(task) == "good morning"
+    assert conversation.notes == [("before", 0.0), ("before", 3600.0), ("after", 3600.0)]
+
+
+async def test_stream_of_sleeping_graph_waits_in_its_process() -> None:
+    conversation = Conversation(one_node(sleeps_an_hour), lease_seconds=10_000)
+    heard: list[Any] = []
+
+    async def listens() -> None:
+        async for batch in conversation.made.service.stream(conversation.call, request()):
+            heard.extend(item.payload for item in batch)
+
+    listening = asyncio.create_task(listens())
+    await settle()
+    for _ in range(3600):
+        conversation.clock.move(1)
+        await asyncio.sleep(0)
+    await asyncio.wait_for(listening, 60)
+    assert heard[-1].status.message.parts[0].text == "good morning"
+    assert conversation.notes == [("before", 0.0), ("after", 3600.0)]
+
+
+async def test_time_in_past_and_short_sleeps_suspend_nothing() -> None:
+    async def code(conversation: Conversation) -> str:
+        conversation.note("before")
+        await sleep(conversation.clock.now() - HOUR)
+        await sleep(timedelta(seconds=1))
+        return "done"
+
+    conversation = Conversation(one_node(code))
+    sending = asyncio.create_task(conversation.send())
+    for _ in range(20):
+        await settle()
+        conversation.clock.move(0.1)
+    assert text_of(await sending) == "done"
+    assert len(conversation.notes) == 1
+
+
+async def test_sleeps_of_one_node_follow_one_another() -> None:
+    """The node computes each time anew when it runs again, and means the first."""
+
+    async def code(conversation: Conversation) -> str:
+        for number in range(3):
+            await sleep(conversation.clock.now() + timedelta(minutes=10 * (number + 1)))
+            conversation.note(str(number))
+        return "done"
+
+    conversation = Conversation(one_node(code))
+    task = await conversation.passes(await conversation.send(), 3600)
+    assert text_of(task) == "done"
+    assert [at for what, at in conversation.notes if what == "2"] == [3600.0]
+
+
+@pytest.mark.parametrize("place", [0, 1, 2])
+@pytest.mark.parametrize("slow", [(True, True), (True, False), (False, True), (False, False)])
+async def test_interrupt_around_sleeps_gets_its_own_answer(place: int, slow: tuple[bool, bool]) -> None:
+    """An interrupt before, between or after two sleeps, each slow or over at once."""
+
+    async def code(conversation: Conversation) -> str:
+        answers = []
+        for number in range(3):
+            if number == place:
+                answers.append(interrupt("Which?"))
+            if number < 2:
+                await sleep(HOUR if slow[number] else timedelta())
+        answers.append(interrupt("And then?"))
+        return " ".join(answers)
+
+    conversation = Conversation(one_node(code))
+    task = await conversation.passes(await conversation.send(), 7200)
+    assert text_of(task) == "Which?"
+    task = await conversation.passes(await conversation.answers(task, "red"), 7200)
+    assert text_of(task) == "And then?"
+    task = await conversation.answers(task, "blue")
+    assert text_of(task) == "red blue"
+
+
+async def test_question_of_one_branch_and_sleep_of_another() -> None:
+    def build(conversation: Conversation) -> Any:
+        async def asks(state: MessagesState) -> Any:
+            return {"messages": [AIMessage(f"asked {interrupt('Which?')}")]}
+
+        async def sleeps(state: MessagesState) -> Any:
+            await sleep(HOUR)
+            return {"messages": [AIMessage("slept")]}
+
+        async def joins(state: MessagesState) -> Any:
+            return {"messages": [AIMessage(", ".join(sorted(str(each.text) for each in state["messages"][1:])))]}
+
+        graph = StateGraph(MessagesState).add_node("asks", asks).add_node("sleeps", sleeps).add_node("joins", joins)
+        graph.add_conditional_edges(START, lambda state: [Send("asks", state), Send("sleeps", state)])
+        return graph.add_edge(["asks", "sleeps"], "joins").compile()
+
+    for first in ("answer", "time"):
+        conversation = Conversation(build)
+        task = await conversation.send()
+        assert text_of(task) == "Which?"
+        if first == "time":
+            task = await conversation.passes(task, 3600)
+            assert text_of(task) == "Which?"
+        task = await conversation.answers(task, "red")
+        if first == "answer":
+            assert text_of(task).startswith("Waiting until")
+            task = await conversation.passes(task, 3600)
+        assert text_of(task) == "asked red, slept"
+
+
+@tool
+async def nap(minutes: int) -> str:
+    """Sleep."""
+    await sleep(timedelta(minutes=minutes))
+    return f"slept {minutes}"
+
+
+async def test_tools_of_one_message_sleep_at_once() -> None:
+    def build(conversation: Conversation) -> Any:
+        async def model(state: MessagesState) -> Any:
+            results = [str(each.content) for each in state["messages"] if isinstance(each, ToolMessage)]
+            if results:
+                conversation.note("results")
+                return {"messages": [AIMessage(", ".join(results))]}
+            calls = [{"name": "nap", "args": {"minutes": minutes}, "id": f"c-{minutes}"} for minutes in (30, 60)]
+            return {"messages": [AIMessage("", tool_calls=calls)]}
+
+        graph = StateGraph(MessagesState).add_node("model", model).add_node("tools", ToolNode([nap]))
+        graph.add_edge(START, "model").add_edge("tools", "model")
+        graph.add_conditional_edges(
+            "model", lambda state: "tools" if getattr(state["messages"][-1], "tool_calls", None) else "__end__"
+        )
+        return graph.compile()
+
+    conversation = Conversation(build)
+    task = await conversation.passes(await conversation.send(), 3600)
+    assert text_of(task) == "slept 30, slept 60"
+    assert conversation.notes == [("results", 3600.0)]
+
+
+async def test_graph_within_node_is_suspended_too() -> None:
+    def build(conversation: Conversation) -> Any:
+        async def inner(state: MessagesState) -> Any:
+            conversation.note("inner")
+            await sleep(HOUR)
+            return {"messages": [AIMessage("inner slept")]}
+
+        async def first(state: MessagesState) -> Any:
+            conversation.note("first")
+            return {}
+
+        nested = StateGraph(MessagesState).add_node("first", first).add_node("inner", inner)
+        nested.add_edge(START, "first").add_edge("first", "inner")
+        return StateGraph(MessagesState).add_node("nested", nested.compile()).add_edge(START, "nested").compile()
+
+    conversation = Conversation(build)
+    task = await conversation.passes(await conversation.send(), 3600)
+    assert text_of(task) == "inner slept"
+    assert conversation.notes == [("first", 0.0), ("inner", 0.0), ("inner", 3600.0)]
+
+
+async def test_entrypoint_and_its_tasks_are_suspended() -> None:
+    def build(conversation: Conversation) -> Any:
+        @langgraph_task
+        async def naps() -> str:
+            conversation.note("task")
+            await sleep(HOUR)
+            return "task slept"
+
+        @entrypoint()
+        async def flow(messages: list[Any]) -> str:
+            said = await naps()
+            await sleep(HOUR)
+            return f"{said}, and flow slept"
+
+        return flow
+
+    conversation = Conversation(build)
+    task = await conversation.passes(await conversation.send(), 7200)
+    assert text_of(task) == "task slept, and flow slept"
+    assert conversation.notes == [("task", 0.0), ("task", 3600.0)]
+
+
+async def test_create_agent_with_two_naps_at_once() -> None:
+    def build(conversation: Conversation) -> Any:
+        calls = [{"name": "nap", "args": {"minutes": minutes}, "id": f"c-{minutes}"} for minutes in (30, 60)]
+
+        class Napping(ScriptedChatModel):
+            def _generate(self, messages: list[Any], *args: Any, **kwargs: Any) -> ChatResult:
+                results = [each.text for each in messages if isinstance(each, ToolMessage)]
+                said = AIMessage(", ".join(results)) if results else AIMessage("", tool_calls=calls)
+                return ChatResult(generations=[ChatGeneration(message=said)])
+
+        return create_agent(Napping(), [nap])
+
+    conversation = Conversation(build)
+    task = await conversation.send()
+    async with asyncio.timeout(60):
+        while text_of(task) != "slept 30, slept 60":
+            await asyncio.sleep(0.01)  # the model runs in a thread
+            task = await conversation.passes(task, 60)
+    assert (conversation.clock.now() - conversation.start) >= HOUR
+
+
+async def test_synchronous_node_sleeps_by_event_loop_of_its_own() -> None:
+    def build(conversation: Conversation) -> Any:
+        def node(state: MessagesState) -> Any:
+            asyncio.run(sleep(HOUR))
+            return {"messages": [AIMessage("slept")]}
+
+        return StateGraph(MessagesState).add_node("node", node).add_edge(START, "node").compile()
+
+    conversation = Conversation(build)
+    task = await conversation.send()
+    async with asyncio.timeout(60):
+        while not text_of(task):
+            await asyncio.sleep(0.01)
+            task = await conversation.rests(task.id)
+        conversation.clock.move(900)
+        while text_of(task).startswith("Waiting"):
+            await asyncio.sleep(0.01)
+            conversation.clock.move(10)
+            task = await conversation.rests(task.id)
+    assert text_of(task) == "slept"
+
+
+async def test_cancel_ends_sleep() -> None:
+    conversation = Conversation(one_node(sleeps_an_hour))
+    task = await conversation.send()
+    canceled = await conversation.made.service.cancel(conversation.call, task.id)
+    assert text_of(canceled) == "Canceled."
+    await conversation.passes(task, 7200)
+    assert conversation.notes == [("before", 0.0)]
+    assert text_of(await conversation.send("again")).startswith("Waiting until 2030-01-01 03:00:00")
+
+
+async def test_sleep_outside_of_graph_is_refused() -> None:
+    with pytest.raises(RuntimeError, match="nodes and tools of a LangGraph graph"):
+        await sleep(HOUR)
+
+
+@pytest.mark.parametrize(("until", "error"), [(datetime(2030, 1, 1), ValueError), (5, TypeError)])
+async def test_unsuitable_time_fails_turn(until: Any, error: type[Exception]) -> None:
+    async def code(conversation: Conversation) -> str:
+        with pytest.raises(error):
+            await sleep(until)
+        return "refused"
+
+    assert text_of(await Conversation(one_node(code)).send()) == "refused"
