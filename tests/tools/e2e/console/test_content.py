@@ -3,6 +3,7 @@
 import json
 from pathlib import Path
 
+import pytest
 from playwright.sync_api import Locator, Page, expect
 
 from tests.tools.e2e.console.page import Opened, Screen, answer, choose, ends, last_answer, screenshot, send, show
@@ -123,6 +124,7 @@ def draw(console: Page, text: str) -> Locator:
     return show(console, "chat").locator("#log .message")
 
 
+@pytest.mark.deep
 def test_markdown_of_many_brackets_is_drawn(console: Page) -> None:
     """Draw 200 KB of brackets. Each of them may begin a link, so a search to the end for each would take minutes."""
     for text in ("![" * 100_000, "[" * 200_000, "[a" * 100_000):
@@ -143,6 +145,7 @@ def test_markdown_shows_escapes_addresses_and_nested_emphasis(console: Page) -> 
     expect(shown.locator("blockquote br")).to_have_count(1)
 
 
+@pytest.mark.deep
 def test_wide_table_scrolls_and_breaks_no_word(console: Page) -> None:
     heads, cells = " | ".join(["Quantity"] * 12), " | ".join([r"a \| b"] * 12)
     shown = draw(console, f"| {heads} |\n|{'---|' * 12}\n| {cells} |")
@@ -152,6 +155,7 @@ def test_wide_table_scrolls_and_breaks_no_word(console: Page) -> None:
     assert table.evaluate("table => table.rows[0].clientHeight < 2 * parseFloat(getComputedStyle(table).lineHeight)")
 
 
+@pytest.mark.deep
 def test_list_in_right_to_left_text_stays_in_its_message(console: Page) -> None:
     shown = draw(console, "\u05e9\u05dc\u05d5\u05dd\n\n- \u05d0\n  - \u05d1")
     ends = shown.locator("li").evaluate_all("items => items.map((item) => item.getBoundingClientRect().right)")
@@ -161,6 +165,7 @@ def test_list_in_right_to_left_text_stays_in_its_message(console: Page) -> None:
     assert ends[1] < ends[0], "the nested item is indented"
 
 
+@pytest.mark.deep
 def test_form_selects_defaults_of_array_of_referenced_enum(console: Page) -> None:
     name = "Name" * 40
     schema = {
@@ -231,6 +236,7 @@ NESTED = {
 }
 
 
+@pytest.mark.deep
 def test_form_has_nested_fields_in_order_of_author(console: Page) -> None:
     """A nested object is a group of fields, and a recursive one ends as JSON. An empty optional group is left out."""
     names, legends, empty, filled = console.evaluate(
@@ -258,6 +264,7 @@ def test_form_has_nested_fields_in_order_of_author(console: Page) -> None:
     assert filled == [{"data": data}]
 
 
+@pytest.mark.deep
 def test_form_reads_questions_in_one_place(console: Page) -> None:
     """The schema and the choices are in the metadata; the data of the question is not searched for them."""
     listed = [
@@ -281,6 +288,7 @@ def test_form_reads_questions_in_one_place(console: Page) -> None:
     ]
 
 
+@pytest.mark.deep
 def test_form_sends_date_time_with_its_zone(console: Page) -> None:
     schema = {
         "type": "object",
@@ -316,6 +324,7 @@ def test_attached_file_is_sent(console: Page) -> None:
     expect(console.locator("#log .user")).to_contain_text("A note")
 
 
+@pytest.mark.deep
 def test_data_of_artifact_is_shown(console: Page) -> None:
     send(console, "data")
     ends(console)
