@@ -16,7 +16,7 @@ SIDE_BY_SIDE := -n 4 --dist loadfile --no-loadscope-reorder
 AUDIT := $(UV) tool run pip-audit==2.10.1 --strict --disable-pip --require-hashes --requirement .cache/locked.txt
 
 .DEFAULT_GOAL := help
-.PHONY: help dev test quick test-databases test-deep mutants replay check lint lint-code format package-check package-sizes bench screenshots terminal newcomer bench-chunks bench-cold bench-dev message-path docs openapi schema lock lines cost sam-local clean
+.PHONY: help dev test quick test-databases test-deep mutants replay check lint lint-code format package-check package-sizes bench screenshots terminal newcomer bench-chunks bench-cold bench-dev message-path docs openapi schema lock dist lines cost sam-local clean
 
 help: ## List the commands
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 16
@@ -65,8 +65,11 @@ lint-code: $(VENV)/.tests
 	$(VENV)/bin/mypy
 	$(VENV)/bin/lint-imports
 
-lock: $(VENV)/.tests ## Update uv.lock
-	$(UV) lock --quiet
+lock: | $(UV) ## Update uv.lock (LOCK=--upgrade takes the newest versions)
+	$(UV) lock --quiet $(LOCK)
+
+dist: | $(UV) ## Build the wheel and the source distribution in dist/
+	$(UV) build --quiet --no-create-gitignore --out-dir dist
 
 format: $(VENV)/.tests ## Format the code
 	$(VENV)/bin/ruff check --fix .

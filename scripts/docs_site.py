@@ -1,13 +1,17 @@
-"""Documentation site: `make docs` builds it with Zensical from README, docs/ and the pages of examples/.
+"""Documentation site: `make docs` builds it with Zensical from docs/ and the pages of examples/.
 
-Zensical reads a copy of these folders in their layout, so that a link works in the repository and on the site. The generated
-reference is added to the copy. Files ignored by Git are not copied: they may hold secrets.
+Zensical reads a copy of these folders in their layout, so that a link works in the repository and on the site. Three things
+differ in the copy: docs/index.md is the first page, in place of the README; blocks of one example in several languages are
+tabs; and the generated reference is added. Files ignored by Git are not copied: they may hold secrets.
 """
 
+import os
+import posixpath
 import re
 import shutil
 import subprocess
 import sys
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -19,7 +23,13 @@ from scripts.reference import pages
 ROOT = Path(__file__).resolve().parents[1]
 CONFIG = ROOT / "mkdocs.yml"
 SITE = ROOT / ".cache" / "docs" / "site"
-SOURCES = ["README.md", "CHANGELOG.md", "CONTRIBUTING.md", "docs", "examples", "tests/README.md", "aion.yaml"]
+THEME = Path(__file__).with_name("docs_theme")
+SOURCES = ["CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md", "docs", "examples", "tests/README.md", "aion.yaml"]
+HOME = "docs/index.md"
+
+_LINK = re.compile(r"(?<=\]\()(?![a-z]+:|#)([^)\s]+)")
+_EXAMPLE = r"(?:curl|Python|TypeScript|JavaScript|Go)(?:, [\d.]+)?:\n\n```.*?^```\n"
+_EXAMPLES = re.compile(rf"^{_EXAMPLE}(?:\n{_EXAMPLE})+", re.MULTILINE | re.DOTALL)
 
 
 def build(site: Path = SITE) -> subprocess.CompletedProcess[str]:
@@ -32,13 +42,19 @@ def build(site: Path = SITE) -> subprocess.CompletedProcess[str]:
         shutil.rmtree(folder, ignore_errors=True)
     files = _files()
     for name in [*files, *_linked(files)]:
-        target = source / name
+        target = source / _moved(name)
         target.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copyfile(ROOT / name, target)
+        if name.endswith(".md"):
+            target.write_text(_page(name), encoding="utf-8")
+        else:
+            shutil.copyfile(ROOT / name, target)
     pages.write(source)
     config = site.parent / "mkdocs.yml"
     settings = yaml.safe_load(CONFIG.read_text(encoding="utf-8"))
     settings |= {"docs_dir": source.name, "site_dir": site.name, "nav": _expanded(settings["nav"], source)}
+    settings["theme"]["custom_dir"] = str(THEME)
+    if repository := _repository():
+        settings["repo_url"] = repository
     config.write_text(yaml.safe_dump(settings, sort_keys=False), encoding="utf-8")
     command = [sys.executable, "-m", "zensical", "build", "--clean", "--strict", "--config-file", str(config)]
     return subprocess.run(command, capture_output=True, text=True)  # noqa: S603  # our own program
@@ -50,6 +66,43 @@ def _files() -> list[str]:
     return [name for name in names.split("\0") if name and (ROOT / name).is_file()]
 
 
+def _moved(name: str) -> str:
+    return "index.md" if name in (HOME, "README.md") else name
+
+
+def _page(name: str) -> str:
+    """Return a page as the site has it: its links lead to the moved pages, and it has tabs."""
+    folder = posixpath.dirname(name)
+
+    def link(match: re.Match[str]) -> str:
+        path, mark, anchor = match[1].partition("#")
+        target = posixpath.normpath(posixpath.join(folder, path))
+        if _moved(target) == target and name != HOME:
+            return match[1]
+        moved = posixpath.relpath(_moved(target), posixpath.dirname(_moved(name)) or ".")
+        return moved if target == "README.md" else moved + mark + anchor
+
+    return tabbed(_LINK.sub(link, (ROOT / name).read_text(encoding="utf-8")))
+
+
+def tabbed(page: str) -> str:
+    """Return a Markdown page with tabs in place of code blocks that follow one another, each below `Python:` or the like."""
+    return _EXAMPLES.sub(lambda examples: "\n".join(map(_tab, re.findall(_EXAMPLE, examples[0], re.M | re.S))), page)
+
+
+def _tab(example: str) -> str:
+    label, _, code = example.partition(":\n\n")
+    return f'=== "{label}"\n\n' + "".join(f"    {line}" if line.strip() else line for line in code.splitlines(True))
+
+
+def _repository() -> str:
+    """Return the repository's URL from pyproject.toml, or from the GitHub workflow that builds the site; empty if unknown."""
+    urls = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["urls"]
+    if "Repository" in urls or "GITHUB_REPOSITORY" not in os.environ:
+        return str(urls.get("Repository", ""))
+    return f"{os.environ['GITHUB_SERVER_URL']}/{os.environ['GITHUB_REPOSITORY']}"
+
+
 def _linked(files: list[str]) -> set[str]:
     """Return the files outside of `files` to which a page in `files` links, such as a program in `tests/`."""
     found = set()
@@ -58,7 +111,7 @@ def _linked(files: list[str]) -> set[str]:
             target = (page.parent / link).resolve()
             if target.is_file() and target.is_relative_to(ROOT):
                 found.add(target.relative_to(ROOT).as_posix())
-    return found - set(files)
+    return found - {*files, "README.md"}
 
 
 def _expanded(nav: list[Any], source: Path) -> list[Any]:

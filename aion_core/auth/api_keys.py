@@ -76,8 +76,9 @@ class ApiKeys:
         return [_record(item) for item in found if item is not None]
 
     async def revoke(self, key_id: str) -> bool:
-        """Delete an API key with immediate effect. Return True if it existed. Raises StoreError."""
-        return await self._table.write(Delete(keys.api_key_key(key_id)), returning=True) is not None
+        """Delete an API key with immediate effect. Return True if it existed and was valid. Raises StoreError."""
+        item = await self._table.write(Delete(keys.api_key_key(key_id)), returning=True)
+        return item is not None and self._reads.lives(item)
 
 
 def _attributes(key: KeyRecord) -> Item:

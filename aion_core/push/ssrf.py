@@ -60,11 +60,11 @@ class WebhookPolicy(Struct, frozen=True):
         networks: Sequence[str] = (),
         receiver: str = "",
     ) -> Self:
-        """Return the policy of the service at `base_url`. Raises ValueError for an invalid network."""
+        """Return the policy of the service at `base_url`. Raises ValueError for an invalid network or host."""
         return cls(
             http=http,
             ports=frozenset(ports) or cls().ports,
-            hosts=frozenset(host.lower() for host in hosts),
+            hosts=frozenset(map(_allowed, hosts)),
             networks=tuple(ipaddress.ip_network(network) for network in networks),
             own=_own(base_url),
             receiver=receiver,
@@ -168,6 +168,15 @@ def is_allowed_address(address: Address, networks: Sequence[Network] = ()) -> bo
     return is_public(address)
 
 
+def _allowed(written: str) -> str:
+    """Return an allowed host in normal form, as those of webhooks are. Raises ValueError."""
+    dot = "." if written.startswith(".") else ""
+    try:
+        return dot + _host(written.removeprefix("."))[0]
+    except WebhookBlocked as blocked:
+        raise ValueError(f"{written!r}: {blocked}") from None
+
+
 def _own(base_url: str) -> frozenset[tuple[str, int]]:
     """Return the hosts and the port of this server, to which no webhook may point. A loopback host has several names."""
     host, port = _host_and_port(base_url)
@@ -187,7 +196,7 @@ def _host(written: str) -> tuple[str, Address | None]:
     """Return the host in normal form, and the address if the host is an address instead of a name."""
     if written.startswith("["):
         try:
-            inner = ipaddress.IPv6Address(written[1:-1])
+            inner = ipaddress.IPv6Address(written[1:-1] if written.endswith("]") else "")
         except ValueError:
             raise WebhookBlocked("its host is not an IPv6 address.") from None
         if inner.scope_id:

@@ -19,4 +19,5 @@ public_routes.py        routes without credentials
 cacheable_document.py   public documents with HTTP caching
 health.py               the health check
 console.py              the chat page and the API page
+markdown/               Markdown of the chat page, as trees of nodes
 """

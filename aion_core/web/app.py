@@ -18,6 +18,7 @@ from aion_core.web.cards.publication import CardPublisher
 from aion_core.web.console import ConsoleMiddleware
 from aion_core.web.errors import rpc_error
 from aion_core.web.lifespan import Lifecycle, lifespan_of
+from aion_core.web.markdown.route import markdown_routes
 from aion_core.web.middleware.authentication import AuthenticationMiddleware
 from aion_core.web.middleware.background_turns import AwaitBackgroundTurnsMiddleware
 from aion_core.web.middleware.compression import LargeResponseMiddleware
@@ -72,6 +73,8 @@ def build_app(
             build_context = CallContextBuilder(agent_id, served.cards.public).build
             app.router.routes.extend(additions.agent_routes(prefix, served.agent, build_context))
         _add_routes(app, _services_of(served, services, prefix), agent_id, prefix, operations)
+    if console:
+        app.router.routes[:0] = markdown_routes([prefix for _, prefix in _places(agents, at_root) if prefix])
     # Add the outermost middleware last, because the middleware added last runs first.
     public = [route.path for route in public_routes]
     app.add_middleware(PathMiddleware)

@@ -20,7 +20,9 @@ PREFIX = "/console/"
 PAGE = "index.html"
 _ADDRESS = re.compile(r"/(agents/[^/]+/?)?")
 """Addresses of the page: the root with the default agent, and the path of each agent."""
-MEDIA_TYPES = {".html": "text/html", ".css": "text/css", ".js": "text/javascript", ".json": "application/json"}
+MEDIA_TYPES = {
+    ".html": "text/html", ".css": "text/css", ".js": "text/javascript", ".json": "application/json", ".svg": "image/svg+xml",
+}  # fmt: skip
 API_FILES = {"/docs": "api.html", "/openapi.json": "openapi.json"}
 """Files of the API's documentation, by their paths: a page, and the OpenAPI document that it shows."""
 

@@ -18,6 +18,7 @@ from aion_tools.package import trim
 from aion_tools.package.declared import check_python, declared
 from aion_tools.package.functions import (
     ALL_EXTRAS,
+    CHOSEN_EXTRAS,
     FUNCTION_EXTRAS,
     PLATFORMS,
     UNUSED,
@@ -175,7 +176,8 @@ class Build:
         """Return the names of the distributions for a function's package. Raises BuildError if the lock lacks one."""
         without = UNUSED.get(function, frozenset())
         frameworks = self._frameworks if function in self._with_agents else ()
-        needed = required_by(*FUNCTION_EXTRAS[function], *agent_extras(frameworks), *self.declared.extras)
+        chosen = [name for name in self.declared.extras if function in CHOSEN_EXTRAS[name]]
+        needed = required_by(*FUNCTION_EXTRAS[function], *agent_extras(frameworks), *chosen)
         if lost := self.installed.missing(needed, without):
             raise BuildError(
                 f"{'uv.lock' if self.declared.lock else 'the project'} lacks {', '.join(lost)}, which {function} needs: require "

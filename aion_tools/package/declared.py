@@ -52,7 +52,7 @@ class Declared:
         """Names of the extras of aion-lambda that the project has chosen, such as otel."""
         parsed = [requirement for line in self.lines if (requirement := parse(line)) is not None]
         named = {extra for each in parsed if canonicalize_name(each.name) == DISTRIBUTION for extra in each.extras}
-        return CHOSEN_EXTRAS & named
+        return frozenset(CHOSEN_EXTRAS) & named
 
     @property
     def pins(self) -> list[str]:

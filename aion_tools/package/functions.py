@@ -20,8 +20,8 @@ AGENT_FUNCTIONS = ("ApiFunction", "TaskFunction")
 """Functions that run agents: `image: true` in aion.yaml makes images of them."""
 ALL_EXTRAS = frozenset(extra for names in FUNCTION_EXTRAS.values() for extra in names)
 """Names of the extras of all functions."""
-CHOSEN_EXTRAS = frozenset({"otel"})
-"""Names of the extras of aion-lambda that go into all packages of a project that requires them."""
+CHOSEN_EXTRAS = {"console": ("ApiFunction",), "otel": tuple(FUNCTION_EXTRAS)}
+"""Extras of aion-lambda that a project may require, with the functions into whose packages they then go."""
 # Requirements that these functions never import. They are left out of the packages, with their own requirements. Instead of
 # this boto3, the functions use the older boto3 of the Lambda runtime (docs/decisions/0016).
 UNUSED = {

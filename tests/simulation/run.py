@@ -118,13 +118,15 @@ def schedule(seed: int, *, among: Collection[str] = tuple(SCENARIOS), tracing: b
 def crashes(scenario: SimScenario, seed: int, *, most: int | None = None) -> list[Outcome]:
     """Crash before and after every side effect of the scenario, one schedule for each.
 
-    With `most`, only at the first `most` side effects of each kind.
+    With `most`, only at the first `most` side effects of each kind, and by turns before and after it: little but the
+    process's own code runs between the end of one and the beginning of the next.
     """
     kinds = play(scenario, seed).points
+    both = (Fault.CRASH_BEFORE, Fault.CRASH_AFTER)
     return [
         play(scenario, seed, [Aim(fault, "", number)])
         for number, kind in enumerate(kinds, start=1)
-        for fault in (Fault.CRASH_BEFORE, Fault.CRASH_AFTER)
+        for fault in (both if most is None else (both[number % 2],))
         if applies(fault, kind) and (most is None or kinds[: number - 1].count(kind) < most)
     ]
 

@@ -1,4 +1,4 @@
-"""Simulation of the engine under faults: over a thousand seeded schedules, with every invariant after each."""
+"""Simulation of the engine under faults: hundreds of seeded schedules, with every invariant after each."""
 
 import gc
 import json
@@ -19,8 +19,8 @@ from tests.simulation.table import OPERATION, SimOperation
 
 HERE = Path(__file__).parent
 DEEP = bool(os.environ.get("SIMULATION_DEEP"))
-SCHEDULES = int(os.environ.get("SIMULATION_SCHEDULES", 20_000 if DEEP else 600))
-"""Number of schedules with random faults. Crashes at each side effect and faults not drawn add over 500."""
+SCHEDULES = int(os.environ.get("SIMULATION_SCHEDULES", 20_000 if DEEP else 300))
+"""Number of schedules with random faults. Crashes at each side effect and faults not drawn add over 300."""
 PARTS = 20
 
 

@@ -23,6 +23,7 @@ SCRIPTS = [
     "docs/from-adk-web.md",
     "docs/from-aion-python-sdk.md",
     "docs/from-langgraph-api.md",
+    "docs/index.md",
     "docs/interrupts.md",
     "docs/long-tasks.md",
     "docs/quickstart.md",

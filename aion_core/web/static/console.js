@@ -3,9 +3,11 @@
 import { advice, errors } from "./card.js";
 import { Conversations } from "./conversations.js";
 import { answersOf, fieldsets, questionsOf } from "./form.js";
+import { forget } from "./nodes.js";
 import { home, keepPlace, place, root } from "./place.js";
-import { element, part } from "./render.js";
+import { element, part, show as showParts } from "./render.js";
 import { pytest } from "./save.js";
+import { render } from "./text.js";
 import { Timeline } from "./timeline.js";
 import { CREDENTIAL, ServerError, Wire, hasEnded, isInterrupted, short, visible } from "./wire.js";
 
@@ -32,6 +34,8 @@ let views; // views of the development console
 let webhooks;
 let work;
 let reachable = ""; // the state to show again when the server is back
+
+render({ ask: (texts) => quiet.own("markdown", {}, { texts }), change: follow, isLive: () => isDevelopment });
 
 const credentials = () => ($("credential").value ? { [$("header").value]: $("credential").value } : {});
 
@@ -143,6 +147,7 @@ function clear() {
   $("save").disabled = false;
   contextId = task = shownTask = last = asked = undefined;
   turns.length = 0;
+  forget();
   work?.show(undefined);
   $("log").replaceChildren(invitation());
   ask(undefined);
@@ -246,7 +251,7 @@ async function stream(method, params, id, drawn = new Map(), fold = undefined) {
     isRunning = await recall(params.message && id && !replaced ? undefined : answers);
     if (signal.aborted) return;
   }
-  for (const { shown } of answers.values()) shown.ariaBusy = "false";
+  for (const known of answers.values()) finish(known);
   streams.delete(own);
   own.fold?.end();
   // A refused message has replaced the stream of its running task.
@@ -334,10 +339,7 @@ function receive({ task: told, statusUpdate, artifactUpdate, message }, answers)
   if (whole && status?.state === "TASK_STATE_FAILED") fail(whole);
   else if (whole) {
     // The message replaces its own preview, which came as a stream delta. The status message of a stopped turn has another text.
-    if (status?.state !== "TASK_STATE_CANCELED") {
-      answers.get("aion:stream-delta")?.shown.remove();
-      answers.delete("aion:stream-delta");
-    }
+    if (status?.state !== "TASK_STATE_CANCELED") replacePreview(answers, whole.messageId);
     draw(answers, whole.messageId, visible(whole));
   }
   if (status) {
@@ -392,16 +394,34 @@ function draw(answers, id, parts, append) {
     else if (append !== undefined && isSameFile) before.raw = btoa(atob(before.raw) + atob(each.raw));
     else known.parts.push({ ...each });
   }
-  // Draw once in each frame: to parse the whole text again for each of thousands of chunks would block the page.
+  answers.set(id, known);
+  paint(known);
+  return known;
+}
+
+/** Show the parts of a message or artifact, once in each frame: there may be thousands of chunks. */
+function paint(known) {
   known.frame ??= requestAnimationFrame(() => {
     known.frame = undefined;
-    follow(() => {
-      known.shown.replaceChildren(...known.parts.flatMap(part));
-      known.shown.hidden = !known.shown.hasChildNodes();
-    });
+    follow(() => showParts(known.shown, known.parts, known.shown.ariaBusy === "true"));
   });
-  answers.set(id, known);
-  return known;
+}
+
+/** Note that a message or artifact is complete. */
+function finish(known) {
+  if (known.shown.ariaBusy !== "true") return;
+  known.shown.ariaBusy = "false";
+  paint(known);
+}
+
+/** Let a message take the place of its preview, which came as a stream delta: what is rendered of it stays. */
+function replacePreview(answers, id) {
+  const preview = answers.get("aion:stream-delta");
+  if (!preview || !answers.delete("aion:stream-delta")) return;
+  if (answers.has(id)) return preview.shown.remove();
+  preview.shown.ariaBusy = "false";
+  answers.set(id, preview);
+  follow(() => $("log").append(preview.shown));
 }
 
 // ── Questions
@@ -557,7 +577,6 @@ $("save").addEventListener("click", () => {
   link.click();
   URL.revokeObjectURL(link.href);
 });
-$("files").addEventListener("change", () => ($("chosen").textContent = [...$("files").files].map(({ name }) => name).join(", ")));
 $("text").addEventListener("keydown", (event) => {
   if (event.key !== "Enter" || event.shiftKey || event.isComposing) return;
   event.preventDefault();
@@ -569,7 +588,6 @@ $("compose").addEventListener("submit", async (event) => {
   parts.push(...(await Promise.all([...$("files").files].map(filePart))));
   if (!parts.length) return;
   event.target.reset();
-  $("chosen").textContent = "";
   say("user", ...parts.flatMap(part));
   send(compose(parts));
 });

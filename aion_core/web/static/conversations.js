@@ -30,10 +30,10 @@ export class Conversations {
   /** Show the newest conversations with these agents. The first one is the chosen agent: only its failure is shown. */
   async load(agents) {
     const listing = ++this.#listings;
+    this.#agents = agents;
     this.#list.setAttribute("aria-busy", "true");
     const [failure] = await Promise.all(agents.map((agent) => this.#page(agent, listing).then(() => undefined, (error) => error)));
     if (listing !== this.#listings) return;
-    this.#agents = agents;
     const served = new Set(agents.filter((agent, place) => place || !failure).map(({ id }) => id));
     for (const [key, row] of this.#rows) if (!served.has(row.agent.id)) this.#remove(key);
     this.#list.querySelectorAll(":scope > .empty").forEach((each) => each.remove());
@@ -69,16 +69,17 @@ export class Conversations {
     const { tasks = [], nextPageToken } = await agent.wire.call("ListTasks", { pageSize: 20, historyLength: 2, ...(token && { pageToken: token }) });
     if (listing !== this.#listings) return; // a later request is under way, and its answer is newer
     if (next || !this.#pages.has(agent.id)) this.#pages.set(agent.id, nextPageToken);
-    const found = new Map();
+    const [found, unnamed] = [new Map(), []];
     for (const task of tasks) found.set(task.contextId, [...(found.get(task.contextId) ?? []), task]);
     for (const [contextId, [newest, ...earlier]] of found) {
       if (this.#rows.get(`${agent.id} ${contextId}`)?.noted > began) continue; // the page knows a newer state
       const [first] = (earlier.at(-1) ?? newest).history ?? [];
+      // The history may lack the first message, and with further pages this page may lack the first task.
+      if (nextPageToken || next || first?.role !== "ROLE_USER") unnamed.push(contextId);
       this.#show(agent, contextId, { state: newest.status.state, at: newest.status.timestamp ?? "", title: textOf(first) });
     }
     this.#more.hidden = ![...this.#pages.values()].some(Boolean);
-    // With further pages, the oldest task of this page may not be the first of its conversation.
-    for (const contextId of nextPageToken || next ? found.keys() : []) await this.#name(agent, contextId);
+    for (const contextId of unnamed) await this.#name(agent, contextId);
   }
 
   /** Ask for the first message of a conversation, once. */

@@ -75,8 +75,8 @@ export class Wire {
       headers: { "Content-Type": "application/json", ...this.headers() },
       body: body && JSON.stringify(body),
     });
-    const read = await response.json();
-    if (read?.error) throw new Error(read.error.message ?? read.error);
+    const read = await response.json().catch(() => ({ error: response.statusText }));
+    if (read?.error) throw Object.assign(new Error(read.error.message ?? read.error), { code: response.status });
     return read;
   }
 

@@ -20,6 +20,7 @@ from tests.support.service import http, send
 BLOCKS = "tests/repository/docs/test_blocks.py"
 RUN_BY = {
     ("README.md", "sh"): "tests/tools/e2e/test_dev.py",
+    ("README.md", "python"): "tests/repository/docs/test_readme.py",
     ("CONTRIBUTING.md", "sh"): BLOCKS,
     ("tests/README.md", "sh"): BLOCKS,
     ("docs/adk.md", "python"): "tests/runtime/unit/agents/adk/test_guide.py",

@@ -1,4 +1,4 @@
-"""CONTRIBUTING.md and the README: their maps have each room of the two houses, on the floor that import-linter checks."""
+"""CONTRIBUTING.md: its map has each room of the two houses, on the floor that import-linter checks."""
 
 import re
 import subprocess
@@ -10,7 +10,6 @@ import pytest
 from tests.support.server import ROOT
 
 CONTRIBUTING = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
-README = (ROOT / "README.md").read_text(encoding="utf-8")
 
 
 def section(title: str) -> str:
@@ -40,13 +39,6 @@ def floors(house: str) -> dict[str, int]:
 def test_contributing_lists_each_room_with_its_floor(house: str) -> None:
     assert dict(rooms(house)) == floors(house)
     assert len(rooms(house)) == len(floors(house))
-
-
-@pytest.mark.parametrize("house", ["aion_core", "aion_tools"])
-def test_readme_lists_rooms_in_order_of_contributing(house: str) -> None:
-    tree = re.split(r"\n(?! )", README.partition(f"\n{house}/ ")[2])[0]
-    lines = re.findall(r"^  ((?:\w+(?:/|\.py)\s*)+)", tree, re.MULTILINE)
-    assert [room for line in lines for room in re.findall(r"\w+(?=/|\.py)", line)] == [room for room, _ in rooms(house)]
 
 
 def test_contributing_lists_each_entry_of_repository() -> None:

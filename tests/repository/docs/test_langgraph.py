@@ -15,7 +15,7 @@ BLOCKS = re.findall(r"^```python\n(.*?)^```", (ROOT / "docs" / "langgraph.md").r
 REPLIES = {"Which": ("Tuesday", "Booked for Tuesday."), "Send": ("yes", "accept None")}
 """Answer to each question by its first word, and the text of the completed task."""
 ANSWERS = [
-    "I speak en.",
+    "Words: 1.",
     "You sent 0 files.",
     "One moment.",
     "You said hi.",
@@ -23,6 +23,7 @@ ANSWERS = [
     "Which day?",
     'Send the mail to ada?\nsend_mail(to="ada")\nAnswer accept, edit: {…} or ignore.',
     "Notes so far: 0.",
+    "I speak en.",
 ]
 
 

@@ -4,8 +4,9 @@ import re
 from pathlib import Path
 
 import pytest
+import yaml
 
-from scripts.docs_site import build
+from scripts.docs_site import build, tabbed
 from tests.support.server import ROOT
 
 LOADED = re.compile(r'<(?:script|link|img)\b[^>]*\b(?:src|href)="((?:https?:)?//[^"]*)"')
@@ -23,17 +24,39 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_docs_site_has_html_page_for_each_markdown_file(site: Path) -> None:
     pages = [*(ROOT / "docs").glob("*.md"), *(ROOT / "docs" / "decisions").glob("0*.md")]
     for page in pages:
-        assert (site / page.relative_to(ROOT).with_suffix(".html")).exists()
-    assert "Start with two commands" in (site / "index.html").read_text(encoding="utf-8")
+        place = page.relative_to(ROOT).with_suffix(".html")
+        assert (site / ("index.html" if place.match("docs/index.html") else place)).exists()
+    assert "Kill it in the middle of a word" in (site / "index.html").read_text(encoding="utf-8")
     assert (site / "search.json").stat().st_size > 100_000
 
 
 def test_site_navigation_lists_each_page_once(site: Path) -> None:
+    """The decision records are listed by their index instead, and docs/index.md is the first page."""
     listed = re.findall(r"[\w./-]+\.md$", (site.parent / "mkdocs.yml").read_text(encoding="utf-8"), re.MULTILINE)
-    pages = [*(ROOT / "docs").rglob("*.md"), *(ROOT / "examples").glob("*/README.md")]
-    names = [page.relative_to(ROOT).as_posix() for page in pages]
+    pages = [*(ROOT / "docs").glob("*.md"), *(ROOT / "examples").glob("*/README.md")]
+    names = ["index.md", *(page.relative_to(ROOT).as_posix() for page in pages if page.name != "index.md")]
     assert {name: listed.count(name) for name in names} == dict.fromkeys(names, 1)
-    assert {"README.md", "CHANGELOG.md", "CONTRIBUTING.md", "tests/README.md"} <= set(listed)
+    assert {"CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md", "tests/README.md", "docs/decisions/README.md"} <= set(
+        listed
+    )
+
+
+def test_tabs_of_navigation_have_at_most_forty_pages(site: Path) -> None:
+    tabs = yaml.safe_load((site.parent / "mkdocs.yml").read_text(encoding="utf-8"))["nav"]
+    sizes = {title: str(pages).count(".md'") for tab in tabs for title, pages in tab.items()}
+    assert list(sizes) == ["Learn", "Guides", "Deploy & operate", "Reference"]
+    assert 0 < min(sizes.values()) <= max(sizes.values()) <= 40
+
+
+def test_examples_in_several_languages_become_tabs(site: Path) -> None:
+    page = (site / "docs" / "clients.html").read_text(encoding="utf-8")
+    assert page.count('<div class="tabbed-set') > 15
+    for label in ("curl, 1.0", "curl, 0.3", "Python", "TypeScript"):
+        assert f">{label}</label>" in page
+    assert tabbed("Python:\n\n```python\na\n\nb\n```\n\nText.\n\nGo:\n\n```go\nc\n```\n").count("===") == 0
+    assert tabbed("Python:\n\n```python\na\n\nb\n```\n\nGo:\n\n```go\nc\n```\n\nText.\n") == (
+        '=== "Python"\n\n    ```python\n    a\n\n    b\n    ```\n\n=== "Go"\n\n    ```go\n    c\n    ```\n\nText.\n'
+    )
 
 
 def test_decision_index_lists_each_record() -> None:
@@ -67,9 +90,11 @@ def test_site_loads_nothing_from_other_origins(site: Path) -> None:
 
 @pytest.mark.deep
 def test_build_of_docs_site_fails_for_broken_link(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "README.md").write_text("# Start\n\n[Gone](docs/gone.md)\n", encoding="utf-8")
+    (tmp_path / "docs").mkdir()
+    (tmp_path / "docs" / "index.md").write_text("# Start\n\n[Gone](gone.md)\n", encoding="utf-8")
+    (tmp_path / "pyproject.toml").write_text("[project.urls]\n", encoding="utf-8")
     monkeypatch.setattr("scripts.docs_site.ROOT", tmp_path)
-    monkeypatch.setattr("scripts.docs_site._files", lambda: ["README.md"])
+    monkeypatch.setattr("scripts.docs_site._files", lambda: ["docs/index.md"])
     built = build(tmp_path / "built" / "site")
     assert built.returncode == 1
     assert "page does not exist" in built.stdout + built.stderr

@@ -68,6 +68,7 @@ async def test_expired_api_key_is_not_found(keys: ApiKeys, clock: ManualClock) -
     clock.move(3)
     assert await keys.find(key.id) is None
     assert key.id not in {found.id for found in await keys.all()}
+    assert await keys.revoke(key.id) is False
 
 
 async def test_api_keys_are_listed_newest_first(keys: ApiKeys, clock: ManualClock) -> None:

@@ -6,7 +6,6 @@ import json
 import statistics
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import product
 from typing import Any
@@ -182,20 +181,9 @@ async def costs_of(app: ASGIApp, bodies: Iterable[HostileBody]) -> tuple[list[Co
     """Send the bodies to the app. Return their costs, and the median processor time of a usual message in seconds."""
     for body in usual_bodies():
         await cost_of(app, body)  # call once before, because the first requests import modules
-    with without_collections():
-        usual = [(await cost_of(app, body)).cpu_seconds for _ in range(5) for body in usual_bodies()]
-        return [await cost_of(app, body) for body in bodies], statistics.median(usual)
-
-
-@contextmanager
-def without_collections() -> Iterator[None]:
-    """Exclude the objects of the test session from garbage collections, which would take 0.1 s."""
-    gc.collect()
-    gc.freeze()
-    try:
-        yield
-    finally:
-        gc.unfreeze()
+    gc.freeze()  # exclude the objects of the test session from garbage collections, which would take 0.1 s
+    usual = [(await cost_of(app, body)).cpu_seconds for _ in range(5) for body in usual_bodies()]
+    return [await cost_of(app, body) for body in bodies], statistics.median(usual)
 
 
 def allowed_bytes(cost: Cost) -> int:

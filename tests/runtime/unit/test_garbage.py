@@ -12,10 +12,10 @@ from aion_core.garbage import MANY_MODULES, no_garbage_collection
 
 @pytest.fixture(autouse=True)
 def collector() -> Iterator[None]:
-    """After the test, enable the garbage collector and unfreeze all objects."""
+    """Unfreeze all objects. After the test, freeze them again, as conftest.py has, and enable the garbage collector."""
     gc.unfreeze()
     yield
-    gc.unfreeze()
+    gc.freeze()
     gc.enable()
 
 

@@ -53,6 +53,7 @@ LIKE = {
     "docs/from-adk-web.md",
     "docs/from-aion-python-sdk.md",
     "docs/from-langgraph-api.md",
+    "docs/index.md",
     "docs/interrupts.md",
     "docs/quickstart.md",
     "docs/several-agents.md",

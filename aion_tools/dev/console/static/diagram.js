@@ -2,7 +2,7 @@
 
 import { element } from "./render.js";
 
-const [HEIGHT, GAP, LAYER, LETTER] = [30, 24, 62, 7.4]; // sizes in pixels of the drawing
+const [HEIGHT, GAP, LAYER, LETTER, BEND] = [30, 24, 62, 7.4, 6]; // sizes in pixels of the drawing
 
 export class Diagram {
   #place;
@@ -17,7 +17,9 @@ export class Diagram {
     const drawing = await wire.own("drawing", {}).catch((error) => ({ failure: error.message }));
     this.#parts = [];
     if (!drawing?.parts) return this.#place.replaceChildren(element("p", { class: "empty" }, drawing?.failure ?? "An AgentExecutor has no parts that could be drawn."));
-    return this.#place.replaceChildren(this.#svg(drawing));
+    this.#place.replaceChildren(this.#svg(drawing));
+    this.#place.scrollLeft = (this.#place.scrollWidth - this.#place.clientWidth) / 2;
+    return undefined;
   }
 
   /** Light the parts that run by these steps of a turn, and show how often each has run. */
@@ -33,7 +35,7 @@ export class Diagram {
 
   #svg({ parts, edges }) {
     const layers = layersOf(parts, edges);
-    const widths = new Map(parts.map(({ id, name }) => [id, Math.max(48, title(name).length * LETTER + 22)]));
+    const widths = new Map(parts.map((part) => [part.id, Math.max(48, title(part).length * LETTER + 22)]));
     const room = (layer) => layer.reduce((sum, id) => sum + widths.get(id) + GAP, GAP);
     const loops = edges.filter(({ source, target }) => layerOf(layers, target) <= layerOf(layers, source)).length;
     const width = Math.max(...layers.map(room)) + 18 * loops;
@@ -45,7 +47,8 @@ export class Diagram {
         x += widths.get(id) + GAP;
       }
     });
-    const text = `Parts: ${parts.map(({ name }) => title(name)).join(", ")}. Edges: ${edges.map(({ source, target }) => `${title(last(source))} to ${title(last(target))}`).join(", ")}.`;
+    const named = new Map(parts.map((part) => [part.id, title(part)]));
+    const text = `Parts: ${parts.map(title).join(", ")}. Edges: ${edges.map(({ source, target }) => `${named.get(source)} to ${named.get(target)}`).join(", ")}.`;
     const height = layers.length * LAYER - LAYER + HEIGHT + 8;
     const made = svg("svg", { viewBox: `0 0 ${width} ${height}`, width, height, role: "img", "aria-label": text });
     const head = svg("marker", { id: "head", viewBox: "0 0 8 8", refX: 7, refY: 4, markerWidth: 7, markerHeight: 7, orient: "auto" });
@@ -59,16 +62,17 @@ export class Diagram {
       const side = width - 18 * (loops - loop) + 8;
       if (isBack) loop += 1;
       const path = isBack
-        ? `M${from.x + from.half} ${from.y} C${side} ${from.y} ${side} ${to.y} ${to.x + to.half + 2} ${to.y}`
+        ? `M${from.x + from.half} ${from.y + BEND} C${side} ${from.y + BEND} ${side} ${to.y - BEND} ${to.x + to.half + 2} ${to.y - BEND}`
         : `M${from.x} ${from.y + HEIGHT / 2} C${from.x} ${from.y + LAYER / 2} ${to.x} ${to.y - LAYER / 2} ${to.x} ${to.y - HEIGHT / 2 - 2}`;
       made.append(svg("path", { d: path, class: conditional ? "edge conditional" : "edge", "marker-end": "url(#head)" }));
       if (label) made.append(word(label, (from.x + to.x) / 2 + 6, (from.y + to.y) / 2 + 4, "route"));
     }
-    for (const { id, name, kind } of parts) {
+    for (const part of parts) {
+      const { id, name, kind } = part;
       const { x, y, half } = at.get(id);
       const shape = svg("g", { class: `part ${kind}` });
       const count = word("", x + half - 2, y - HEIGHT / 2 + 2, "count");
-      shape.append(svg("rect", { x: x - half, y: y - HEIGHT / 2, width: 2 * half, height: HEIGHT, rx: kind === "tool" ? 4 : HEIGHT / 2 }), word(title(name), x, y + 4.5, "name"), count);
+      shape.append(svg("rect", { x: x - half, y: y - HEIGHT / 2, width: 2 * half, height: HEIGHT, rx: kind === "tool" ? 4 : HEIGHT / 2 }), word(title(part), x, y + 4.5, "name"), count);
       made.append(shape);
       this.#parts.push({ name, kind, shape, count });
     }
@@ -106,8 +110,8 @@ function layersOf(parts, edges) {
 }
 
 const layerOf = (layers, id) => layers.findIndex((layer) => layer.includes(id));
-const last = (id) => id.split(/[:/]/).at(-1);
-const title = (name) => ({ __start__: "start", __end__: "end" })[name] ?? name;
+/** Return the name of a part, with that of the subgraph around it. */
+const title = ({ id, name, kind }) => ({ __start__: "start", __end__: "end" })[name] ?? (kind === "node" ? id.replaceAll(":", " › ") : name);
 
 function svg(name, attributes) {
   const made = document.createElementNS("http://www.w3.org/2000/svg", name);

@@ -236,6 +236,23 @@ def test_deployment_may_restrict_webhook_hosts(spelled: Callable[[str], str]) ->
             check_url(url, named)
 
 
+@pytest.mark.parametrize("spelled", SPELLED)
+def test_allowed_host_may_be_written_in_any_script(spelled: Callable[[str], str]) -> None:
+    named = WebhookPolicy.for_service(
+        "https://a.example.com", hosts=[*map(spelled, ("müller.example", ".bücher.example"))]
+    )
+    for url in ("https://müller.example/", "https://xn--mller-kva.example/", "https://neue.bücher.example/"):
+        check_url(url, named)
+    with pytest.raises(WebhookBlocked):
+        check_url("https://muller.example/", named)
+
+
+@pytest.mark.parametrize("host", ["https://hooks.example.org", "hooks example", "[::1", ".", "10.1"])
+def test_allowed_host_that_is_none_is_refused(host: str) -> None:
+    with pytest.raises(ValueError, match="its host"):
+        WebhookPolicy.for_service("https://a.example.com", hosts=[host])
+
+
 def test_console_receiver_is_only_webhook_allowed_at_service_itself() -> None:
     policy = WebhookPolicy.for_service(
         "http://127.0.0.1:8000", http=True, networks=["127.0.0.0/8"], receiver="http://127.0.0.1:8000/console/receiver"

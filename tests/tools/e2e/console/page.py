@@ -161,5 +161,5 @@ def screenshot(page: Page | Locator, name: str, is_screen: bool) -> None:
 def violations(page: Page) -> list[tuple[str, str]]:
     """Return the serious accessibility problems that axe finds. Raise NodeMissing without Node."""
     page.evaluate((node_with(ROOT / "tests" / "support" / "js") / "node_modules/axe-core/axe.min.js").read_text())
-    found = page.evaluate("axe.run().then((result) => result.violations)")
+    found = page.evaluate("axe.run({resultTypes: ['violations']}).then((result) => result.violations)")
     return [(each["id"], each["nodes"][0]["html"]) for each in found if each["impact"] in ("serious", "critical")]

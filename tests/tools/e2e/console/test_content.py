@@ -5,7 +5,7 @@ from pathlib import Path
 
 from playwright.sync_api import Locator, Page, expect
 
-from tests.tools.e2e.console.page import Opened, Screen, answer, choose, ends, last_answer, screenshot, send, show
+from tests.tools.e2e.console.page import Opened, Screen, answer, choose, ends, last_answer, send, show
 
 
 def test_script_in_agents_answer_does_not_run(console: Page) -> None:
@@ -344,7 +344,6 @@ def test_form_has_field_for_each_property_of_interrupt_schema(console: Page, scr
     form.locator("button").click()
     expect(console.locator("#log .error")).to_contain_text("guests is not JSON")
     form.get_by_label("Names of the guests").fill('["Ada"]')
-    screenshot(console.locator("#question"), "console-question", screen == (1280, "light"))
     form.locator("button").click()
     ends(console)
     answer(console, "4 seats, dinner, True, ['Ada']")

@@ -23,7 +23,6 @@ from tests.tools.e2e.console.page import (
     run_copies,
     run_test,
     saved,
-    screenshot,
     send,
     show,
 )
@@ -131,7 +130,6 @@ def test_turn_of_killed_worker_continues_in_console(console: Page, folder: Path,
     )
     assert story, text
     expect(show(console, "stored").locator("#entries")).to_contain_text("step 1, loop")
-    screenshot(console, "console", screen == (1280, "light"))
 
 
 def test_answer_sent_over_lost_connection_is_sent_again(console: Page) -> None:

@@ -23,7 +23,6 @@ from tests.tools.e2e.console.page import (
     run_copies,
     run_test,
     saved,
-    screenshot,
     send,
     show,
     violations,
@@ -151,9 +150,6 @@ def test_console_shows_failed_webhook_and_redrives_it(console: Page, screen: Scr
         console.select_option("#answered", "500")
         hooks.get_by_text("Redrive").click()
         expect(hooks).to_contain_text("1 failed try, next try at")
-        if screen.is_wide:
-            console.set_viewport_size({"width": screen.width, "height": 1240})
-        screenshot(console.locator("#webhooks"), "console-webhooks", screen == (1280, "light"))
     finally:
         console.select_option("#answered", "204")
     hooks.get_by_text("Redrive").click()
@@ -171,7 +167,6 @@ def test_console_fits_screen_and_is_accessible(console: Page, screen: Screen) ->
     console.check("#notified")
     send(console, "book")
     ends(console, "input required")
-    screenshot(console, "console-narrow", screen == (360, "dark"))
     beside = ["tasks", "chat", "timeline"] if screen.is_wide else []
     inner = ("graph", "trace", "stored", "webhooks")
     for panel in inner if screen.is_wide else ("tasks", "timeline", *inner, "chat"):

@@ -9,7 +9,7 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from tests.support.server import aion_dev, serving
-from tests.tools.e2e.console.page import Opened, Screen, answer, choose, ends, failure, named, screenshot, send, show
+from tests.tools.e2e.console.page import Opened, Screen, answer, choose, ends, failure, named, send, show
 
 
 def test_tool_call_is_shown_while_it_runs_and_after(console: Page, folder: Path, screen: Screen) -> None:
@@ -128,7 +128,6 @@ def test_takeover_counts_lease_down_and_lost_server_is_named(opened: Opened, fol
                 r"The worker with lease 1 no longer answers\. Another one goes on in \d s, unless it renews its lease\."
             )
         )
-        screenshot(page, "console-takeover", screen == (1280, "light"))
         (folder / file).touch()
         ends(page)
         expect(page.locator("#log .lease")).to_have_count(0)

@@ -49,8 +49,23 @@ def locked(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def folder(locked: Path, tmp_path: Path) -> Path:
-    """Return a copy of the project."""
+    """Return a copy of the project, without images."""
     return shutil.copytree(locked, tmp_path / "copy")
+
+
+@pytest.fixture(scope="module")
+def images(locked: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return the folder of the images of a copy of the project. They replace those of an earlier build."""
+    folder = shutil.copytree(locked, tmp_path_factory.mktemp("built") / "copy")
+    write(folder, {".aion/image/TaskFunction/code/lib/old.py": "", ".aion/image/TaskFunction/Dockerfile": ""})
+    project = Build(folder)
+    before = os.umask(0o077)
+    try:
+        made = {function: folders.write(project, function).code for function in AGENT_FUNCTIONS}
+    finally:
+        os.umask(before)
+    assert made == {function: folder / ".aion" / "image" / function / "code" for function in AGENT_FUNCTIONS}
+    return folder / ".aion" / "image"
 
 
 @pytest.mark.parametrize(
@@ -60,14 +75,13 @@ def folder(locked: Path, tmp_path: Path) -> Path:
         ("TaskFunction", ['CMD ["handlers.run_task.handler"]']),
     ],
 )
-def test_image_copies_package_and_installs_nothing(folder: Path, function: str, ends: list[str]) -> None:
-    package = folders.write(Build(folder), function)
-    assert package.code == folder / ".aion" / "image" / function / "code"
-    lines = (package.code.parent / "Dockerfile").read_text().splitlines()
+def test_image_copies_package_and_installs_nothing(images: Path, function: str, ends: list[str]) -> None:
+    image = images / function
+    lines = (image / "Dockerfile").read_text().splitlines()
     assert lines[1:] == ["FROM public.ecr.aws/lambda/python:3.13", "COPY code /var/task/", *ends]
-    assert {each.name for each in package.code.parent.iterdir()} == {"Dockerfile", "code"}
-    assert {"agent.py", "aion.yaml", "aion_core", "a2a"} <= {each.name for each in package.code.iterdir()}
-    assert not list(package.code.rglob(".env"))
+    assert {each.name for each in image.iterdir()} == {"Dockerfile", "code"}
+    assert {"agent.py", "aion.yaml", "aion_core", "a2a"} <= {each.name for each in (image / "code").iterdir()}
+    assert not list((image / "code").rglob(".env"))
 
 
 def test_only_functions_with_agents_are_images(folder: Path) -> None:
@@ -77,45 +91,29 @@ def test_only_functions_with_agents_are_images(folder: Path) -> None:
     assert not any(map(Build(folder).is_image, made.functions))
 
 
-def test_lambda_user_may_read_folders_of_image(folder: Path) -> None:
-    before = os.umask(0o077)
-    try:
-        package = folders.write(Build(folder), "TaskFunction")
-    finally:
-        os.umask(before)
-    places = [package.code, *package.code.rglob("*")]
+def test_lambda_user_may_read_folders_of_image(images: Path) -> None:
+    code = images / "TaskFunction" / "code"
+    places = [code, *code.rglob("*")]
     assert {place.stat().st_mode & 0o755 for place in places if place.is_dir()} == {0o755}
     assert {place.stat().st_mode & 0o044 for place in places if place.is_file()} == {0o044}
 
 
-def test_folder_of_image_has_no_files_of_earlier_build(folder: Path) -> None:
-    first = folders.write(Build(folder), "TaskFunction").code
-    assert (first / "lib" / "words.py").is_file()
-    (folder / "lib" / "words.py").unlink()
-    assert not (folders.write(Build(folder), "TaskFunction").code / "lib").exists()
+def test_folder_of_image_has_no_files_of_earlier_build(images: Path) -> None:
+    assert [file.name for file in (images / "TaskFunction" / "code" / "lib").glob("*.py")] == ["words.py"]
 
 
-def test_outdated_image_is_refused_with_file_and_remedy(folder: Path) -> None:
-    project = Build(folder)
-    for function in AGENT_FUNCTIONS:
-        folders.write(project, function)
-    folders.check(folder)
+def test_outdated_or_unfinished_image_is_refused_with_remedy(images: Path, folder: Path) -> None:
+    shutil.copytree(images, folder / ".aion" / "image", copy_function=os.link)
     (folder / ".aion" / "image" / "TaskFunction" / "code" / "old.py").touch()
     with pytest.raises(
         BuildError, match=r"\.aion/image/TaskFunction is outdated: old\.py differs. Run `aion build`, then"
     ):
         folders.check(folder)
+    (folder / ".aion" / "image" / "ApiFunction" / "Dockerfile").unlink()
+    with pytest.raises(BuildError, match=r"ApiFunction has no Dockerfile\. Run `aion build`"):
+        folders.check(folder)
     (folder / "agent.py").write_text(f"{EXECUTOR}# An edit.\n")
     with pytest.raises(BuildError, match=r"\.aion/image/ApiFunction is outdated: agent\.py differs"):
-        folders.check(folder)
-
-
-def test_unfinished_image_is_refused(folder: Path) -> None:
-    with pytest.raises(BuildError, match=r"\.aion/image/ApiFunction is outdated: .* differs"):
-        folders.check(folder)
-    code = folders.write(Build(folder), "ApiFunction").code
-    (code.parent / "Dockerfile").unlink()
-    with pytest.raises(BuildError, match=r"ApiFunction has no Dockerfile\. Run `aion build`"):
         folders.check(folder)
 
 

@@ -341,6 +341,7 @@ async def test_finished_signing_key_fetch_retains_no_credentials(keys: IssuerKey
     class Credentials:
         """Value of a context variable."""
 
+    gc.freeze()  # a collection of all objects of the other tests takes a second
     credentials = Credentials()
     variable: ContextVar[Credentials] = ContextVar("credentials")
     context = copy_context()

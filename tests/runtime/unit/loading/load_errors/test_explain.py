@@ -402,9 +402,12 @@ def isolated(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, request: pytest.Fi
         monkeypatch.delenv(name, raising=False)
     # Replace stdin by a stream that is no terminal, because a server has no terminal either.
     monkeypatch.setattr(sys, "stdin", io.StringIO())
+    leaves_coroutine = "asyncio" in request.node.name
+    if leaves_coroutine:
+        gc.freeze()  # a collection of all objects of the other tests takes a second
     with isolated_imports(tmp_path):
         yield
-    if "asyncio" in request.node.name:
+    if leaves_coroutine:
         # Collect garbage now, so that the warning about the error's coroutine does not appear in a later test.
         gc.collect()
 

@@ -160,6 +160,7 @@ def test_message_at_end_of_event_loop_is_dropped_silently(clock: ManualClock) ->
         queue.open()
         queue.enqueue_from_thread(WAKE_UP)
 
+    gc.freeze()  # a collection of all objects of the other tests takes a second
     with warnings.catch_warnings(record=True) as found:
         warnings.simplefilter("always")
         loop = asyncio.new_event_loop()

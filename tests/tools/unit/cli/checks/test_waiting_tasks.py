@@ -13,8 +13,8 @@ from aion_core.protocol.types import TaskState
 from aion_core.table import keys
 from aion_core.table.item import Item
 from aion_core.table.keys import ContextKey, TaskKey
-from aion_tools.cli.checks import CheckResult
-from aion_tools.cli.checks.waiting_tasks import LIMIT, check_waiting_tasks
+from aion_tools.cli.checks import CheckResult, waiting_tasks
+from aion_tools.cli.checks.waiting_tasks import check_waiting_tasks
 from aion_tools.deploy import aws, cloudformation
 from aion_tools.deploy.cloudformation import CloudFormationStack
 from aion_tools.stack.stack import LocalStack
@@ -200,21 +200,27 @@ def store_tasks(savers: DynamoDBSavers, clock: ManualClock, number: int) -> None
     for each in range(number):
         task, context = TaskKey("owner", f"t-{each}"), ContextKey("owner", "test", f"c-{each}")
         head = Head(task, context, TaskState.TASK_STATE_INPUT_REQUIRED, clock.now(), 1, 1)
-        item: Item = {**head_item(head), "expires": int(clock.now().timestamp()) + 1000, "v": 3, "filler": "x" * 3000}
+        item: Item = {
+            **head_item(head),
+            "expires": int(clock.now().timestamp()) + 1000,
+            "v": 3,
+            "filler": "x" * 100_000,
+        }
         key = keys.head_key(task)
         puts.append({"PutRequest": {"Item": encoded_item({**item, "pk": key.partition, "sk": key.sort})}})
     for start in range(0, number, 25):
         savers.client.batch_write_item(RequestItems={savers.table_name: puts[start : start + 25]})
 
 
-async def test_newest_thousand_waiting_tasks_are_compared(
-    shop: Shop, project: Project, savers: DynamoDBSavers, clock: ManualClock
+async def test_newest_waiting_tasks_are_compared_up_to_limit(
+    shop: Shop, project: Project, savers: DynamoDBSavers, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(waiting_tasks, "LIMIT", 30)
     await three_wait(shop)
-    store_tasks(savers, clock, LIMIT - 2)
+    store_tasks(savers, clock, 28)
     scans: list[object] = []
     aws.client_of("dynamodb").meta.events.register("before-call.dynamodb.Scan", lambda **request: scans.append(request))
     compared, (lost,) = await project.check(importing("shopping"), shopping=MODELS)
-    assert compared == f"the newest {LIMIT} of {LIMIT + 1} read, and this version lacks 1 class of their state"
+    assert compared == "the newest 30 of 31 read, and this version lacks 1 class of their state"
     assert lost.message.startswith("2 tasks of test wait"), "the oldest of three was not read"
     assert len(scans) > 2, "the index has several pages"
