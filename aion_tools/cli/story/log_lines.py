@@ -58,6 +58,9 @@ def _begun(at: datetime, function: str, fields: dict[str, Any]) -> StoryEvent:
     if tries > 1:
         text = f"{who} took over the turn (try {tries}), because the worker before had not ended it."
         return StoryEvent(at, "takeover", text, details)
+    if since := fields.get("waited_since"):
+        text = f"{who} resumed the turn, which had been waiting since {one_line(str(since))}."
+        return StoryEvent(at, "turn", text, details)
     if handoffs:
         text = f"{who} resumed the turn after handoff {handoffs}, because the invocation before had reached its end."
         return StoryEvent(at, "handoff", text, details)
