@@ -130,7 +130,7 @@ async def _described(remote: "RemoteAgent") -> str:
     except httpx.HTTPError as error:
         reason = error or type(error).__name__
         raise click.ClickException(
-            f"The agent at {remote.url} does not answer: {reason}. Check the URL, and that its server runs."
+            f"The agent at {remote.url} doesn't answer: {reason}. Check the URL, and that its server is running."
         ) from error
     return one_line(f"{card.get('name', 'The agent')} at {remote.url}")
 
