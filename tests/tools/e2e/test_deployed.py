@@ -255,6 +255,7 @@ def log(stack: DeployedStack, function: str, **fields: object) -> None:
     logs.put_log_events(logGroupName=group, logStreamName="one", logEvents=[event])
 
 
+@pytest.mark.deep
 def test_sam_logs_prints_lines_of_one_task(stack: DeployedStack) -> None:
     """Run the runbook's command. The emulator ignores its filter."""
     log(stack, "task", level="ERROR", message="The agent failed.", task_id=TASK, exception="Traceback\n  boom")

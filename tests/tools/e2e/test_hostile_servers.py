@@ -96,7 +96,7 @@ SEND = {
     "controls": "is input-required",
 }
 """Sentence of `aion send` about each agent."""
-IN_TEST = {"endless-card", "dripping-card", "deep-event", "endless-line", "controls", "other-port"}
+IN_TEST = {"dripping-card", "endless-line", "controls", "other-port"}
 """The cases of `make test`."""
 
 
