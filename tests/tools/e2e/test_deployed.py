@@ -112,7 +112,7 @@ def test_deploy_fails_if_first_message_to_agent_is_refused(stack: DeployedStack)
     refused = stack.project.run("deploy", "--yes", *stack.options, AWS_SECRET_ACCESS_KEY="another")
     assert refused.returncode == 1
     assert "FAILED   first reply" in refused.stdout
-    assert "The credentials do not permit this agent (403)" in refused.stderr
+    assert "These credentials don't give access to this agent (403)" in refused.stderr
     assert f"sam logs --cw-log-group /aws/lambda/{STACK}-api" in refused.stderr
     assert "is deployed." in refused.stdout
 
