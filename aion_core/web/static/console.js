@@ -36,7 +36,9 @@ let remote; // URL of another server, whose console this is; undefined for the p
 let work;
 let reachable = ""; // the state to show again when the server is back
 
-render({ ask: (texts) => quiet.own("markdown", {}, { texts }), change: follow, isLive: () => isDevelopment });
+// The browser reads the icon again at each address that the page gets.
+document.querySelector("link[rel=icon]").href = new URL("console/favicon.svg", root).href;
+render({ ask: (texts) => quiet.own("markdown", {}, { texts }), change: follow, isLive: () => isDevelopment || Boolean(remote) });
 
 const credentials = () => ($("credential").value ? { [$("header").value]: $("credential").value } : {});
 
