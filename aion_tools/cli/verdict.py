@@ -11,7 +11,7 @@ from aion_core.protocol.types import TaskState
 from aion_core.table.times import moment
 from aion_tools.cli.documents import time_text
 from aion_tools.cli.operate.dead_letters import QueuedLetter
-from aion_tools.cli.operate.report import TaskReport
+from aion_tools.cli.operate.report import TaskReport, wait_text
 from aion_tools.operator.inspection import ContextStatus
 
 SWEEP_IS_LATE = timedelta(minutes=5)
@@ -81,6 +81,9 @@ def _turn(report: TaskReport, context: ContextStatus, cancel: str, options: str)
     record, task_id = context.record, report.head.key.task_id
     if record.running is not None and record.runs(task_id):
         tries = f"try {record.running.tries}"
+        if record.wait is not None:
+            look = f"the next look is at {time_text(moment(record.until))}"
+            return f"The task {wait_text(record.wait)}, and no process runs: {look}; {{}} ends it", cancel
         if not record.holder:
             return "The turn is suspended between two workers until a wake-up message resumes it; {} ends it", cancel
         until = time_text(moment(record.until))

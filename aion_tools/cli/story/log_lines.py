@@ -58,6 +58,9 @@ def _begun(at: datetime, function: str, fields: dict[str, Any]) -> StoryEvent:
     if tries > 1:
         text = f"{who} took over the turn (try {tries}), because the previous worker had not finished it."
         return StoryEvent(at, "takeover", text, details)
+    if since := fields.get("waited_since"):
+        text = f"{who} resumed the turn, which had been waiting since {one_line(str(since))}."
+        return StoryEvent(at, "turn", text, details)
     if handoffs:
         text = f"{who} resumed the turn after handoff {handoffs}, because the previous invocation was out of time."
         return StoryEvent(at, "handoff", text, details)

@@ -13,10 +13,12 @@ import pytest
 from aion_core.auth.principal import API_KEY_ISSUER, Principal
 from aion_core.auth.tenants import owner_in
 from aion_core.engine.queues import PushWakeUp, WakeUp, body_of, push_body_of
+from aion_core.engine.records import AwaitedCall
 from aion_core.engine.remote_calls.records import CallState, RemoteCall
 from aion_core.protocol.types import Message, TaskState
 from aion_core.table import keys
 from aion_core.table.keys import ContextKey, owner_folder
+from aion_core.table.times import moment
 from aion_tools.dev.data_folder import LOG
 from aion_tools.stack.stack import LocalStack
 from tests.support import operating, pushes
@@ -228,6 +230,35 @@ def test_why_explains_suspended_turn(run: RunCommand, chat: StoreConversation) -
         "The turn is suspended between two workers until a wake-up message resumes it; "
         f"`aion tasks cancel t-m-1 --owner {chat.context.owner}` ends it."
     )
+
+
+@pytest.mark.parametrize("for_agent", [False, True])
+def test_why_explains_what_task_waits_for(run: RunCommand, chat: StoreConversation, for_agent: bool) -> None:
+    async def waits() -> tuple[str, str, str]:
+        begun = await chat.starts("m-1")
+        calls = [AwaitedCall("ask", "weather", "r-1")] if for_agent else []
+        _, suspended = await chat.store.suspend(
+            begun.lease,
+            begun.head,
+            chat.says(begun.head),
+            key="w",
+            until=chat.clock.now() + timedelta(hours=1),
+            calls=calls,
+        )
+        assert suspended.turn.wait is not None
+        times = moment(suspended.turn.wait.since), moment(suspended.turn.wait.until), suspended.look_at
+        since, until, look = (f"{at:%Y-%m-%d %H:%M:%S} UTC" for at in times)
+        return since, until, look
+
+    since, until, look = asyncio.run(waits())
+    what = f"for the agent weather (its task r-1), at the latest until {until}" if for_agent else f"until {until}"
+    assert now(run("t-m-1", "--owner", chat.context.owner).stdout) == (
+        f"The task has been waiting since {since} {what}, and no process runs: the next look is at {look}; "
+        f"`aion tasks cancel t-m-1 --owner {chat.context.owner}` ends it."
+    )
+    (found,) = json.loads(run("t-m-1", "--owner", chat.context.owner, "--json").stdout)
+    assert found["contextState"]["waitsFor"]["calls"] == ([{"agent": "weather", "task": "r-1"}] if for_agent else [])
+    assert "There is nothing to do." in found["contextState"]["status"]
 
 
 def test_why_command_combines_task_events_log_lines_and_killed_invocations(
