@@ -1,6 +1,6 @@
 """Calls of other agents by A2A, for agents of any framework."""
 
-from aion_core.authoring.remote import RemoteAnswer, call_agent
+from aion_core.authoring.remote import RemoteAnswer, call_agent, call_agents
 from aion_core.errors import RemoteAgentError, RemoteAgentFailed, RemoteAgentRefused, RemoteAgentUnreachable
 
 __all__ = [
@@ -10,4 +10,5 @@ __all__ = [
     "RemoteAgentUnreachable",
     "RemoteAnswer",
     "call_agent",
+    "call_agents",
 ]

@@ -4,6 +4,7 @@ The server makes a `RemoteCaller` for each turn. It stores a call before its mes
 after the loss of either process.
 """
 
+import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from contextvars import ContextVar
@@ -76,6 +77,16 @@ async def call_agent(
     as_value(own, "call_agent's metadata")
     said = _message(message)
     return await caller(agent, said, own, key)
+
+
+async def call_agents(
+    calls: Sequence[tuple[str, Said]], *, metadata: Mapping[str, Any] | None = None
+) -> list[RemoteAnswer]:
+    """Send messages to other agents at the same time, and return their answers in the same order.
+
+    Each call is an agent with its message. See `call_agent`; the first error is raised.
+    """
+    return await asyncio.gather(*(call_agent(agent, message, metadata=metadata) for agent, message in calls))
 
 
 _current: ContextVar[RemoteCaller] = ContextVar("aion_remote_caller")

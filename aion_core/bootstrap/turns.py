@@ -17,6 +17,7 @@ from aion_core.engine.agent import Agent, CallsRemoteAgents
 from aion_core.engine.agent_options import AnswerAs
 from aion_core.engine.limits.limits import Limits
 from aion_core.engine.listing.conversations import Conversations
+from aion_core.engine.records import AwaitedCall
 from aion_core.engine.remote_calls.cancellation import Canceled, RemoteCancellations
 from aion_core.engine.remote_calls.records import CallToCancel
 from aion_core.engine.runner.runner import TaskRunner
@@ -26,6 +27,7 @@ from aion_core.loading.deployment import read_deployment_config
 from aion_core.loading.frameworks import AgentDependencies
 from aion_core.loading.lazy_agent import AgentReplies, LazyAgent
 from aion_core.settings import Settings
+from aion_core.table.keys import TaskKey
 from aion_core.table.times import milliseconds
 
 
@@ -92,7 +94,16 @@ def build_turn_services(settings: Settings, telemetry: Telemetry) -> TurnService
     cancellations = RemoteCancellations(
         stores.tasks.remote_calls, cancel_remote, stores.tasks.note_unreached, stores.work_queue, clock
     )
-    worker = Worker(stores.tasks, runner, stores.work_queue, clock, cancellations)
+
+    async def look(task: TaskKey, calls: Sequence[AwaitedCall]) -> bool:
+        # Import late, because most processes await no call.
+        from aion_core.delegation.looks import have_answers
+
+        if environment.has_secrets:
+            environment.refresh_if_due()
+        return await have_answers(remotes.client, stores.tasks.remote_calls, task, calls)
+
+    worker = Worker(stores.tasks, runner, stores.work_queue, clock, cancellations, look)
     background = None
     if settings.store != "dynamodb":
         background = build_background(settings, stores, worker, clock, telemetry)

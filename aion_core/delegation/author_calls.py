@@ -9,7 +9,7 @@ import asyncio
 import re
 from collections.abc import Collection, Mapping
 from contextlib import aclosing
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 from urllib.parse import quote, unquote
 
 from msgspec import Struct, field
@@ -20,10 +20,18 @@ from aion_core.delegation.depth import next_depth
 from aion_core.delegation.outcome import Outcome, outcome_of
 from aion_core.delegation.remotes import Remotes
 from aion_core.engine.agent import TurnRequest
+from aion_core.engine.records import AwaitedCall
 from aion_core.engine.remote_calls.records import CallState, RemoteCall
 from aion_core.engine.remote_calls.turn_calls import TurnCalls
-from aion_core.errors import RemoteAgentFailed
+from aion_core.errors import RemoteAgentFailed, RemoteAgentUnreachable
 from aion_core.protocol.types import Artifact, Message, Role, Task
+from aion_core.table.times import milliseconds
+
+if TYPE_CHECKING:
+    from aion_core.delegation.durable_call import DurableCall
+
+SUSPEND_SECONDS = 1.0
+"""Seconds for which a call may keep a process that no client holds. Then its turn is suspended."""
 
 _FOLLOW_UP = re.compile(r"(.*)\?(\d+)@([^@/?]+)", re.S)
 """Pattern of the key of an answer to a remote agent: the first call's key, the question's number, the answering turn."""
@@ -52,6 +60,15 @@ class CallingTurn(Protocol):
         """Send an artifact to the client."""
         ...
 
+    @property
+    def may_suspend(self) -> bool:
+        """True if the turn can wait for a remote agent without a process, and `suspend` can be called."""
+        ...
+
+    def suspend(self, call: AwaitedCall) -> BaseException:
+        """Return the exception, of the class `question`, that suspends the turn until the call has an answer."""
+        ...
+
 
 class _Claim(Struct, eq=False):
     """A call that the running code makes."""
@@ -77,6 +94,13 @@ class _Site(Struct, eq=False):
         return {*self.failed, *(claim.key for claim in self.claims)}
 
 
+class _Progress(Struct, eq=False):
+    """Call that is under way."""
+
+    durable: "DurableCall | None" = None
+    """None until its client is ready."""
+
+
 class AuthorCalls:
     """Calls of one turn. They may come from any thread and event loop."""
 
@@ -88,7 +112,7 @@ class AuthorCalls:
         self._sites: dict[str, _Site] = {}
         self._in_flight: dict[str, int] = {}
         """Number of calls of each remote agent that are under way."""
-        self._running: set[asyncio.Task[Outcome]] = set()
+        self._running: dict[asyncio.Task[Outcome], _Progress] = {}
         self._sent: set[str] = set()
         """Ids of the artifacts that this turn has sent."""
 
@@ -169,20 +193,61 @@ class AuthorCalls:
 
     async def _outcome(self, calls: TurnCalls, call: RemoteCall, metadata: Mapping[str, Any]) -> Outcome:
         """Send the call's message, or follow its task, until the remote agent has answered."""
-        running = asyncio.create_task(self._durable(calls, call, metadata))
-        self._running.add(running)
+        progress = _Progress()
+        running = asyncio.create_task(self._durable(calls, call, metadata, progress))
+        self._running[running] = progress
         try:
+            while not (await asyncio.wait({running}, timeout=self._patience))[0]:
+                if self._may_suspend() and progress.durable is not None:
+                    await self._suspend(running, progress.durable)
             return await running
+        except asyncio.CancelledError:
+            # The author's code has a time limit of its own, or the turn stops.
+            running.cancel()
+            await asyncio.wait({running})
+            raise
         finally:
-            self._running.discard(running)
+            self._running.pop(running, None)
 
-    async def _durable(self, calls: TurnCalls, call: RemoteCall, metadata: Mapping[str, Any]) -> Outcome:
+    @property
+    def _patience(self) -> float | None:
+        return SUSPEND_SECONDS if self._turn.may_suspend and self._request.sleeps is not None else None
+
+    def _may_suspend(self) -> bool:
+        """Return True if the turn should wait without a process: each call under way has reached its remote agent."""
+        sleeps = self._request.sleeps
+        if sleeps is None or not sleeps.may_suspend():
+            return False
+        return all(each.durable is not None and each.durable.remote_task for each in self._running.values())
+
+    async def _suspend(self, running: "asyncio.Task[Outcome]", durable: "DurableCall") -> None:
+        """Stop a call under way, and suspend the turn until it has an answer. Return if it has an answer already."""
+        call = durable.call
+        self._check_limit(call)
+        running.cancel()
+        await asyncio.wait({running})
+        if running.cancelled():
+            raise self._turn.suspend(AwaitedCall(call.key, call.remote, durable.remote_task))
+
+    def _check_limit(self, call: RemoteCall) -> None:
+        """Raise RemoteAgentUnreachable if the turn has waited for this call as long as it may."""
+        wait, sleeps = self._request.turn.wait, self._request.sleeps
+        is_awaited = wait is not None and any(each.key == call.key for each in wait.calls)
+        if wait is not None and is_awaited and sleeps is not None and milliseconds(sleeps.now()) >= wait.until:
+            hours = (wait.until - wait.since) / 3_600_000
+            text = f"The agent {call.remote} has not answered within {hours:.0f} hours."
+            raise RemoteAgentUnreachable(text, agent=call.remote, reason="its task has not ended.")
+
+    async def _durable(
+        self, calls: TurnCalls, call: RemoteCall, metadata: Mapping[str, Any], progress: _Progress
+    ) -> Outcome:
         # Import late, because most turns call no agent.
         from aion_core.delegation.durable_call import DurableCall
 
         whole = {**metadata, **next_depth(self._request.request, call.remote)}
         async with self._remotes.client(call.remote) as client:
             durable = DurableCall(client, calls, call, name=call.remote, keeps_answer=True)
+            progress.durable = durable
             async with aclosing(durable.responses(metadata=whole)) as stream:
                 async for _ in stream:
                     pass

@@ -83,6 +83,11 @@ class DurableCall:
         self._wait, self._silent_since = 0.0, milliseconds(self._clock.now())
 
     @property
+    def remote_task(self) -> str:
+        """Id of the remote agent's task; "" before the remote agent has told it, and if it answers with a message."""
+        return self._news.task_id
+
+    @property
     def is_settled(self) -> bool:
         """True once the remote agent has answered: with a message, or a task that has ended or asks a question."""
         return self._news.is_settled

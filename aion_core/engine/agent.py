@@ -8,7 +8,7 @@ from typing import Any, Protocol, runtime_checkable
 from msgspec import Struct, field
 
 from aion_core.engine.agent_profile import AgentProfile
-from aion_core.engine.records import Numbered, Turn
+from aion_core.engine.records import AwaitedCall, Numbered, Turn
 from aion_core.engine.remote_calls.cancellation import Canceled
 from aion_core.engine.remote_calls.records import CallToCancel
 from aion_core.engine.remote_calls.turn_calls import TurnCalls
@@ -136,8 +136,7 @@ class Suspended(Struct, frozen=True):
     """What the task waits for, as a sentence for its client."""
     until: datetime | None = None
     """Time at which the turn resumes in any case. None means a day later, or before the task expires."""
-    calls: Sequence[str] = ()
-    """Keys of the remote calls."""
+    calls: Sequence[AwaitedCall] = ()
 
 
 class StepCompleted(Struct, frozen=True):

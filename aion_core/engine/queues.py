@@ -32,6 +32,8 @@ class WakeUp(Struct, frozen=True):
     """Canceled task whose remote calls are to be canceled; "" if the message is about a turn."""
     look: int = 0
     """Time of the look at a suspended turn for which this message is, in milliseconds; 0 for any other message."""
+    since: int = 0
+    """Time since which this turn has been waiting for remote agents, in milliseconds; 0 if it waits for a time only."""
 
 
 class WorkQueue(Protocol):
@@ -81,7 +83,7 @@ def body_of(wake_up: WakeUp) -> str:
     context = wake_up.context
     ids = {"owner": context.owner, "agent": context.agent, "context_id": context.context_id, "fence": wake_up.fence}
     task = {"task_id": wake_up.task_id} if wake_up.task_id else {}
-    look = {"look": wake_up.look} if wake_up.look else {}
+    look = {name: value for name in ("look", "since") if (value := getattr(wake_up, name))}
     # Use ASCII, because SQS refuses some characters of ids.
     return json.dumps({"v": VERSION, **ids, **task, **look}, separators=(",", ":"))
 
@@ -101,8 +103,10 @@ def wake_up_of(body: str) -> WakeUp:
         case {"owner": str(owner), "agent": str(agent), "context_id": str(context_id), "fence": int(fence)} if (
             owner and agent and context_id
         ):
-            context, look = ContextKey(owner, agent, context_id), fields.get("look", 0)
-            return WakeUp(context, fence, str(fields.get("task_id", "")), look if isinstance(look, int) else 0)
+            look, since = (each if isinstance(each := fields.get(name), int) else 0 for name in ("look", "since"))
+            return WakeUp(
+                ContextKey(owner, agent, context_id), fence, str(fields.get("task_id", "")), look=look, since=since
+            )
     raise UnreadableWakeUp(
         "The wake-up message must have the texts `owner`, `agent` and `context_id`, and the number `fence`."
     )

@@ -44,6 +44,15 @@ class StoppedBy(StrEnum):
     """The process that ran the turn died or froze, so that its lease expired."""
 
 
+class AwaitedCall(Struct, frozen=True):
+    """Call of a remote agent whose answer a suspended turn awaits."""
+
+    key: str
+    """Key of the call in its task: see `RemoteCall.key`."""
+    remote: str
+    remote_task: str
+
+
 class Wait(Struct, frozen=True):
     """What a suspended turn waits for: a time, or the first answer of some remote calls. Times are milliseconds."""
 
@@ -52,8 +61,8 @@ class Wait(Struct, frozen=True):
     since: int
     until: int
     """Time at which the turn resumes in any case."""
-    calls: tuple[str, ...] = ()
-    """Keys of the remote calls; empty if the turn waits for a time only."""
+    calls: tuple[AwaitedCall, ...] = ()
+    """Empty if the turn waits for a time only."""
 
 
 class Turn(Struct, frozen=True):

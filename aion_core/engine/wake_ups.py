@@ -8,7 +8,7 @@ from datetime import datetime
 from msgspec.structs import replace
 
 from aion_core import log
-from aion_core.engine.outcomes import TurnStarted
+from aion_core.engine.outcomes import TurnStarted, TurnSuspended
 from aion_core.engine.queues import PushQueue, PushWakeUp, WakeUp, WorkQueue
 from aion_core.engine.records import Head
 from aion_core.engine.task.subscribers import has_subscriber_for
@@ -34,12 +34,14 @@ async def wake(work_queue: WorkQueue, context: ContextKey, *, canceled_task: str
         logger.warning("A wake-up message could not be enqueued: %s", error, extra={"context_id": context.context_id})
 
 
-async def wake_to_look(work_queue: WorkQueue, context: ContextKey, look_at: datetime, now: datetime) -> None:
-    """Enqueue the wake-up message of a look at the context's suspended turn. Log errors of the queue.
+async def wake_to_look(work_queue: WorkQueue, context: ContextKey, suspended: TurnSuspended, now: datetime) -> None:
+    """Enqueue the wake-up message of the next look at the context's suspended turn. Log errors of the queue.
 
     If the message is lost, the sweep finds the context's timer soon after the time of the look.
     """
-    wake_up, delay = WakeUp(context, look=milliseconds(look_at)), (look_at - now).total_seconds()
+    wait, delay = suspended.turn.wait, (suspended.look_at - now).total_seconds()
+    since = wait.since if wait is not None and wait.calls else 0
+    wake_up = WakeUp(context, look=milliseconds(suspended.look_at), since=since)
     try:
         await work_queue.enqueue(wake_up, delay=max(0.0, delay))
     except StoreError as error:

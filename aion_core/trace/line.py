@@ -27,7 +27,7 @@ def line_of(step: Step, *, content: bool = True, width: int = WIDTH) -> str:
 
 
 def _numbers(step: Step) -> list[str]:
-    if step.kind in (Kind.RETRY, Kind.HANDOFF, Kind.TAKEOVER):
+    if step.kind in (Kind.RETRY, Kind.HANDOFF, Kind.WAIT, Kind.TAKEOVER):
         return []
     numbers = [duration_text(step.ms) if step.ms is not None else "…"]
     if step.first_ms is not None:

@@ -22,6 +22,8 @@ class Kind(StrEnum):
     """The turn began again, because its last try failed without progress."""
     HANDOFF = "handoff"
     """The turn continues in this process, because the one before had reached its deadline."""
+    WAIT = "wait"
+    """The turn continues in this process, because what it waited for has come."""
     TAKEOVER = "takeover"
     """The turn continues in this process, because the one before died or froze."""
 
@@ -33,7 +35,7 @@ class Step(Struct, frozen=True, omit_defaults=True):
     """Number of the step in its try of the turn, from 1, in the order of the beginnings."""
     kind: Kind
     name: str
-    """Name of the agent, node, model or tool; of a retry, handoff or takeover its cause."""
+    """Name of the agent, node, model or tool; of a retry, handoff, wait or takeover its cause."""
     at: float
     """Beginning, in milliseconds since 1970."""
     parent: int = 0

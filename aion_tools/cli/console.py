@@ -14,6 +14,8 @@ from aion_tools.cli import aws_options, options
 from aion_tools.cli.chat.target import EPILOG
 
 if TYPE_CHECKING:
+    from a2a.types import AgentCard
+
     from aion_tools.inspector.remote import RemoteAgent
 
 LOOPBACK, PORT = "127.0.0.1", 8400
@@ -82,7 +84,7 @@ async def _serve(
     from aion_core.agent_client.limits import OF_COMMANDS
     from aion_tools.cli.chat.credentials import ClientCredentials, NoCredentials
     from aion_tools.cli.chat.session import IDLE_SECONDS
-    from aion_tools.inspector.remote import RemoteAgent
+    from aion_tools.inspector.remote import CardUnusable, RemoteAgent
     from aion_tools.inspector.server import build_inspector
 
     port = listener.getsockname()[1]
@@ -90,7 +92,14 @@ async def _serve(
         credentials = ClientCredentials.from_environ(os.environ, url, sign)
         async with http_client(url, credentials, httpx.Timeout(30, read=IDLE_SECONDS), OF_COMMANDS) as http:
             http.headers.update(headers)
-            remote = RemoteAgent(url, http, credentials.read_card)
+
+            def read_card(card: "AgentCard") -> None:
+                try:
+                    credentials.read_card(card)
+                except NoCredentials as error:
+                    raise CardUnusable(f"Your credentials do not fit it: {error}.") from error
+
+            remote = RemoteAgent(url, http, read_card)
             click.echo(await _described(remote))
             config = uvicorn.Config(
                 build_inspector(remote, port), ws="none", log_config=None, access_log=False, timeout_graceful_shutdown=1
@@ -121,7 +130,7 @@ async def _described(remote: "RemoteAgent") -> str:
     except httpx.HTTPError as error:
         reason = error or type(error).__name__
         raise click.ClickException(
-            f"The agent at {remote.url} does not answer: {reason}. Check the URL, and that its server runs."
+            f"The agent at {remote.url} doesn't answer: {reason}. Check the URL, and that its server is running."
         ) from error
     return one_line(f"{card.get('name', 'The agent')} at {remote.url}")
 

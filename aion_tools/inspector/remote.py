@@ -186,5 +186,5 @@ def _failure(number: Any, error: Exception) -> dict[str, Any]:
         )
     text = f"The server's answer cannot be used. {error}" if isinstance(error, UnusableAnswer) else str(error)
     if isinstance(error, httpx.HTTPError):
-        text = f"The server does not answer: {error or type(error).__name__}"
+        text = f"The server doesn't answer: {error or type(error).__name__}"
     return {"jsonrpc": "2.0", "id": number, "error": {"code": code, "message": text}}

@@ -65,7 +65,7 @@ class _Requests:
         except CardUnusable as error:
             text = str(error)
         except httpx.HTTPError as error:
-            text = f"The server at {self._remote.url} does not answer: {error or type(error).__name__}"
+            text = f"The server at {self._remote.url} doesn't answer: {error or type(error).__name__}"
         return JSONResponse({"error": {"message": text}}, 502)
 
     async def call(self, request: Request) -> Response:

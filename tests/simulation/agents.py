@@ -23,9 +23,10 @@ from aion_core.engine.agent import (
 )
 from aion_core.engine.agent_profile import UNKNOWN, AgentProfile
 from aion_core.engine.fenced_writes import Fence, FencedWrites
+from aion_core.engine.records import AwaitedCall
 from aion_core.engine.remote_calls.records import RemoteCall
 from aion_core.errors import LeaseLost
-from aion_core.protocol.types import Artifact, Message, Part, TaskState
+from aion_core.protocol.types import Artifact, Message, Part, StreamResponse, TaskState
 from aion_core.table import keys
 from aion_core.table.item import Key
 from aion_core.table.keys import ContextKey
@@ -58,7 +59,7 @@ class Program:
             float(op[1])
             for step in self.steps
             for op in step
-            if op[0] in ("sleep", "block", "stubborn", "call", "wait")
+            if op[0] in ("sleep", "block", "stubborn", "call", "wait", "await")
         )
 
 
@@ -108,6 +109,8 @@ PROGRAMS: dict[str, Program] = {
     # Call a remote agent, for less than a lease's term, and for longer than an invocation.
     "calls": Program(((("call", 20.0), ("effect",)), (("call", 3.0), ("say",)))),
     "calls for long": Program(((("call", 1500.0),), (("effect",), ("say",)))),
+    # Await a remote agent's answer without a process, after a second; the second call's end is noticed minutes later.
+    "awaits": Program(((("await", 0.5), ("effect",)), (("await", 20.0), ("effect",)), (("await", 900.0), ("say",)))),
     # Wait without a process: twice for a moment, and for longer than a message can be delayed.
     "waits": Program(((("wait", 8.0), ("say",), ("effect",)), (("wait", 40.0), ("effect",), ("say",)))),
     "waits for long": Program(((("say",),), (("wait", 2000.0), ("effect",), ("say",)))),
@@ -194,6 +197,8 @@ class ScriptedAgent:
                     await self._process.moment("agent.within")
                 async for emission in self._perform(asked, op, f"{asked.turn.id}.{state.position}.{ordinal}", state):
                     yield emission
+                    if isinstance(emission, Suspended):
+                        return
             finished = replace(state, position=state.position + 1, asking=asks, until=0)
             await self._checkpoint(asked, finished)
             state = finished
@@ -276,6 +281,10 @@ class ScriptedAgent:
             case ("call", seconds):
                 yield await self._call(asked, key, seconds)
                 self._did(asked, f"recorded {key}", state.position)
+            case ("await", seconds):
+                ending = await self._await(asked, key, seconds)
+                yield ending
+                self._did(asked, f"recorded {key}" if isinstance(ending, AgentMessage) else "awaits", state.position)
             case ("sleep", seconds):
                 await asyncio.sleep(seconds)
             case ("block", seconds):
@@ -299,18 +308,39 @@ class ScriptedAgent:
 
     async def _call(self, asked: TurnRequest, key: str, seconds: float) -> AgentMessage:
         """Call the remote agent, and return its answer as a message. Each attempt proposes a message of its own."""
-        assert asked.calls is not None
-        client: Any = SimRemoteClient(self._process)
-        parts = [Part(text=str(seconds)), Part(text=asked.task.id), Part(text=key)]
-        message = Message(message_id=self._world.new_id(), context_id=f"remote-{asked.task.id}", parts=parts)
-        durable = DurableCall(
-            client, asked.calls, RemoteCall(key, REMOTE, message), name="remote", clock=self._process.clock
-        )
-        said = ""
+        durable, said = self._durable(asked, key, seconds), ""
         async for response in durable.responses():
             for status in (response.task.status, response.status_update.status):
                 said = text_of(status.message) or said
         return AgentMessage(Message(message_id=key, parts=[Part(text=said)]), key=key)
+
+    def _durable(self, asked: TurnRequest, key: str, seconds: float) -> DurableCall:
+        assert asked.calls is not None
+        client: Any = SimRemoteClient(self._process)
+        parts = [Part(text=str(seconds)), Part(text=asked.task.id), Part(text=key)]
+        message = Message(message_id=self._world.new_id(), context_id=f"remote-{asked.task.id}", parts=parts)
+        call = RemoteCall(key, REMOTE, message)
+        return DurableCall(client, asked.calls, call, name="remote", clock=self._process.clock, keeps_answer=True)
+
+    async def _await(self, asked: TurnRequest, key: str, seconds: float) -> AgentMessage | Suspended:
+        """Call the remote agent as `AuthorCalls` does: suspend the turn if it has not answered within a second."""
+        assert asked.calls is not None
+        known = next((call for call in await asked.calls.all() if call.key == key), None)
+        if known is not None and known.answer is not None:
+            return _answered(key, known.answer)
+        durable = self._durable(asked, key, seconds)
+        running = asyncio.ensure_future(_last_of(durable))
+        try:
+            while not (await asyncio.wait({running}, timeout=1.0))[0]:
+                if durable.remote_task:
+                    running.cancel()
+                    await asyncio.wait({running})
+                    if running.cancelled():
+                        call = AwaitedCall(key, REMOTE, durable.remote_task)
+                        return Suspended(key, f"word wait/{asked.turn.id}/{key}", calls=[call])
+            return _answered(key, running.result())
+        finally:
+            running.cancel()
 
     async def _state(self, asked: TurnRequest) -> ProgramState:
         """Return the newest checkpoint of the context."""
@@ -326,6 +356,16 @@ class ScriptedAgent:
 
     def _did(self, asked: TurnRequest, what: str, step: int) -> None:
         self._world.agent_did(self._process, asked, what, step)
+
+
+async def _last_of(durable: DurableCall) -> StreamResponse:
+    async for _ in durable.responses():
+        pass
+    return durable.outcome.response()
+
+
+def _answered(key: str, answer: StreamResponse) -> AgentMessage:
+    return AgentMessage(Message(message_id=key, parts=[Part(text=text_of(answer.task.status.message))]), key=key)
 
 
 def _thread_key(context: ContextKey) -> Key:

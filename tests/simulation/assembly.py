@@ -2,8 +2,8 @@
 
 import random
 import sys
-from collections.abc import Awaitable, Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Awaitable, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cache, partial
@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, cast
 from msgspec.structs import replace
 
 from aion_core.delegation.cancel import cancel_remote_task
+from aion_core.delegation.looks import have_answers
 from aion_core.engine import timers
 from aion_core.engine.admission.quotas import OpenTasks
 from aion_core.engine.call import CallContext
@@ -139,7 +140,12 @@ def assemble(process: "Process") -> Parts:
         return await cancel_remote_task(client, call, now=milliseconds(clock.now()))
 
     cancellations = RemoteCancellations(calls, cancel_remote, store.note_unreached, work_queue, clock)
-    worker = Worker(store, runner, work_queue, clock, cancellations)
+
+    @asynccontextmanager
+    async def client(_: str) -> AsyncIterator[Any]:
+        yield SimRemoteClient(process)
+
+    worker = Worker(store, runner, work_queue, clock, cancellations, partial(have_answers, client, calls))
     most = settings.open_tasks
     service = TaskService(
         store,

@@ -277,7 +277,8 @@ def i15_failure_has_a_reason(world: "SimWorld") -> Iterator[str]:
         fails = any(PROGRAMS[text].fails for text in texts_of(world, key) if text in PROGRAMS)
         if not fails and "begun" in reason and not may_use_up_tries:
             yield f"{key.task_id} failed ({reason}), and there was too little that went wrong."
-        if not fails and "begun" not in reason and not texts_of(world, key) & {"sour"}:
+        unreached = "could not be reached" in reason and world.remote.down[1] > 0
+        if not fails and "begun" not in reason and not texts_of(world, key) & {"sour"} and not unreached:
             yield f"{key.task_id} failed, and its agent did not: {reason}"
 
 

@@ -55,6 +55,12 @@ class RemoteAgent:
         self._world = world
         self.tasks: dict[str, RemoteTask] = {}
         """Tasks by the id of their message."""
+        self.down = 0.0, 0.0
+        """Begin and end of a restart, in which requests may be heard and no answer comes."""
+
+    def is_down(self) -> bool:
+        """Return True while the remote agent restarts."""
+        return self.down[0] <= self._world.loop.now < self.down[1]
 
     def receive(self, message: Message) -> str:
         """Return the id of the message's task."""
@@ -157,6 +163,9 @@ class SimRemoteClient:
 
     async def _request(self, kind: str, act: Callable[[], Any]) -> Any:
         try:
-            return await self._process.effect(kind, act)
+            done = await self._process.effect(kind, act)
+            if self._remote.is_down():
+                raise StoreUnavailable("The remote agent restarts.")
+            return done
         except StoreUnavailable as error:
             raise A2AClientError("Network communication error") from httpx.ConnectError(str(error))

@@ -460,3 +460,27 @@ async def _during_a_wait(world: SimWorld) -> None:
 scenario("texts during a wait: enqueue", deployment=Deployment(when_busy=WhenBusy.ENQUEUE))(_during_a_wait)
 scenario("texts during a wait: reject", deployment=Deployment(when_busy=WhenBusy.REJECT))(_during_a_wait)
 scenario("texts during a wait: interrupt", deployment=Deployment(when_busy=WhenBusy.INTERRUPT))(_during_a_wait)
+
+
+@scenario("awaits a remote agent", weight=3, deployment=Deployment(delegates=True, watch_seconds=5.0))
+async def awaits(world: SimWorld) -> None:
+    """Call a remote agent for half a second, for some seconds, and for a quarter of an hour. It may restart meanwhile."""
+    ann = Client(world)
+    begin = world.choices.choice((0.0, 0.0, 1.0, 15.0, 100.0, 800.0))
+    if begin:
+        world.remote.down = begin, begin + world.choices.choice((5.0, 60.0, 300.0))
+    if world.choices.random() < 0.2:
+        await ann.rest(await ann.stream("awaits", "m-1"))
+    else:
+        await ann.rest(id_of(await ann.send("awaits", "m-1", wait=world.choices.random() < 0.3)))
+
+
+@scenario("cancels what awaits a remote agent", weight=2, deployment=Deployment(delegates=True, watch_seconds=5.0))
+async def cancels_what_awaits(world: SimWorld) -> None:
+    ann, ben = Client(world), Client(world, name="ann-2")
+    task = await ann.send("awaits", "m-1", wait=False)
+    if not id_of(task):
+        return
+    await pause(world, 0.3, 2.0, 7.0, 20.0, 26.0, 60.0, 400.0)
+    await ben.cancel(task.id)
+    await ann.rest(task.id)

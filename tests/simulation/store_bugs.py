@@ -1,5 +1,6 @@
 """Planted bugs in the stores and their rules, and planted bugs that earlier tests missed."""
 
+from aion_core.delegation import looks
 from aion_core.engine import timers
 from aion_core.engine.admission import follow_ups, repeats
 from aion_core.engine.admission.admission import MessageAdmission
@@ -42,6 +43,12 @@ STORE_BUGS = [
         aims=aims(Fault.LOST, "queue.send", range(1, 6)),
     ),
     bug(
+        "never hears that an awaited agent has answered",
+        "I1 I14 I16",
+        Edit(looks, "_has_answer", "return remote.status.state in TERMINAL | INTERRUPTED", "return False"),
+        scenarios=("awaits a remote agent",),
+    ),
+    bug(
         "counts the resumption after a wait as a try",
         "I36",
         Edit(wait, "suspended_turn", "tries=turn.tries if same else 0", "tries=turn.tries"),
@@ -50,7 +57,7 @@ STORE_BUGS = [
     bug(
         "looks once and never again",
         "I36",
-        Edit(Worker, "_look", "await wake_to_look(self._work_queue, context, moment(look_at), now)", "pass"),
+        Edit(Worker, "_resumed", "await wake_to_look(self._work_queue, wake_up.context, suspended, now)", "pass"),
         scenarios=("waits for a time",),
     ),
     bug(

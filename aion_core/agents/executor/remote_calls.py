@@ -7,6 +7,7 @@ from msgspec.structs import replace
 from aion_core.delegation.author_calls import run_of
 from aion_core.delegation.outcome import Outcome
 from aion_core.engine.agent import InputRequired, TurnRequest
+from aion_core.engine.records import AwaitedCall
 from aion_core.engine.remote_calls.records import RemoteCall
 from aion_core.engine.task import states
 from aion_core.protocol.interrupts import INTERRUPT_ID, interrupt_id_of
@@ -76,6 +77,15 @@ class ExecutorCalls:
         # Pass on the name of the question, and nothing else that the client has told this agent.
         name = interrupt_id_of(given)
         return Message(parts=given.parts, metadata={INTERRUPT_ID: name} if name else None)
+
+    @property
+    def may_suspend(self) -> bool:
+        """Return False: `execute()` can't be left at a point and run again. See `CallingTurn.may_suspend`."""
+        return False
+
+    def suspend(self, call: AwaitedCall) -> BaseException:
+        """Raise, because an executor is never suspended. See `CallingTurn.suspend`."""
+        raise NotImplementedError
 
     async def send(self, artifact: Artifact) -> None:
         """Send the artifact. See `CallingTurn.send`."""

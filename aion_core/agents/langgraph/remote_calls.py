@@ -4,8 +4,10 @@ from langgraph.config import get_stream_writer
 from langgraph.errors import GraphInterrupt
 
 from aion_core.agents.langgraph.remote_questions import ask_client, skip_answered
+from aion_core.agents.langgraph.waits import call_interrupt
 from aion_core.authoring.emit import ArtifactEmitted, running_node, write_emission
 from aion_core.delegation.outcome import Outcome
+from aion_core.engine.records import AwaitedCall
 from aion_core.engine.remote_calls.records import RemoteCall
 from aion_core.protocol.types import Artifact, Message
 
@@ -15,8 +17,9 @@ class GraphCalls:
 
     question = GraphInterrupt
 
-    def __init__(self, turn_id: str) -> None:
-        self._turn_id = turn_id
+    def __init__(self, turn_id: str, *, may_suspend: bool) -> None:
+        """With `may_suspend`, a checkpointer stores the graph's state, so that another process can go on with it."""
+        self._turn_id, self.may_suspend = turn_id, may_suspend
 
     def site(self) -> tuple[str, str]:
         """Return the name of the running node, and its attempt. See `CallingTurn.site`."""
@@ -29,6 +32,10 @@ class GraphCalls:
             skip_answered(answer.message)
             return answer.message
         return Message(parts=ask_client(outcome.question, outcome.state))
+
+    def suspend(self, call: AwaitedCall) -> BaseException:
+        """Return the interrupt that suspends the graph until the call has an answer. See `CallingTurn.suspend`."""
+        return call_interrupt(call)
 
     async def send(self, artifact: Artifact) -> None:
         """Write the artifact to the graph's stream. See `CallingTurn.send`."""

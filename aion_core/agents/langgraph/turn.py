@@ -163,7 +163,9 @@ class GraphTurn:
         """Run the graph to its end and yield its emissions. Raises GraphDrained if the runner's deadline stops it."""
         graph, pending = self._graph, self._pending
         context = context_of(self._request, GraphReplySink(self._request), name=self._setup.name)
-        remote_calls = AuthorCalls(self._request, self._setup.remotes, GraphCalls(self._request.turn.id))
+        remote_calls = AuthorCalls(
+            self._request, self._setup.remotes, GraphCalls(self._request.turn.id, may_suspend=self.durable)
+        )
         sleeps = GraphSleeps(self._request.sleeps, self._request.turn.id, may_suspend=self.durable)
         token, stream = emission_listener.set(pending.add), None
         try:

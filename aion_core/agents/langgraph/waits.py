@@ -1,21 +1,26 @@
-"""Waits of a graph: interrupts that no client answers. A sleep is one, until its time has come."""
+"""Waits of a graph, for a time or a remote agent: interrupts that no client answers."""
 
 import asyncio
 import hashlib
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from langgraph.config import get_config
 from langgraph.errors import GraphInterrupt
 from langgraph.types import Interrupt
+from msgspec import convert, to_builtins
 
 from aion_core.authoring.emit import running_node
 from aion_core.engine.agent import Suspended
+from aion_core.engine.records import AwaitedCall
 from aion_core.engine.turn.sleeps import TurnSleeps
 
 UNTIL = "aion:waitsUntil"
 """Key of a wait's value: the time at which the graph goes on, in ISO 8601."""
+
+CALL = "aion:waitsForCall"
+"""Key of a wait's value: the call of a remote agent for whose answer the graph waits, an AwaitedCall as JSON."""
 
 
 class GraphSleeps:
@@ -53,19 +58,26 @@ class GraphSleeps:
 
 
 def _suspend(at: datetime) -> NoReturn:
-    """Interrupt the graph at this point. No answer resumes it: when the time has come, the code goes past this point.
-
-    LangGraph finds the answers to a node's interrupts by their order. Raise the exception instead of calling `interrupt`,
-    so that a wait takes no place among the author's own.
-    """
+    """Interrupt the graph at this point. No answer resumes it: when the time has come, the code goes past this point."""
     time = at.astimezone(UTC).isoformat()
+    raise _interrupt({UNTIL: time}, time)
+
+
+def call_interrupt(call: AwaitedCall) -> GraphInterrupt:
+    """Return the exception that interrupts the graph until a remote agent has answered. Then the code finds the answer."""
+    return _interrupt({CALL: to_builtins(call)}, call.key)
+
+
+def _interrupt(value: Mapping[str, Any], key: str) -> GraphInterrupt:
+    # LangGraph finds the answers to a node's interrupts by their order. Make the exception instead of calling
+    # `interrupt`, so that a wait takes no place among the author's own.
     place = get_config()["configurable"]["checkpoint_ns"]
-    raise GraphInterrupt((Interrupt.from_ns({UNTIL: time}, f"{place}|{UNTIL}|{time}"),))
+    return GraphInterrupt((Interrupt.from_ns(value, f"{place}|aion:wait|{key}"),))
 
 
 def is_wait(interrupt: Interrupt) -> bool:
-    """Return True for an interrupt that waits for a time, and not for an answer of the client."""
-    return isinstance(interrupt.value, Mapping) and UNTIL in interrupt.value
+    """Return True for an interrupt that waits for a time or a remote agent, and not for an answer of the client."""
+    return isinstance(interrupt.value, Mapping) and (UNTIL in interrupt.value or CALL in interrupt.value)
 
 
 def questions_in(interrupts: Sequence[Interrupt]) -> list[Interrupt]:
@@ -74,9 +86,12 @@ def questions_in(interrupts: Sequence[Interrupt]) -> list[Interrupt]:
 
 
 def suspended(interrupts: Sequence[Interrupt]) -> Suspended:
-    """Return the end of a turn whose graph waits, and asks nothing. The turn resumes at the first of the times."""
-    until = min(datetime.fromisoformat(each.value[UNTIL]) for each in interrupts)
+    """Return the end of a turn whose graph waits, and asks nothing. The turn resumes when the first of the waits is over."""
+    times = [datetime.fromisoformat(each.value[UNTIL]) for each in interrupts if UNTIL in each.value]
+    calls = [convert(each.value[CALL], AwaitedCall) for each in interrupts if CALL in each.value]
+    until = min(times, default=None)
+    what = [f"for {name}" for name in dict.fromkeys(call.remote for call in calls)]
+    what += [f"until {until:%Y-%m-%d %H:%M:%S} UTC"] if until is not None else []
     ids = " ".join(sorted(each.id for each in interrupts))
-    return Suspended(
-        hashlib.sha256(ids.encode()).hexdigest()[:32], f"Waiting until {until:%Y-%m-%d %H:%M:%S} UTC.", until
-    )
+    key = hashlib.sha256(ids.encode()).hexdigest()[:32]
+    return Suspended(key, f"Waiting {' and '.join(what)}.", until, calls)

@@ -216,9 +216,9 @@ def put_to_wait(lease: Lease, turn: Turn, look_at: int, times: Times) -> Change:
     )
 
 
-def looked(fence: int, before: int, look_at: int, times: Times) -> Change:
+def looked(before: int, look_at: int, times: Times) -> Change:
     """Return the change to move the next look of a suspended turn from `before` to `look_at`, in milliseconds."""
-    is_suspended = Both((fence_is(fence), Equals("until", before), Absent("holder")))
+    is_suspended = Both((Exists("running"), Equals("until", before), Absent("holder")))
     return Change({"until": look_at, **_looked_at(look_at, times)}, only_if=is_suspended)
 
 

@@ -4,10 +4,10 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
-from msgspec import Struct
+from msgspec import Struct, to_builtins
 
 from aion_core.engine.outcomes import LeaseHeld, TurnSuspended
-from aion_core.engine.records import Lease, StoppedBy, Turn, Wait
+from aion_core.engine.records import AwaitedCall, Lease, StoppedBy, Turn, Wait
 from aion_core.errors import StoreCorrupt
 from aion_core.table.item import Item
 from aion_core.table.keys import ContextKey, TaskKey
@@ -138,7 +138,8 @@ def turn_of(fields: Mapping[str, Any]) -> Turn:
 
 def wait_of(fields: Mapping[str, Any]) -> Wait:
     """Parse a turn's wait from a context's item."""
-    return Wait(fields["key"], fields["since"], fields["until"], tuple(fields.get("calls", ())))
+    calls = (AwaitedCall(call["key"], call["remote"], call["remote_task"]) for call in fields.get("calls", ()))
+    return Wait(fields["key"], fields["since"], fields["until"], tuple(calls))
 
 
 def turn_value(turn: Turn) -> dict[str, Any]:
@@ -156,5 +157,5 @@ def turn_value(turn: Turn) -> dict[str, Any]:
 
 def wait_value(wait: Wait) -> dict[str, Any]:
     """Return the wait in the form stored in a context's item."""
-    calls = {"calls": list(wait.calls)} if wait.calls else {}
+    calls = {"calls": [to_builtins(call) for call in wait.calls]} if wait.calls else {}
     return {"key": wait.key, "since": wait.since, "until": wait.until, **calls}

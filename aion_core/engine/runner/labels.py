@@ -6,6 +6,7 @@ from typing import Any
 from aion_core.engine.context.record import task_of
 from aion_core.engine.records import Lease
 from aion_core.protocol.aion.trace_context import traceparent_of, tracestate_of
+from aion_core.table.times import moment
 from aion_core.trace.step import TracedTurn
 
 
@@ -34,8 +35,9 @@ def attributes_of(lease: Lease) -> dict[str, str | int]:
 
 
 def start_of(lease: Lease) -> dict[str, str | int]:
-    """Return the fields of the log record for the start of the turn: turn, lease, tries, handoffs and last stop."""
+    """Return the fields of the log record for the start of the turn: turn, lease, tries, handoffs, last stop and wait."""
     turn = lease.turn
+    waited = {"waited_since": moment(turn.wait.since).isoformat(timespec="seconds")} if turn.wait is not None else {}
     return {
         "turn_id": turn.id,
         "tries": turn.tries,
@@ -43,6 +45,7 @@ def start_of(lease: Lease) -> dict[str, str | int]:
         "stopped_by": turn.stopped_by or "",
         "fence": lease.fence,
         "holder": lease.holder,
+        **waited,
     }
 
 

@@ -177,7 +177,7 @@ class TaskRunner:
                             await emissions.run_out(emitted)
                 if isinstance(ending, Suspended):
                     suspended = await turn.suspend(ending)
-                    await wake_to_look(self._work_queue, turn.lease.context, suspended.look_at, self._clock.now())
+                    await wake_to_look(self._work_queue, turn.lease.context, suspended, self._clock.now())
                 if isinstance(ending, Paused):
                     turn.made_progress = True
                     await self._suspend(turn)

@@ -1,27 +1,37 @@
 """Worker of a process: takes the turns of wake-up messages and runs them, one after the other."""
 
 import logging
+from collections.abc import Awaitable, Callable, Sequence
 from datetime import datetime
 
+from msgspec.structs import replace
 from uuid_utils import uuid7
 
 from aion_core.clock import Clock
+from aion_core.engine.context.record import task_of
 from aion_core.engine.outcomes import LeaseHeld, TurnStarted, TurnSuspended
 from aion_core.engine.process.deadline import Deadline
 from aion_core.engine.queues import WakeUp, WorkQueue
-from aion_core.engine.records import StoppedBy
+from aion_core.engine.records import AwaitedCall, StoppedBy
 from aion_core.engine.remote_calls.cancellation import RemoteCancellations
 from aion_core.engine.runner.runner import TaskRunner
 from aion_core.engine.stream.broadcast import EventBroadcast
 from aion_core.engine.turn.store import TurnStore
 from aion_core.engine.wake_ups import wake, wake_to_look
 from aion_core.errors import LeaseLost, StoreCorrupt, StoreError, StoreUnavailable
+from aion_core.table.keys import TaskKey
 from aion_core.table.times import milliseconds, moment
 
 logger = logging.getLogger(__name__)
 
 AFTER_SECONDS = 1.0
 """Seconds from the end of a lease to the arrival of its wake-up message."""
+
+
+Looks = Callable[[TaskKey, Sequence[AwaitedCall]], Awaitable[bool]]
+"""Function that returns True if one of these calls of a task has an answer, or can have none any more."""
+
+Begun = TurnStarted | LeaseHeld | TurnSuspended | None
 
 
 class Worker:
@@ -34,10 +44,14 @@ class Worker:
         work_queue: WorkQueue,
         clock: Clock,
         cancellations: RemoteCancellations | None = None,
+        looks: Looks | None = None,
     ) -> None:
-        """`cancellations` cancels the remote tasks of canceled tasks; without it, their wake-up messages are dropped."""
+        """`cancellations` cancels the remote tasks of canceled tasks; without it, their wake-up messages are dropped.
+
+        `looks` looks at the remote agents that suspended turns await; without it, each look resumes the turn.
+        """
         self._store, self._runner, self._work_queue, self._clock = store, runner, work_queue, clock
-        self._cancellations = cancellations
+        self._cancellations, self._looks = cancellations, looks
 
     async def handle(self, wake_up: WakeUp, *, until: datetime | None = None, deadline: Deadline | None = None) -> None:
         """Run the queued turns of the message's context, unless another holder has the lease.
@@ -51,30 +65,54 @@ class Worker:
             if self._cancellations is not None:
                 await self._cancellations.carry_out(wake_up)
             return
-        begun = await self._store.begin(wake_up.context, holder=str(uuid7()))
+        begun: Begun = None
+        if wake_up.since:
+            suspended = await self._look_at_calls(wake_up)
+        else:
+            begun = await self._store.begin(wake_up.context, holder=str(uuid7()))
+            suspended = await self._look(wake_up, begun) if isinstance(begun, TurnSuspended) else None
+        if suspended is not None:
+            begun = await self._resumed(wake_up, suspended)
         if isinstance(begun, LeaseHeld):
             left = (begun.until - self._clock.now()).total_seconds()
             # Drop a wake-up message of an earlier lease, because each lease has its own wake-up message with its fence.
             if begun.fence == wake_up.fence or left < self._runner.lease_seconds / 2:
                 # Check the lease again at its end: its holder has not renewed it so far, and may have died.
                 await self._work_queue.enqueue(wake_up, delay=max(0.0, left) + AFTER_SECONDS)
-        elif isinstance(begun, TurnSuspended):
-            await self._look(wake_up, begun)
-        elif begun is not None and (broadcast := await self._broadcast_of(begun)) is not None:
+        elif isinstance(begun, TurnStarted) and (broadcast := await self._broadcast_of(begun)) is not None:
             await self.run(begun, broadcast, deadline or Deadline(until))
 
-    async def _look(self, wake_up: WakeUp, suspended: TurnSuspended) -> None:
-        """Enqueue the message of the next look, if the present one is due."""
-        context, now = wake_up.context, self._clock.now()
+    async def _look(self, wake_up: WakeUp, suspended: TurnSuspended) -> TurnSuspended | None:
+        """Move the look at a suspended turn to its next time, if it is due. Return the turn; None if it isn't due."""
+        now = self._clock.now()
         if suspended.look_at > now:
             # Drop a message that is not for this look: it is repeated, or another message has woken the context.
             if wake_up.look == milliseconds(suspended.look_at):
-                await wake_to_look(self._work_queue, context, suspended.look_at, now)
-            return
+                await wake_to_look(self._work_queue, wake_up.context, suspended, now)
+            return None
         look_at = self._store.next_look(suspended)
-        # Enqueue the message before the write. If the write fails, the message costs a look, and nothing else.
-        await wake_to_look(self._work_queue, context, moment(look_at), now)
-        await self._store.look(context, suspended, look_at=look_at)
+        moved = await self._store.look(wake_up.context, suspended, look_at=look_at)
+        return replace(suspended, look_at=moment(look_at)) if moved else None
+
+    async def _look_at_calls(self, wake_up: WakeUp) -> TurnSuspended | None:
+        """Move the look at a turn that awaits remote agents, as `_look` does, without a read before."""
+        now = self._clock.now()
+        if milliseconds(now) < wake_up.look:
+            await self._work_queue.enqueue(wake_up, delay=(moment(wake_up.look) - now).total_seconds())
+            return None
+        return await self._store.look_at_calls(wake_up.context, look=wake_up.look, since=wake_up.since)
+
+    async def _resumed(self, wake_up: WakeUp, suspended: TurnSuspended) -> Begun:
+        """Begin the suspended turn if its wait is over. Otherwise enqueue the message of its next look."""
+        wait, now = suspended.turn.wait, self._clock.now()
+        assert wait is not None  # noqa: S101  # the turn is suspended
+        task = task_of(wake_up.context, suspended.turn)
+        if wait.until <= milliseconds(now) or (
+            wait.calls and (self._looks is None or await self._looks(task, wait.calls))
+        ):
+            return await self._store.begin(wake_up.context, holder=str(uuid7()), ended_wait=suspended.fence)
+        await wake_to_look(self._work_queue, wake_up.context, suspended, now)
+        return None
 
     async def run(self, begun: TurnStarted, broadcast: EventBroadcast, deadline: Deadline | None = None) -> None:
         """Run a leased turn, then the next turns of its context. `broadcast` receives the events of the first turn."""

@@ -46,12 +46,12 @@ def still_mine(head: Head, now: Head | None) -> Head:
 def suspended(lease: Lease, times: Times, *, made_progress: bool, stopped_by: StoppedBy | None) -> tuple[Turn, Change]:
     """Return the suspended turn, and the change of its context's record.
 
-    A suspension after progress counts as a handoff and resets the tries. If `stopped_by` is None, the agent never ran,
+    A suspension after progress counts as a handoff, resets the tries and forgets the turn's last wait. If `stopped_by` is None, the agent never ran,
     and the try does not count.
     """
     turn = lease.turn
     if made_progress:
-        turn = replace(turn, tries=0, handoffs=turn.handoffs + 1, stopped_by=stopped_by)
+        turn = replace(turn, tries=0, handoffs=turn.handoffs + 1, stopped_by=stopped_by, wait=None)
     elif stopped_by is None:
         turn = replace(turn, tries=max(0, turn.tries - 1))
     else:

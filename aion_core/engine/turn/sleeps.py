@@ -24,6 +24,10 @@ class TurnSleeps:
         """`is_held` returns True while a client of this process waits for the turn. `drain` is `TurnRequest.drain`."""
         self._store, self._lease, self._clock, self._is_held, self._drain = store, lease, clock, is_held, drain
 
+    def now(self) -> datetime:
+        """Return the present time."""
+        return self._clock.now()
+
     def after(self, pause: timedelta) -> datetime:
         """Return the time after a pause that begins now."""
         return self._clock.now() + pause
@@ -35,13 +39,17 @@ class TurnSleeps:
         """
         return await self._store.sleep_until(self._lease, key, until)
 
+    def may_suspend(self) -> bool:
+        """Return True if a wait should suspend the turn: no client holds this process, or it must end soon."""
+        return self._drain.is_set() or not self._is_held()
+
     async def pass_until(self, until: datetime, *, may_suspend: bool) -> bool:
         """Wait until this time. Return False early if nobody holds this process, so that the turn should be suspended.
 
         Without `may_suspend` the process waits in any case.
         """
         while (left := until - self._clock.now()) > timedelta():
-            if may_suspend and left > SHORT and (self._drain.is_set() or not self._is_held()):
+            if may_suspend and left > SHORT and self.may_suspend():
                 return False
             await self._clock.sleep(min(left.total_seconds(), STEP_SECONDS))
         return True

@@ -11,7 +11,7 @@ from aion_core.engine.context.changes import context_update, dropped
 from aion_core.engine.context.record import ContextRecord, record_of, task_of, turn_to_begin
 from aion_core.engine.fenced_writes import Fence, FencedWrites
 from aion_core.engine.outcomes import LeaseHeld, TurnFinished, TurnStarted, TurnSuspended
-from aion_core.engine.records import Head, Lease, StoppedBy, Turn
+from aion_core.engine.records import AwaitedCall, Head, Lease, StoppedBy, Turn
 from aion_core.engine.stored_tasks import BUSY, StoredTasks
 from aion_core.engine.task import projection
 from aion_core.engine.task.head import is_over
@@ -20,7 +20,7 @@ from aion_core.engine.timers import Claimed, Expired, ExpiredTimer
 from aion_core.engine.turn import end, progress, start
 from aion_core.engine.turn.end import TurnEnding
 from aion_core.engine.turn.progress import task_changed
-from aion_core.engine.turn.wait import new_wait, next_look
+from aion_core.engine.turn.wait import new_wait, next_look, next_look_at_calls
 from aion_core.errors import StoreUnavailable
 from aion_core.protocol.types import Event, Task
 from aion_core.table import keys
@@ -213,7 +213,7 @@ class TurnStore(StoredTasks):
         *,
         key: str,
         until: datetime | None = None,
-        calls: Sequence[str] = (),
+        calls: Sequence[AwaitedCall] = (),
         event_key: str = "",
     ) -> tuple[Head, TurnSuspended]:
         """Record that the turn waits, and release its lease atomically. Return the task's head and the suspended turn.
@@ -267,8 +267,29 @@ class TurnStore(StoredTasks):
 
     async def look(self, context: ContextKey, suspended: TurnSuspended, *, look_at: int) -> bool:
         """Move the next look at a suspended turn to `look_at`, in milliseconds. Return False if the turn has changed."""
-        change = changes.looked(suspended.fence, milliseconds(suspended.look_at), look_at, self._times())
+        change = changes.looked(milliseconds(suspended.look_at), look_at, self._times())
         return await write_unless_refused(lambda: self._table.write(context_update(context, change)))
+
+    async def look_at_calls(self, context: ContextKey, *, look: int, since: int) -> TurnSuspended | None:
+        """Move the look of this time, at a turn that has awaited remote agents since then, to the next time.
+
+        Return the suspended turn with its next look. Return None if the turn has changed, or its look was moved before:
+        the message of this look is repeated. It is one request, because such looks come often.
+        """
+        found: Item | None = None
+        times = self._times()
+        update = context_update(context, changes.looked(look, next_look_at_calls(since, times.now), times))
+
+        async def move() -> None:
+            nonlocal found
+            found = await self._table.write(update, returning=True)
+
+        if not await write_unless_refused(move) or found is None:
+            return None
+        record = record_of(found, times.seconds)
+        if record.running is None or record.wait is None:
+            return None
+        return TurnSuspended(record.running, record.fence, moment(record.until))
 
     def next_look(self, suspended: TurnSuspended) -> int:
         """Return the time of the look after the present one, in milliseconds."""

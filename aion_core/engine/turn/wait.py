@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 from msgspec.structs import replace
 
 from aion_core.engine.queues import LONGEST_DELAY
-from aion_core.engine.records import Turn, Wait
+from aion_core.engine.records import AwaitedCall, Turn, Wait
 from aion_core.errors import AgentFailed
 from aion_core.table.times import milliseconds, moment
 
@@ -22,7 +22,9 @@ BEFORE_EXPIRY = timedelta(minutes=10)
 _MILLISECOND = timedelta(milliseconds=1)
 
 
-def new_wait(turn: Turn, key: str, until: datetime | None, calls: Sequence[str], *, now: int, expires: int) -> Wait:
+def new_wait(
+    turn: Turn, key: str, until: datetime | None, calls: Sequence[AwaitedCall], *, now: int, expires: int
+) -> Wait:
     """Return the wait of a turn that suspends itself. `expires` is the TTL of its task in seconds.
 
     See `Suspended` for the other arguments. A turn that suspends again under the same key goes on with its wait. Raises
@@ -50,12 +52,16 @@ def suspended_turn(turn: Turn, wait: Wait) -> Turn:
 def next_look(wait: Wait, now: int) -> int:
     """Return the time of the next look at a suspended turn, in milliseconds.
 
-    A remote agent's end is noticed within half of the time waited until then, but not before FIRST_LOOK, and at the
-    latest after LONGEST_LOOK. A time is met to the second: the looks before it only renew a wake-up message that can't
-    be delayed for longer.
+    A time is met to the second: the looks before it only renew a wake-up message that can't be delayed for longer.
     """
-    if wait.calls:
-        pause = min(max((now - wait.since) // 2, FIRST_LOOK // _MILLISECOND), LONGEST_LOOK // _MILLISECOND)
-    else:
-        pause = int(LONGEST_DELAY * 1000)
-    return min(now + pause, max(wait.until, now))
+    look = next_look_at_calls(wait.since, now) if wait.calls else now + int(LONGEST_DELAY * 1000)
+    return min(look, max(wait.until, now))
+
+
+def next_look_at_calls(since: int, now: int) -> int:
+    """Return the time of the next look at remote agents that a turn has awaited since this time, in milliseconds.
+
+    Their end is noticed within half of the time waited until then, but not before FIRST_LOOK, and at the latest after
+    LONGEST_LOOK.
+    """
+    return now + min(max((now - since) // 2, FIRST_LOOK // _MILLISECOND), LONGEST_LOOK // _MILLISECOND)

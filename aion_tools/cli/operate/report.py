@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, cast
 from aion_core.engine.delivery.records import Delivery
 from aion_core.engine.listing.task_list import TaskFilter
 from aion_core.engine.outcomes import LeaseHeld, TurnSuspended
-from aion_core.engine.records import Head, Numbered, Turn
+from aion_core.engine.records import Head, Numbered, Turn, Wait
 from aion_core.engine.remote_calls.records import CallState, RemoteCall
 from aion_core.engine.task.projection import fold
 from aion_core.engine.task.states import INTERRUPTED, state_name
@@ -90,6 +90,7 @@ class TaskReport:
             "holder": record.holder,
             "leaseUntil": record.held_until(),
             "running": _turn(record.running) if record.running else None,
+            "waitsFor": _wait(record.wait, record.until) if record.wait else None,
             "waiting": [_turn(turn) for turn in record.waiting],
             "interrupted": record.interrupted,
             "timer": self.context.due_at,
@@ -101,10 +102,10 @@ class TaskReport:
 
 
 CALL_FACTS = {
-    CallState.OPEN: "The agent {0} works for it{1}.",
-    CallState.ASKS: "The agent {0} waits for an answer{1}.",
+    CallState.OPEN: "The agent {0} is working for it{1}.",
+    CallState.ASKS: "The agent {0} is waiting for an answer{1}.",
     CallState.ENDED: "The agent {0} has answered{1}.",
-    CallState.CANCELING: "The agent {0} is still to be told of the cancellation{1}.",
+    CallState.CANCELING: "The agent {0} has not been told of the cancellation yet{1}.",
     CallState.CANCELED: "The agent {0} was told of the cancellation{1}.",
     CallState.UNREACHED: "The agent {0} could not be told of the cancellation{1}.",
 }
@@ -121,11 +122,11 @@ def describe_context(seen: "ContextStatus | None", now: datetime) -> tuple[str, 
     from aion_core.engine.context.record import turn_to_begin
 
     if seen is None or seen.record.expired:
-        return "The context has expired or was deleted. There is nothing to do.", False
+        return "The context has expired or was deleted. Nothing to do.", False
     record = seen.record
     turn = turn_to_begin(record, milliseconds(now))
     if isinstance(turn, LeaseHeld):
-        return f"Task {record.active_task} is running and its lease is valid. There is nothing to do.", False
+        return f"Task {record.active_task} is running and its lease is valid. Nothing to do.", False
     if isinstance(turn, TurnSuspended):
         return _describe_wait(turn, now)
     if turn is not None and record.running is not None:
@@ -139,19 +140,24 @@ def describe_context(seen: "ContextStatus | None", now: datetime) -> tuple[str, 
         behind = f"; {len(record.waiting)} turns are queued behind it" if record.waiting else ""
         # Return True if turns are queued, because a wake-up message lets a worker check whether the interrupted task
         # still exists.
-        return f"Task {record.interrupted} waits for input from its client{behind}.", bool(record.waiting)
-    return "No turn is running or queued. There is nothing to do.", False
+        return f"Task {record.interrupted} is waiting for input from its client{behind}.", bool(record.waiting)
+    return "No turn is running or queued. Nothing to do.", False
+
+
+def wait_text(wait: Wait) -> str:
+    """Return a clause about what a turn waits for, and since when."""
+    agents = dict.fromkeys(f"the agent {call.remote} (its task {call.remote_task})" for call in wait.calls)
+    until = f"until {time_text(moment(wait.until))}"
+    what = f"for {' and '.join(agents)}, at the latest {until}" if agents else until
+    return f"has been waiting since {time_text(moment(wait.since))} {what}"
 
 
 def _describe_wait(suspended: TurnSuspended, now: datetime) -> tuple[str, bool]:
-    wait, task_id = suspended.turn.wait, suspended.turn.task_id
-    assert wait is not None  # noqa: S101  # the turn is suspended
-    since, until = moment(wait.since), moment(wait.until)
-    what = "for other agents, at the latest" if wait.calls else "without a process"
-    sentence = f"Task {task_id} has been waiting since {time_text(since)} {what} until {time_text(until)}."
+    assert suspended.turn.wait is not None  # noqa: S101  # the turn is suspended
+    sentence = f"Task {suspended.turn.task_id} {wait_text(suspended.turn.wait)}."
     if suspended.look_at < now:
-        return f"{sentence} A look was due at {time_text(suspended.look_at)}. A wake-up message starts it.", True
-    return f"{sentence} The next look is at {time_text(suspended.look_at)}. There is nothing to do.", False
+        return f"{sentence} A check was due at {time_text(suspended.look_at)}. A wake-up message starts it.", True
+    return f"{sentence} It will be checked at {time_text(suspended.look_at)}. Nothing to do.", False
 
 
 async def task_report(operator: "Operator", head: Head, *, content: bool) -> TaskReport:
@@ -243,6 +249,15 @@ def _kind(event: Event) -> dict[str, Any]:
 def _at(event: Task | TaskStatusUpdateEvent) -> str:
     at = event.status.timestamp
     return f"{at.ToDatetime():%Y-%m-%d %H:%M:%S}" if at.seconds else ""
+
+
+def _wait(wait: Wait, look_at: int) -> dict[str, Any]:
+    return {
+        "since": moment(wait.since),
+        "until": moment(wait.until),
+        "nextLook": moment(look_at),
+        "calls": [{"agent": call.remote, "task": call.remote_task} for call in wait.calls],
+    }
 
 
 def _turn(turn: Turn) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from aion_tools.cli.story.event import StoryEvent
 WIDTH = 90
 """Longest line of a step, with its indentation."""
 
-_TOLD = (Kind.RETRY, Kind.HANDOFF, Kind.TAKEOVER)
+_TOLD = (Kind.RETRY, Kind.HANDOFF, Kind.WAIT, Kind.TAKEOVER)
 """Kinds of steps that the log lines tell in sentences."""
 
 

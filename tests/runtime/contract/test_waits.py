@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from aion_core.engine.agent_options import WhenBusy
 from aion_core.engine.outcomes import ContextInUse, TurnQueued, TurnStarted, TurnSuspended
-from aion_core.engine.records import Wait
+from aion_core.engine.records import AwaitedCall, Wait
 from aion_core.engine.timers import Claimed, ExpiredTimer
 from aion_core.errors import AgentFailed, LeaseLost
 from aion_core.table.times import milliseconds, moment
@@ -15,10 +15,11 @@ from tests.support.conversation import CANCELED, COMPLETED, WORKING, StoreConver
 from tests.support.stores import LEASE_SECONDS
 
 WAIT_SECONDS = 600
+CALL = AwaitedCall("node/weather/0", "weather", "remote-1")
 
 
 async def waits(
-    chat: StoreConversation, begun: TurnStarted, key: str = "wait", *, calls: tuple[str, ...] = ()
+    chat: StoreConversation, begun: TurnStarted, key: str = "wait", *, calls: tuple[AwaitedCall, ...] = ()
 ) -> TurnSuspended:
     """Suspend a turn for ten minutes."""
     until = chat.clock.now() + timedelta(seconds=WAIT_SECONDS)
@@ -127,11 +128,11 @@ async def test_cancel_ends_wait(chat: StoreConversation) -> None:
 
 
 async def test_ended_wait_begins_turn_before_its_time(chat: StoreConversation) -> None:
-    suspended = await waits(chat, await chat.starts("m-1"), calls=("call",))
+    suspended = await waits(chat, await chat.starts("m-1"), calls=(CALL,))
     early = await chat.store.begin(chat.context, holder="holder-2", ended_wait=suspended.fence)
     assert isinstance(early, TurnStarted)
     assert early.lease.fence == suspended.fence + 1
-    again = await waits(chat, early, "wait-2", calls=("call",))
+    again = await waits(chat, early, "wait-2", calls=(CALL,))
     stale = await chat.store.begin(chat.context, holder="holder-3", ended_wait=suspended.fence)
     assert stale == again, "the message was about an earlier wait"
 
@@ -173,4 +174,24 @@ async def test_wait_beyond_expiry_of_task_is_refused(chat: StoreConversation) ->
         await chat.store.suspend(begun.lease, begun.head, chat.says(begun.head), key="wait", until=until)
     assert await chat.head("t-m-1") == begun.head
     await chat.ends(begun)
+    await chat.comes_to_rest()
+
+
+async def test_look_at_calls_moves_its_own_look_once(chat: StoreConversation) -> None:
+    suspended = await waits(chat, await chat.starts("m-1"), calls=(CALL,))
+    assert suspended.turn.wait is not None
+    since, look = suspended.turn.wait.since, milliseconds(suspended.look_at)
+    chat.clock.move(5)
+    moved = await chat.store.look_at_calls(chat.context, look=look, since=since)
+    assert moved is not None
+    assert replace(moved, look_at=suspended.look_at) == suspended
+    assert (moved.look_at - chat.clock.now()).total_seconds() == pytest.approx(5, abs=0.5)
+    assert await chat.store.look_at_calls(chat.context, look=look, since=since) is None, "the message is repeated"
+    chat.clock.move(5)
+    begun = await chat.store.begin(chat.context, holder="holder-2", ended_wait=moved.fence)
+    assert isinstance(begun, TurnStarted)
+    look = milliseconds(moved.look_at)
+    assert await chat.store.look_at_calls(chat.context, look=look, since=since) is None
+    await chat.ends(begun)
+    assert await chat.store.look_at_calls(chat.context, look=look, since=since) is None
     await chat.comes_to_rest()

@@ -329,6 +329,8 @@ def test_wake_up_message_has_only_ids_and_version() -> None:
 def test_wake_up_message_names_time_of_look() -> None:
     look = replace(WAKE_UP, look=1_767_323_045_678)
     assert wake_up_of(body_of(look)) == look
+    since = replace(look, since=1_767_323_045_000)
+    assert wake_up_of(body_of(since)) == since
     assert wake_up_of(body_of(look).replace("1767323045678", '"soon"')) == WAKE_UP
 
 

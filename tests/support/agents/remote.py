@@ -107,6 +107,17 @@ class RemoteExecutor(AgentExecutor):
         said = {"metadata": metadata, "message": MessageToDict(context.message or Message())}
         await updater.complete(updater.new_agent_message([Part(text=json.dumps(said))]))
 
+    async def _hold(self, updater: TaskUpdater, rest: str, answers: list[str], *_: object) -> None:
+        """Work until a file exists; then ask first, if the text says so."""
+        path, *asks = rest.split()
+        while not Path(path).exists():
+            await asyncio.sleep(0.01)
+        if asks and not answers:
+            await updater.requires_input(updater.new_agent_message([Part(text="Which?")]))
+        else:
+            said = f"Held for {answers[0]}." if answers else "Held."
+            await updater.complete(updater.new_agent_message([Part(text=said)]))
+
     async def _work(self, updater: TaskUpdater, rest: str, *_: object) -> None:
         for step in range(int(rest)):
             await updater.update_status(

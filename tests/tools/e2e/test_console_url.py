@@ -13,7 +13,19 @@ from tests.support.e2e.browser import browser_page
 from tests.support.environments import NodeMissing
 from tests.support.foreign import adk_server, odd_server, sdk_server
 from tests.support.server import serving
-from tests.tools.e2e.console.page import NARROW, WIDE, Screen, answer, ends, rows, send, show, show_on, violations
+from tests.tools.e2e.console.page import (
+    NARROW,
+    WIDE,
+    Screen,
+    answer,
+    ends,
+    last_answer,
+    rows,
+    send,
+    show,
+    show_on,
+    violations,
+)
 
 
 @contextlib.contextmanager
@@ -65,8 +77,9 @@ def test_console_talks_to_official_sdks_server(page: Page, screen: Screen, tmp_p
         show(page, "timeline").locator("summary", has_text="SendStreamingMessage").first.click()
         expect(page.locator("#events pre:visible").first).to_contain_text('"jsonrpc": "2.0"')
         show(page, "webhooks").locator("#notified").check()
-        send(page, "say hook")
+        send(page, "say **hook**")
         answer(page, "hook!")
+        expect(last_answer(page).locator("strong")).to_have_text("hook")
         posts = show(page, "webhooks").locator("#hooks > ol > li")
         expect(posts.first).to_contain_text("204 ← ")
         expect(posts.first).not_to_contain_text("signature")

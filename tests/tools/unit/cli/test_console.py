@@ -28,8 +28,8 @@ def test_wrong_arguments_are_explained(arguments: tuple[str, ...], said: str) ->
 def test_server_that_does_not_answer_ends_command() -> None:
     done = CliRunner().invoke(console, ["http://127.0.0.1:9", "--no-open", "--port", "0"])
     assert done.exit_code == 1
-    assert "The agent at http://127.0.0.1:9 does not answer: " in done.stderr
-    assert "Check the URL, and that its server runs." in done.stderr
+    assert "The agent at http://127.0.0.1:9 doesn't answer: " in done.stderr
+    assert "Check the URL, and that its server is running." in done.stderr
 
 
 def test_taken_port_is_an_error_only_if_it_was_named(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -174,5 +174,5 @@ def test_server_that_is_gone_is_named() -> None:
         assert console.card().status_code == 200
         gone = url
     with console_on(gone) as console:
-        assert f"The server at {gone} does not answer" in console.card().json()["error"]["message"]
-        assert "The server does not answer" in console.send("hello")["message"]
+        assert f"The server at {gone} doesn't answer" in console.card().json()["error"]["message"]
+        assert "The server doesn't answer" in console.send("hello")["message"]

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
@@ -18,69 +18,11 @@ from langgraph.types import Send, interrupt
 
 from aion.langgraph.scripted import ScriptedChatModel
 from aion.shared.sleeping import sleep
-from aion_core.engine.call import CallContext
-from aion_core.protocol.interrupts import questions_of
-from aion_core.protocol.types import Message, Part, Role, SendMessageRequest, Task
-from tests.support.clock import ManualClock, settle
+from tests.support.clock import settle
 from tests.support.requests import request
-from tests.support.service import ServiceParts, parts, send_task
-from tests.support.stores import MemoryTaskStore
+from tests.support.waiting import Conversation, text_of
 
 HOUR = timedelta(hours=1)
-
-
-class Conversation:
-    """One client of a graph, and the graph's notes of what it did and when, in seconds."""
-
-    def __init__(self, build: Callable[["Conversation"], Any], *, lease_seconds: float = 0.0) -> None:
-        """With `lease_seconds`, leases last longer than a test that moves the clock while a turn runs."""
-        self.clock = ManualClock(at=datetime(2030, 1, 1, tzinfo=UTC))
-        self.start, self.notes = self.clock.now(), list[tuple[str, float]]()
-        store = MemoryTaskStore(self.clock, lease_seconds=lease_seconds) if lease_seconds else None
-        options: dict[str, Any] = {"lease_seconds": lease_seconds} if lease_seconds else {}
-        self.made: ServiceParts = parts(build(self), store, self.clock, **options)
-        self.call, self._sent = CallContext("owner", "test"), 0
-
-    def note(self, what: str) -> None:
-        self.notes.append((what, (self.clock.now() - self.start).total_seconds()))
-
-    async def send(self, text: str = "hi", task_id: str = "", **configuration: Any) -> Task:
-        """Send a message, and return the task when nothing runs any more."""
-        self._sent += 1
-        configuration = configuration or {"return_immediately": True}
-        message = request(text, message_id=f"m-{self._sent}", task_id=task_id, **configuration)
-        task = await send_task(self.made.service, self.call, message)
-        return await self.rests(task.id)
-
-    async def answers(self, task: Task, text: str) -> Task:
-        """Answer the first question of a task."""
-        self._sent += 1
-        part = Part(text=text)
-        if questions := questions_of(task.status.message):
-            part.metadata.update({"interruptId": questions[0].id})
-        answer = Message(message_id=f"m-{self._sent}", task_id=task.id, role=Role.ROLE_USER, parts=[part])
-        configuration: Any = {"return_immediately": True}
-        await send_task(self.made.service, self.call, SendMessageRequest(message=answer, configuration=configuration))
-        return await self.rests(task.id)
-
-    async def rests(self, task_id: str) -> Task:
-        await self.made.work_queue.quiet()
-        for _ in range(10):
-            await settle()
-        return await self.made.service.get(self.call, task_id)
-
-    async def passes(self, task: Task, seconds: float) -> Task:
-        """Let the time pass, in steps of ten minutes and then of a second."""
-        until = self.clock.now() + timedelta(seconds=seconds)
-        while (left := (until - self.clock.now()).total_seconds()) > 0:
-            self.clock.move(min(left, 600.0))
-            await settle()
-            await self.rests(task.id)
-        return await self.rests(task.id)
-
-
-def text_of(task: Task) -> str:
-    return "".join(part.text for part in task.status.message.parts)
 
 
 def one_node(code: Callable[[Conversation], Awaitable[str]]) -> Callable[[Conversation], Any]:

@@ -11,7 +11,7 @@ from aion_core.engine import timers
 from aion_core.engine.context import changes, conditions
 from aion_core.engine.context.record import ContextRecord, record_of, task_of, turn_of, turn_to_begin, turn_value
 from aion_core.engine.outcomes import LeaseHeld, TurnSuspended
-from aion_core.engine.records import StoppedBy, Wait
+from aion_core.engine.records import AwaitedCall, StoppedBy, Wait
 from aion_core.errors import StoreCorrupt
 from aion_core.table import keys, times
 from aion_core.table.conditions import Equals
@@ -314,7 +314,7 @@ def test_reason_for_suspension_of_turn_is_stored_and_read() -> None:
 
 
 def test_wait_of_turn_is_stored_and_read() -> None:
-    for wait in (Wait("w", 1, 2), Wait("w", 1, 2, ("call/0", "call/1"))):
+    for wait in (Wait("w", 1, 2), Wait("w", 1, 2, (AwaitedCall("call/0", "weather", "r-1"),))):
         assert turn_of(turn_value(turn(wait=wait))) == turn(wait=wait)
 
 

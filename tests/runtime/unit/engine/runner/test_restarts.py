@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from aion_core.engine.records import StoppedBy, Turn
+from aion_core.engine.records import StoppedBy, Turn, Wait
 from aion_core.engine.runner.restarts import note_restart
 from aion_core.table.keys import TaskKey
 from aion_core.trace.recorder import TurnTrace
@@ -27,6 +27,8 @@ from tests.support.traces import tree
             ["takeover try 2: the worker before died or froze"],
         ),
         ({"tries": 3, "stopped_by": StoppedBy.STORE}, ["retry try 3: stopped by store"]),
+        ({"tries": 1, "wait": Wait("w", 0, 1)}, ["wait waited since 1970-01-01 00:00:00 UTC"]),
+        ({"tries": 2, "wait": Wait("w", 0, 1), "stopped_by": StoppedBy.STORE}, ["retry try 2: stopped by store"]),
     ],
 )
 def test_trace_notes_restart_of_turn(turn: dict[str, Any], noted: list[str]) -> None:

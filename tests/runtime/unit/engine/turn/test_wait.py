@@ -6,14 +6,14 @@ from itertools import pairwise
 import pytest
 from msgspec.structs import replace
 
-from aion_core.engine.records import Wait
+from aion_core.engine.records import AwaitedCall, Wait
 from aion_core.engine.turn.wait import new_wait, next_look, suspended_turn
 from aion_core.errors import AgentFailed
 from aion_core.table.times import moment
 from tests.support.given import TIMES, turn
 
 NOW, SECOND, MINUTE, HOUR = TIMES.now, 1000, 60_000, 3_600_000
-CALLS = ("a", "b")
+CALLS = tuple(AwaitedCall(key, "weather", f"remote-{key}") for key in "ab")
 
 
 def in_days(days: float) -> int:
