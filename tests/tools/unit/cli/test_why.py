@@ -258,7 +258,7 @@ def test_why_explains_what_task_waits_for(run: RunCommand, chat: StoreConversati
     )
     (found,) = json.loads(run("t-m-1", "--owner", chat.context.owner, "--json").stdout)
     assert found["contextState"]["waitsFor"]["calls"] == ([{"agent": "weather", "task": "r-1"}] if for_agent else [])
-    assert "There is nothing to do." in found["contextState"]["status"]
+    assert "Nothing to do." in found["contextState"]["status"]
 
 
 def test_why_command_combines_task_events_log_lines_and_killed_invocations(
