@@ -27,27 +27,23 @@ MISSING = "Markdown is shown as text: the extra aion-lambda[console] is not inst
 
 def markdown_routes(prefixes: list[str]) -> list[Route]:
     """Return the route of each agent below its path prefix, so that its authentication applies. They share a process."""
-    endpoint = _MarkdownRequests().answer
-    return [Route(f"{prefix}/console/markdown", endpoint, methods=["POST"]) for prefix in prefixes]
+    # One thread: a request whose client has gone still reads its trees before the next one writes.
+    thread, renderer = ThreadPoolExecutor(1, "markdown"), Renderer()
 
-
-class _MarkdownRequests:
-    def __init__(self) -> None:
-        # One thread: a request whose client has gone still reads its trees before the next one writes.
-        self._thread, self._renderer = ThreadPoolExecutor(1, "markdown"), Renderer()
-
-    async def answer(self, request: Request) -> Response:
+    async def answer(request: Request) -> Response:
         """Return the trees of the request's `texts`, in order. Return 501 without the libraries."""
         try:
             texts = _texts(await StrictRequest(request.scope, request.receive).json_object())
             if any(find_spec(name) is None for name in LIBRARIES):
                 return JSONResponse({"error": {"code": 501, "status": "UNIMPLEMENTED", "message": MISSING}}, 501)
-            trees = await asyncio.get_running_loop().run_in_executor(self._thread, self._renderer.trees, texts)
+            trees = await asyncio.get_running_loop().run_in_executor(thread, renderer.trees, texts)
         except BodyRefused as refused:
             return rest_error(request, refused.error, refused.http)
         except (AionError, A2AError, OSError) as error:
             return rest_error(request, error)
         return Response(trees, media_type="application/json", headers={"cache-control": "no-store"})
+
+    return [Route(f"{prefix}/console/markdown", answer, methods=["POST"]) for prefix in prefixes]
 
 
 def _texts(body: dict[str, object]) -> list[str]:

@@ -20,10 +20,10 @@ export const render = (given) => (options = given);
 /** Text that may grow. While it does, only its unfinished block is rendered anew. */
 export class Text {
   shown = element("div", { class: "text" });
+  isOpen = true; // the text may still grow
   #plain = element("div", { class: "plain" });
   #written = ""; // the text in `plain`
   #text = "";
-  #isOpen = true;
   #done = 0; // characters of the finished blocks
   #count = 0; // number of the finished blocks
   #trees = []; // trees of the blocks after them
@@ -36,17 +36,13 @@ export class Text {
   /** Show a text, which may still be `open`. Return its element. */
   update(given, isOpen) {
     const text = isOpen ? given : given.trimEnd(); // a message and its preview often differ in the end only
-    if (text === this.#text && isOpen === this.#isOpen) return this.shown;
+    if (text === this.#text && isOpen === this.isOpen) return this.shown;
     if (this.#isWhole || !text.startsWith(this.#text.slice(0, this.#done))) this.#begin();
-    [this.#text, this.#isOpen, this.#tries] = [text, isOpen, 0];
+    [this.#text, this.isOpen, this.#tries] = [text, isOpen, 0];
     this.#isWhole = this.#refers();
     if (!this.#isRendered) this.#write(this.#done);
     if (this.#piece && options && !isMissing && (options.isLive() || !isOpen)) wait(this);
     return this.shown;
-  }
-
-  get isOpen() {
-    return this.#isOpen;
   }
 
   /** Return the text to render next. It does not end within a character. */
@@ -86,12 +82,12 @@ export class Text {
     [this.#trees, this.#isRendered] = [[], false];
     this.#write(this.#done);
     this.#tries += 1;
-    if (!isMissing && !this.#isOpen && this.#tries < TRIES) setTimeout(wait, 2000, this);
+    if (!isMissing && !this.isOpen && this.#tries < TRIES) setTimeout(wait, 2000, this);
   }
 
   /** Return true if a block of the complete text may refer to an address that another block defines. */
   #refers() {
-    return this.#hasReferences && !this.#isOpen && this.#text.length <= MOST;
+    return this.#hasReferences && !this.isOpen && this.#text.length <= MOST;
   }
 
   #begin() {
