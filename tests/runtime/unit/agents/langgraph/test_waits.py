@@ -315,27 +315,21 @@ async def test_graph_with_checkpointer_in_memory_sleeps_in_its_process() -> None
 
 
 async def test_status_of_wait_is_no_message_of_agent() -> None:
-    """The graph ends without an answer: its last message before the wait is the answer, and no state has the status."""
-    seen: list[list[str]] = []
+    """The node sends its answer before it sleeps, and returns it afterwards: the client gets it once."""
 
     def build(conversation: Conversation) -> Any:
         async def says(state: MessagesState) -> Any:
-            emit_message(get_stream_writer(), AIMessage("I will wait."))
+            emit_message(get_stream_writer(), AIMessage("You have an hour."))
             await sleep(HOUR)
-            return {}
+            return {"messages": [AIMessage("You have an hour.")]}
 
-        async def reads(state: MessagesState) -> Any:
-            seen.append([str(each.text) for each in state["messages"]])
-            return {}
-
-        graph = StateGraph(MessagesState).add_node("says", says).add_node("reads", reads)
-        return graph.add_edge(START, "says").add_edge("says", "reads").compile()
+        return StateGraph(MessagesState).add_node("says", says).add_edge(START, "says").compile()
 
     conversation = Conversation(build)
-    task = await conversation.passes(await conversation.send("first"), 3600)
-    assert text_of(task) == "I will wait."
-    await conversation.passes(await conversation.send("second"), 3600)
-    assert not any("Waiting" in text for texts in seen for text in texts)
+    task = await conversation.passes(await conversation.send(), 3600)
+    said = {message.message_id: message.parts[0].text for message in (*task.history, task.status.message)}
+    assert list(said.values()).count("You have an hour.") == 1
+    assert text_of(task) == "You have an hour."
 
 
 async def test_cancel_ends_sleep() -> None:
