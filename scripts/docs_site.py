@@ -28,7 +28,7 @@ SOURCES = ["CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md", "docs", "examples",
 HOME = "docs/index.md"
 
 _LINK = re.compile(r"(?<=\]\()(?![a-z]+:|#)([^)\s]+)")
-_EXAMPLE = r"(?:curl|Python|TypeScript|JavaScript|Go)(?:, [\d.]+)?:\n\n```.*?^```\n"
+_EXAMPLE = r"(?:(?:curl|Python|TypeScript|JavaScript|Go)(?:, [\d.]+)?|(?:LangGraph|ADK)\b[^\n]*):\n\n```.*?^```\n"
 _EXAMPLES = re.compile(rf"^{_EXAMPLE}(?:\n{_EXAMPLE})+", re.MULTILINE | re.DOTALL)
 
 
@@ -86,13 +86,18 @@ def _page(name: str) -> str:
 
 
 def tabbed(page: str) -> str:
-    """Return a Markdown page with tabs in place of code blocks that follow one another, each below `Python:` or the like."""
+    """Return a Markdown page with tabs in place of code blocks that follow one another, each below its language.
+
+    A language is `Python:` or the like, a framework a line that begins with LangGraph or ADK, which stays in its tab.
+    """
     return _EXAMPLES.sub(lambda examples: "\n".join(map(_tab, re.findall(_EXAMPLE, examples[0], re.M | re.S))), page)
 
 
 def _tab(example: str) -> str:
     label, _, code = example.partition(":\n\n")
-    return f'=== "{label}"\n\n' + "".join(f"    {line}" if line.strip() else line for line in code.splitlines(True))
+    framework = re.match(r"(LangGraph|ADK)\b", label)
+    title, content = (framework[1], example) if framework else (label, code)
+    return f'=== "{title}"\n\n' + "".join(f"    {line}" if line.strip() else line for line in content.splitlines(True))
 
 
 def _repository() -> str:

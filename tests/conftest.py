@@ -183,7 +183,7 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     gc.collect()
     gc.freeze()
     # Raise the thresholds, because garbage collection takes a tenth of the tests' CPU time with the default thresholds.
-    gc.set_threshold(10_000, 20, 20)
+    gc.set_threshold(50_000, 20, 20)
     gc.enable()
 
 

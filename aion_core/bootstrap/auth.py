@@ -46,7 +46,7 @@ def basic_users(settings: Settings) -> dict[str, str]:
     if not settings.basic_users_secret and not settings.basic_users_file:
         raise ConfigurationError(
             "aion.yaml declares HTTP Basic, and AION_BASIC_USERS_SECRET, the name of the secret with the users, is missing. "
-            "A server of your own may read them from a file, AION_BASIC_USERS_FILE."
+            "A server that you run yourself can read them from a file, AION_BASIC_USERS_FILE."
         )
     setting = "AION_BASIC_USERS_SECRET" if settings.basic_users_secret else "AION_BASIC_USERS_FILE"
     text, source = secret_or_file(settings.basic_users_secret, settings.basic_users_file, setting)

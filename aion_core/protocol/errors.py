@@ -113,7 +113,7 @@ WIRE_ERRORS: dict[type[Exception], WireError] = {
 }
 """Codes of the protocol's errors in both bindings (A2A 5.4)."""
 
-INTERNAL = "Internal error. The operator finds its cause in the log; trying again later may help."
+INTERNAL = "Internal error. The operator can find the cause in the log; trying again later may help."
 """Message to the client for an unexpected error. The cause may be confidential."""
 
 RETRY_AFTER = "retryAfterSeconds"

@@ -124,6 +124,6 @@ def names_interrupt(message: Message) -> bool:
 def input_not_required() -> InputNotRequired:
     """Return the error for a message that names an interrupt, although none waits for an answer."""
     return InputNotRequired(
-        f"No question waits for an answer now: it may have been answered already. GetTask returns the task's state. Send "
+        f"No question is waiting for an answer; it may have been answered already. GetTask returns the task's state. Send "
         f"the message without metadata.{INTERRUPT_ID} if it answers no question."
     )

@@ -23,7 +23,7 @@ MOST_STEPS = 500
 MOST_CONTENT = 128 * 1024
 """Most characters of all arguments and results in a try of a turn. Later steps have none."""
 
-LIVE_SECONDS = 1.0
+LIVE_SECONDS = 0.25
 """Time between two writes to the store while a turn runs. A shorter turn is written once, after its end."""
 
 ExportSpans = Callable[[TracedTurn, Sequence[Step]], None]

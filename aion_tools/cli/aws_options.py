@@ -31,7 +31,7 @@ OF_AWS = (
 def aws(command: Command) -> Command:
     """Add the options for AWS credentials, region and endpoint."""
 
-    @click.option("--profile", help="Profile of your AWS configuration, with its region.")
+    @click.option("--profile", help="Profile from your AWS configuration; its region is used too.")
     @click.option("--region", help="AWS region of the deployment.")
     @click.option("--endpoint-url", callback=web_address, help="URL of an AWS emulator.")
     @functools.wraps(command)

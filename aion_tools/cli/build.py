@@ -109,7 +109,7 @@ def _build(folder: Path, functions: tuple[str, ...], target: Path | None, zips: 
     if project.selection:
         print_notice(project.selection.summary)
         for finding in project.selection.with_verdict(SecretVerdict.WARNED):
-            print_notice(f"check that this is no secret: {finding}")
+            print_notice(f"check that this isn't a secret: {finding}")
         print_notice(f"dependencies from {project.declared.described}")
     with waiting("Installing the dependencies"):
         installed = project.installed

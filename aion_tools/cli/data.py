@@ -70,8 +70,8 @@ def delete(
 ) -> None:
     """Delete all data of an owner in the table and in the bucket (with all versions), and the owner's API keys.
 
-    Without --yes it prints the data of each store, and deletes it only after the owner, or the subject, is typed again. It
-    reads the keys of the whole table. The command may be repeated.
+    Without --yes it prints the data of each store, and deletes it only after you type the owner or the subject. It
+    reads the keys of the whole table. You can run it again.
     """
     if bool(owner) == bool(subject):
         raise click.UsageError("Give either --owner or --subject.")

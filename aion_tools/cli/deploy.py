@@ -61,10 +61,10 @@ Examples:
 def deploy(
     environment: str, stack: str | None, given: dict[str, str], *, plan: bool, yes: bool, no_reply: bool
 ) -> None:
-    """Check, build and deploy this folder's agents by SAM CLI, and request a first streamed reply.
+    """Check, build and deploy this folder's agents with SAM CLI, and ask for a first streamed reply.
 
-    On a terminal it asks for the account's confirmation and for missing settings, and writes the answers into
-    samconfig.toml, never a secret. Without a terminal, as in CI, give --yes.
+    On a terminal it asks you to confirm the account, asks for missing settings, and writes the answers (never a
+    secret) to samconfig.toml. Without a terminal, as in CI, give --yes.
     """
     from aion_tools.cli.checks.parameters import check_parameters
     from aion_tools.cli.deploy_summary import print_summary

@@ -28,10 +28,10 @@ Examples:
 @click.option("--data", is_flag=True, help="Delete table, bucket and key too: all tasks and messages.")
 @options.yes
 def destroy(stack: str, *, data: bool, yes: bool) -> None:
-    """Delete the stack by `sam delete`. Table, bucket and key are retained unless --data is given, now or later.
+    """Delete the stack with `sam delete`. Table, bucket and key stay unless you give --data, now or later.
 
     On a terminal the command asks for the stack's name first. Without a terminal it needs --yes. If the
-    command fails, run it again: it continues the deletion.
+    command fails, run it again: it continues where it stopped.
     """
     from aion_tools.deploy import cloudformation, stored_data
     from aion_tools.deploy.errors import DeployError

@@ -65,7 +65,7 @@ Examples:
     show_envvar=True,
     help="Folder for tasks, sessions and files; one server at a time.",
 )
-@click.option("--fresh", is_flag=True, help="Delete stored data first.")
+@click.option("--fresh", is_flag=True, help="Delete the stored data first.")
 @click.option("--reload/--no-reload", default=True, envvar="AION_RELOAD", help="Reload the agents after an edit.")
 @click.option("-v", "--verbose", is_flag=True, help="Log each step of a turn: nodes, model calls and tool calls.")
 @click.option("--open", "opens_browser", is_flag=True, help="Open the server in a browser.")
@@ -90,8 +90,8 @@ def dev(
     Without a PATH, the command searches this folder for an aion.yaml, a langgraph.json, an ADK agent, or one Python
     file with an agent.
 
-    An edit of the agents' code or configuration reloads them; running turns resume in the new code. The next start reads
-    the stored tasks of the data directory.
+    An edit of the agents' code or configuration reloads them; running turns resume in the new code. Stored tasks are
+    still there at the next start.
     """
     if path is None:
         is_given = context.get_parameter_source("config") is not ParameterSource.DEFAULT

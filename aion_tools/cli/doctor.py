@@ -57,7 +57,7 @@ if AWS requires it.""",
     "--port", type=click.IntRange(0, 65535), default=8000, envvar="PORT", show_default=True, help="Port of `aion dev`."
 )
 @click.option("--text", default=TEXT, show_default=True, help="Message to the agent at URL.")
-@click.option("--no-template", is_flag=True, help="Skip the check of template.yaml, which takes some seconds.")
+@click.option("--no-template", is_flag=True, help="Skip the check of template.yaml, which takes a few seconds.")
 @options.as_json
 @deployment_options.deployment
 def doctor(
@@ -74,7 +74,7 @@ def doctor(
 
     PATH is the project's folder or the agent's file, as for `aion dev`, by default the --config.
 
-    The agent at URL gets two messages: one with a blocking and one with a streamed reply. Nothing else is changed.
+    The agent at URL gets two messages: one with a blocking and one with a streamed reply. Nothing else changes.
 
     Each line is ok, warning or FAILED, with the next step. The exit code is 1 if a check FAILED.
     """

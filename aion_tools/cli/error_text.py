@@ -5,32 +5,32 @@ import re
 from aion_core.errors import AionError, OtherLayout, StoreCorrupt, StoreError, TableMissing
 
 _NO_CREDENTIALS = (
-    "There are no AWS credentials here. Name a profile (--profile, AWS_PROFILE), sign in (`aws sso login`), or set "
+    "No AWS credentials found. Name a profile (--profile, AWS_PROFILE), sign in (`aws sso login`), or set "
     "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY."
 )
 _OLD_CREDENTIALS = "Your AWS credentials have expired. Sign in again (`aws sso login`)."
-_BAD_CREDENTIALS = "AWS does not know these credentials. Check the profile (--profile, AWS_PROFILE)."
+_BAD_CREDENTIALS = "AWS doesn't recognize these credentials. Check the profile (--profile, AWS_PROFILE)."
 _BAD_SIGNATURE = (
-    "AWS refuses the signature. Check the credentials (--profile, AWS_PROFILE), and this machine's clock, which may differ "
-    "from AWS's by five minutes."
+    "AWS refuses the signature. Check the credentials (--profile, AWS_PROFILE), and this machine's clock, which may be off by "
+    "at most five minutes."
 )
 _BAD_CLOCK = "AWS refuses the time of the request. Set this machine's clock."
-_THROTTLED = "AWS throttles the requests now. Run the command again in a minute."
+_THROTTLED = "AWS is throttling your requests. Try again in a minute."
 _FORBIDDEN = "Your AWS credentials lack a permission"
-_NO_NETWORK = "AWS does not respond. Check the network, --region and --endpoint-url (AWS_ENDPOINT_URL)."
+_NO_NETWORK = "AWS doesn't respond. Check the network, --region and --endpoint-url (AWS_ENDPOINT_URL)."
 _NOT_AWS = (
-    "The response is not from AWS, but perhaps from a proxy. Check the network, HTTPS_PROXY, --region and --endpoint-url "
+    "The response isn't from AWS; it may be from a proxy. Check the network, HTTPS_PROXY, --region and --endpoint-url "
     "(AWS_ENDPOINT_URL)."
 )
 _NAMES = "--stack, --table, --region and --profile."
-_NOT_THERE = f"There is no resource of this name in this account and region. Check {_NAMES}"
+_NOT_THERE = f"No resource with this name in this account and region. Check {_NAMES}"
 
 _KEY_IS_OFF = (
     "The KMS key of the stack is disabled or will be deleted. Run `aws kms cancel-key-deletion --key-id KEY` if it will be "
     "deleted, then `aws kms enable-key --key-id KEY`."
 )
-_MOVING = "SQS cannot do this now: a redrive of this queue may still be running. See `aws sqs list-message-move-tasks`."
-_CHANGED = "Another deployment has changed the stack in the meantime. Run `aion deploy` again."
+_MOVING = "SQS can't do this now: a redrive of this queue may still be running. See `aws sqs list-message-move-tasks`."
+_CHANGED = "Another deployment changed the stack meanwhile. Run `aion deploy` again."
 
 ERROR_TEXTS = {
     "NoCredentialsError": _NO_CREDENTIALS,
@@ -57,9 +57,9 @@ ERROR_TEXTS = {
     "ThrottlingException": _THROTTLED,
     "AccessDenied": f"{_FORBIDDEN}.",
     "AccessDeniedException": f"{_FORBIDDEN}.",
-    "ProfileNotFound": "Your AWS configuration has no profile of this name (--profile, AWS_PROFILE).",
+    "ProfileNotFound": "Your AWS configuration has no profile with this name (--profile, AWS_PROFILE).",
     "NoRegionError": "Name the deployment's AWS region: --region, or AWS_REGION.",
-    "InvalidRegionError": "The AWS region is not the name of a region, such as eu-west-1. Check --region and AWS_REGION.",
+    "InvalidRegionError": "That isn't the name of an AWS region, such as eu-west-1. Check --region and AWS_REGION.",
     "EndpointConnectionError": _NO_NETWORK,
     "ConnectTimeoutError": _NO_NETWORK,
     "ConnectionClosedError": _NO_NETWORK,

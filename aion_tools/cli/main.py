@@ -23,6 +23,7 @@ IN_A_PROJECT = {
     "dev": "dev",
     "chat": "chat.chat",
     "send": "chat.send",
+    "console": "console",
     "doctor": "doctor",
     "build": "build",
     "sam-local": "sam_local",
@@ -91,7 +92,7 @@ class _AionGroup(HintingGroup):
 @click.version_option(__version__, prog_name="aion")
 @click.pass_context
 def aion(context: click.Context) -> None:
-    """A2A servers for LangGraph graphs and ADK agents, on AWS Lambda and on this machine.
+    """Serve LangGraph graphs and ADK agents over A2A, on AWS Lambda and on this machine.
 
     Commands for a deployment need its stack (--stack, AION_STACK) or the variables of its functions (AION_TABLE, …), and
     your AWS credentials.

@@ -56,7 +56,7 @@ def new(path: Path | None, framework: str | None, here: bool, force: bool) -> No
 @click.argument("name", required=False)
 @_framework
 def init(name: str | None, framework: str | None) -> None:
-    """Complete this folder, as `aion new --here` does.
+    """Turn this folder into a project, like `aion new --here`.
 
     It finds the existing agents and writes an aion.yaml for them. Existing files stay unchanged.
     """

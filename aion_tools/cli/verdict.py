@@ -1,4 +1,4 @@
-"""Present state of a task in one sentence, with the commands for its operator. Pure."""
+"""Present state of a task in sentences, with the commands for its operator. Pure."""
 
 import shlex
 from collections.abc import Iterator, Sequence
@@ -22,9 +22,9 @@ SWEEP_IS_LATE = timedelta(minutes=5)
 class Verdict:
     """Present state of a task, and the commands its operator may run now."""
 
-    sentence: str
+    text: str
     commands: tuple[str, ...]
-    """Commands quoted in the sentence, here without quotes."""
+    """Commands quoted in `text`, here without quotes."""
 
 
 def verdict_of(
@@ -39,18 +39,21 @@ def verdict_of(
     parts: list[tuple[str, str]] = [_state(report, cancel, options)]
     due_at = report.context.due_at if report.context is not None else None
     if not server_runs and report.head.state not in TERMINAL:
-        parts.append(("its development server is stopped: {}", "aion dev"))
+        parts.append(("its development server isn't running: {}", "aion dev"))
     elif due_at and report.now - due_at > SWEEP_IS_LATE and report.head.state not in TERMINAL_OR_INTERRUPTED:
-        text = f"no sweep has found its timer, which expired at {time_text(due_at)}: the sweep is not called, or fails"
+        text = f"no sweep has found its timer, which expired at {time_text(due_at)}: the sweep isn't called, or fails"
         parts.append(
             (f"{text}: {{}}", f"sam logs --cw-log-group /aws/lambda/{place.split()[-1]}-sweep") if place else (text, "")
         )
     parts += _pushes(report, options)
     for queue in dict.fromkeys(each.queue for each in letters if each.meaning.is_pending):
-        text = f"a message of its {queue} queue is a dead letter: correct the cause, then {{}}"
+        text = f"a message of its {queue} queue is a dead letter: fix the cause, then {{}}"
         parts.append((text, f"aion dlq redrive --queue {queue}{place}"))
-    sentence = "; ".join(text.replace("{}", f"`{command}`") for text, command in parts)
-    return Verdict(f"{sentence}.", tuple(dict.fromkeys(command for _, command in parts if command)))
+    sentences = (text.replace("{}", f"`{command}`") for text, command in parts)
+    return Verdict(
+        " ".join(f"{each[0].upper()}{each[1:]}." for each in sentences),
+        tuple(dict.fromkeys(command for _, command in parts if command)),
+    )
 
 
 def _state(report: TaskReport, cancel: str, options: str) -> tuple[str, str]:
@@ -58,18 +61,18 @@ def _state(report: TaskReport, cancel: str, options: str) -> tuple[str, str]:
     head, since = report.head, time_text(report.head.timestamp)
     if head.state in TERMINAL:
         return {
-            TaskState.TASK_STATE_COMPLETED: f"The task completed at {since}: there is nothing to do",
-            TaskState.TASK_STATE_CANCELED: f"The task was canceled at {since}: its client may send a new message",
-            TaskState.TASK_STATE_REJECTED: f"The agent rejected the task at {since}: its client may send another message",
+            TaskState.TASK_STATE_COMPLETED: f"The task completed at {since}. Nothing to do",
+            TaskState.TASK_STATE_CANCELED: f"The task was canceled at {since}. Its client can send a new message",
+            TaskState.TASK_STATE_REJECTED: f"The agent rejected the task at {since}. Its client can send another message",
         }.get(
             head.state,
-            f"The task failed at {since}: correct the cause, then its client may send the message again with a new id",
+            f"The task failed at {since}. Fix the cause; then its client can send the message again with a new id",
         ), ""
     if head.state in INTERRUPTED:
         wants = "an answer" if head.state == TaskState.TASK_STATE_INPUT_REQUIRED else "credentials"
         return f"The task has been waiting for {wants} from its client since {since}; {{}} ends it", cancel
     if report.context is None or report.context.record.expired:
-        return "The task has no context any more, and no worker runs it; {} ends it", cancel
+        return "The task's context is gone, and no worker runs it; {} ends it", cancel
     return _turn(report, report.context, cancel, options)
 
 
@@ -82,23 +85,26 @@ def _turn(report: TaskReport, context: ContextStatus, cancel: str, options: str)
             look = f"the next look is at {time_text(moment(record.until))}"
             return f"The task {wait_text(record.wait)}, and no process runs: {look}; {{}} ends it", cancel
         if not record.holder:
-            return "The turn is suspended between two workers, and a wake-up message will resume it; {} ends it", cancel
+            return "The turn is suspended between two workers until a wake-up message resumes it; {} ends it", cancel
         until = time_text(moment(record.until))
         if moment(record.until) > report.now:
             return (
-                f"The turn is running ({tries}) under a lease until {until}, which its worker renews; {{}} ends it",
+                f"The turn is running ({tries}). Its worker has the lease until {until} and renews it; {{}} ends it",
                 cancel,
             )
         return (
-            f"The worker of the turn ({tries}) is gone: its lease ended at {until}, and a wake-up message or the "
-            "next sweep, within a minute, will start another worker; {} ends the task",
+            f"The worker of the turn ({tries}) is gone: its lease ended at {until}. A wake-up message or the "
+            "next sweep, within a minute, will start another one; {} ends the task",
             cancel,
         )
     if not record.waits_for(task_id):
-        return "The task is active without a turn, and no worker will run it; {} ends it", cancel
+        return "The task is active but has no turn, so no worker will run it; {} ends it", cancel
     if record.running is not None:
         ahead = record.active_task
-        return f"The turn is waiting behind the running task {ahead} of its context: {{}}", f"aion why {ahead}{options}"
+        return (
+            f"The turn is waiting for the task {ahead} of its context, which is running: {{}}",
+            f"aion why {ahead}{options}",
+        )
     if record.interrupted is not None:
         ahead = record.interrupted
         return (
@@ -106,7 +112,7 @@ def _turn(report: TaskReport, context: ContextStatus, cancel: str, options: str)
             f"aion why {ahead}{options}",
         )
     return (
-        "The turn is queued, and a wake-up message or the next sweep, within a minute, will start it; {} ends it",
+        "The turn is queued. A wake-up message or the next sweep, within a minute, will start it; {} ends it",
         cancel,
     )
 
@@ -115,7 +121,7 @@ def _pushes(report: TaskReport, options: str) -> Iterator[tuple[str, str]]:
     for each in report.deliveries:
         redrive = f"aion push redrive {each.task.task_id} {shlex.quote(each.config_id)}{options}"
         if each.disabled or each.dead:
-            yield f"{delivery_text(each)}: correct the receiver, then {{}}", redrive
+            yield f"{delivery_text(each)}: fix the receiver, then {{}}", redrive
         elif each.tries:
             yield delivery_text(each), ""
 
@@ -123,7 +129,7 @@ def _pushes(report: TaskReport, options: str) -> Iterator[tuple[str, str]]:
 def delivery_text(delivery: Delivery) -> str:
     """Return a clause about the state of a webhook's notifications, to be part of a sentence."""
     name = f"the webhook {delivery.config_id}"
-    failed = f", at last with {delivery.failure}" if delivery.failure else ""
+    failed = f" ({delivery.failure})" if delivery.failure else ""
     if delivery.disabled:
         return f"{name} is disabled ({delivery.failure or 'HTTP 410'})"
     if delivery.dead:

@@ -64,7 +64,7 @@ class TaskStory:
             "deadLetters": [each.document() for each in self.letters],
             "notRead": self.unread,
             **({"console": self.console} if self.console else {}),
-            "now": {"text": self.verdict.sentence, "commands": list(self.verdict.commands)},
+            "now": {"text": self.verdict.text, "commands": list(self.verdict.commands)},
         }
 
     def print(self) -> None:
@@ -83,7 +83,7 @@ class TaskStory:
             click.echo(f"{'':23}  {one_line(text)}")
         for text in self.unread:
             terminal.line(f"{'not read':23}  ", (one_line(text), {"fg": "yellow"}))
-        terminal.line("\n", ("Now:", {"bold": True}), f" {one_line(self.verdict.sentence)}")
+        terminal.line("\n", ("Now:", {"bold": True}), f" {one_line(self.verdict.text)}")
 
     def _facts(self) -> list[str]:
         """Return sentences about the present state of the context's queue, the webhooks and the dead letters."""
@@ -129,7 +129,7 @@ Examples:
 @options.as_json
 @deployment_options.deployment
 def why(task_id: str | None, owner: str, deployment: Deployment, *, content: bool, as_json: bool) -> None:
-    """Print the story of the task TASK_ID, by default of the newest task of `aion dev`, and its present state.
+    """Explain what happened to the task TASK_ID, by default the newest one of `aion dev`, and what its state is now.
 
     The story is derived from the task's events, lease, queue, webhooks, dead letters and log lines. It tells of
     arrival, workers, tries, waits, interrupts, cancellations, deliveries and errors. Log lines are read from the

@@ -6,7 +6,7 @@ MODEL names a real model, such as openai:gpt-5-mini. Without it a scripted model
 import os
 from base64 import b64encode
 from datetime import date
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from cities import CITIES, City
 from langchain_core.messages import SystemMessage
@@ -43,8 +43,8 @@ def ask_dates(city: str) -> dict[str, Any]:
 
 
 @tool
-def weather(city: str, month: int) -> dict[str, int]:
-    """Return the usual highest temperature of a day in °C, and the number of rainy days, in a month (1 to 12)."""
+def weather(city: str, month: Annotated[int, Field(ge=1, le=12)]) -> dict[str, int]:
+    """Return the usual highest temperature of a day in °C, and the number of rainy days, in a month."""
     found = find(city)
     return {"high": found.highs[month - 1], "rainy_days": found.rainy_days[month - 1]}
 

@@ -6,12 +6,16 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 import yaml
 from a2a.types import Part
 from google.protobuf.json_format import ParseDict
 
 from aion_tools.testing import AgentClient, AgentReply, serve
+from tests.support.openai_server import OpenAIServer
+from tests.support.server import TIMEOUT, aion_dev, serving
+from tests.support.service import send
 
 HERE = Path(__file__).parent
 CONFIG = HERE / "aion.yaml"
@@ -122,6 +126,23 @@ async def test_request_without_city_is_completed_by_it() -> None:
         packing = await client.ask("Marrakesh", context_id=asked.context_id)
     assert asked.text.startswith("Which city?")
     assert "- [ ] Light clothes for hot afternoons" in packing.text.splitlines()
+
+
+def test_environment_variable_selects_real_model() -> None:
+    """Let OpenAI's client talk to a local server that imitates OpenAI's API: a mistake of the model is explained to it."""
+    command = aion_dev(str(HERE), "--no-reload", "--store", "memory")
+    with (
+        OpenAIServer("weather", {"city": "Paris", "month": 5}, ["No ", "idea."]) as provider,
+        serving(command, **provider.environment) as server,
+    ):
+        answer = httpx.post(server.url, json=send("How warm is Paris in May?"), timeout=TIMEOUT).json()
+    assert answer["result"]["task"]["status"]["message"]["parts"] == [{"text": "No idea."}]
+    first, second = provider.requests
+    names = ["ask_dates", "weather", "sights", "prices", "draw_map", "write_itinerary"]
+    assert [each["function"]["name"] for each in first["tools"]] == names
+    assert "Ask with ask_dates" in first["messages"][0]["content"]
+    [result] = [each["content"] for each in second["messages"] if each["role"] == "tool"]
+    assert result == "There is no data for Paris, only for Lisbon, Copenhagen, Kyoto, Marrakesh."
 
 
 def test_agent_at_root_is_this_example() -> None:

@@ -12,7 +12,7 @@ from tests.support.databases import Stack
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Parametrize tests by database.
 
-    `stack` and `table` run on the fastest database by default, and on each database with the marker `each_database`; `table`
+    `stack` and `table` run on the fastest database by default, with the marker `each_database` also on an endpoint; `table`
     also runs in memory and in SQLite. `adapter` runs in memory (blobs and queues also in SQLite), and with the marker
     also on the fastest database. AION_TEST_DATABASES replaces these defaults.
     """

@@ -63,7 +63,7 @@ def chosen(default: tuple[str, ...] = (FASTEST,)) -> tuple[str, ...]:
 
 
 def chosen_for_each() -> tuple[str, ...]:
-    """Return the databases of a test with the marker `each_database`: all, unless AION_TEST_DATABASES names some."""
+    """Return the databases of a test with the marker `each_database`: the fastest, unless AION_TEST_DATABASES names others."""
     there = (*DEFAULT, *(["endpoint"] if os.environ.get("DYNAMODB_ENDPOINT") else []))
     named = _named()
     for name in named:
@@ -71,7 +71,7 @@ def chosen_for_each() -> tuple[str, ...]:
             raise pytest.UsageError("AION_TEST_DATABASES: DYNAMODB_ENDPOINT does not say where `endpoint` is")
         if name not in (*there, "all"):
             raise pytest.UsageError(f"AION_TEST_DATABASES: {name} is none of all, {', '.join(there)}")
-    return there if not named or "all" in named else named
+    return there if "all" in named else named or tuple(name for name in there if name != "moto")
 
 
 def _named() -> tuple[str, ...]:

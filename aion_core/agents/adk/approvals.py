@@ -17,7 +17,7 @@ def confirmation_response(args: Mapping[str, Any], given: Any) -> dict[str, Any]
         return {"confirmed": given["confirmed"], **({"payload": given["payload"]} if "payload" in given else payload)}
     word = given.strip().strip(".!").lower() if isinstance(given, str) else ""
     if word not in _YES | _NO:
-        raise InvalidResumeInput('That is no decision. Answer yes or no, or send {"confirmed": true} as data.')
+        raise InvalidResumeInput('That is not a decision. Answer yes or no, or send {"confirmed": true} as data.')
     return {"confirmed": word in _YES, **payload}
 
 

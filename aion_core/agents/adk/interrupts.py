@@ -70,7 +70,7 @@ def _response(pending: PendingCall, parts: Sequence[Part]) -> genai.FunctionResp
     """Return the response to a pending call; for a refused credential, the response to the tool's call that needs it."""
     if has_only_files(parts):
         # Refuse the answer: many models accept no file as the result of a call, and each later turn would send it again.
-        raise InvalidResumeInput("A file alone is no answer. Send a text or data.")
+        raise InvalidResumeInput("A file alone isn't an answer. Send text or data.")
     given, call = resume_value(parts), pending.request()
     if call.name == CREDENTIAL and (error := refusal_of(call.args or {}, given)) is not None:
         if pending.tool_call is not None:

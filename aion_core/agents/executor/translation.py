@@ -162,7 +162,9 @@ class ExecutorTranslator:
         if status.state in states.TERMINAL:
             yield Reply(message or self._reply, status.state, metadata)
         elif status.state == TaskState.TASK_STATE_INPUT_REQUIRED:
-            yield InputRequired(message or self._question("The agent waits for an answer."), status.state, metadata)
+            yield InputRequired(
+                message or self._question("The agent is waiting for an answer."), status.state, metadata
+            )
         else:
             self._authorization = None
             if message is not None:
@@ -172,7 +174,7 @@ class ExecutorTranslator:
             if status.state == TaskState.TASK_STATE_AUTH_REQUIRED:
                 # Notify the client at once, because execute() may wait for an out-of-band authorization and then
                 # continue (SDK: AgentExecutor). AUTH_REQUIRED ends the turn only if execute() returns.
-                shown = message or self._question("The agent waits for an authorization.")
+                shown = message or self._question("The agent is waiting for authorization.")
                 self._authorization = InputRequired(shown, status.state, metadata)
             self._metadata |= metadata
 

@@ -88,7 +88,7 @@ class Inbox(Struct, frozen=True):
         elif self._allow("response") and kind not in ("response", "edit") and text.strip():
             response = {"type": "response", "args": text}
         if response is None:
-            raise InvalidResumeInput(f"{text[:80]!r} is no response. {self._how()}")
+            raise InvalidResumeInput(f"{text[:80]!r} isn't a response. {self._how()}")
         return response if len(self.requests) == 1 else [response] * len(self.requests)
 
     def _response(self, request: Mapping[str, Any], allowed: Sequence[str], given: Any) -> dict[str, Any]:
@@ -96,7 +96,7 @@ class Inbox(Struct, frozen=True):
         kind = _WORDS.get(str(given.get("type"))) if isinstance(given, Mapping) else None
         args = given.get("args") if isinstance(given, Mapping) else None
         if kind not in allowed:
-            raise InvalidResumeInput(f"That is no response to this request. {self._how()}")
+            raise InvalidResumeInput(f"That isn't a response to this request. {self._how()}")
         if kind == "edit":
             if not isinstance(args, Mapping):
                 raise InvalidResumeInput(f"An edit needs the edited arguments. {self._how()}")

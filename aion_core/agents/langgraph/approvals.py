@@ -57,7 +57,7 @@ class Review(Struct, frozen=True):
         """
         decision_data = _parse_answer(answer, self.allowed) if isinstance(answer, str) else unwrapped(answer)
         if decision_data is None and isinstance(answer, str):
-            raise InvalidResumeInput(f"{answer[:80]!r} is no decision. {self._how()}")
+            raise InvalidResumeInput(f"{answer[:80]!r} isn't a decision. {self._how()}")
         if isinstance(decision_data, Mapping) and "decisions" in decision_data:
             decision_data = decision_data["decisions"]
         decisions = (
@@ -73,7 +73,7 @@ class Review(Struct, frozen=True):
         for action, decision, allowed in zip(self.actions, decisions, self.allowed, strict=True):
             kind = decision.get("type") if isinstance(decision, Mapping) else None
             if kind not in allowed or not _is_complete(decision):
-                raise InvalidResumeInput(f"That is no decision on this call. {self._how()}")
+                raise InvalidResumeInput(f"That isn't a decision on this call. {self._how()}")
             name = decision["edited_action"]["name"] if kind == "edit" else action.get("name")
             if tools and name not in (action.get("name"), *tools):
                 raise InvalidResumeInput(f"The agent has no tool {str(name)[:80]!r}. {self._how()}")

@@ -112,7 +112,7 @@ def _input_of(graph: Graph) -> tuple[AgentExtension | None, tuple[str, ...]]:
     params: dict[str, Any] = {"schema": schema}
     if isinstance(contract, InputFields) and contract.text is not None:
         params["text"] = contract.text
-    extension = AgentExtension(uri=INPUT, description="States the JSON Schema of a data part that starts a turn.")
+    extension = AgentExtension(uri=INPUT, description="Has the JSON Schema of a data part that starts a turn.")
     json_format.ParseDict(params, extension.params)
     example = contract.example()
     # Any text is an example of a text, and a text beside the data is missing in an example of data alone.

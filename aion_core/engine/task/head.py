@@ -27,7 +27,7 @@ def advance(head: Head, event: Event) -> Head:
     Raises InvalidTransition if the task has ended, or if its state does not allow the event's state.
     """
     if head.state in TERMINAL:
-        raise InvalidTransition(f"The task is {state_name(head.state)}: nothing follows.")
+        raise InvalidTransition(f"The task is {state_name(head.state)}: nothing can follow.")
     if isinstance(event, TaskStatusUpdateEvent | Task):
         if head.generation and not may_follow(head.state, event.status.state):
             raise InvalidTransition(f"{state_name(event.status.state)} does not follow {state_name(head.state)}.")

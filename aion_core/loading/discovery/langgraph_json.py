@@ -48,7 +48,7 @@ def read_langgraph_json(file: Path) -> LangGraphJson:
     folder = file.resolve().parent
     graphs = content.get("graphs")
     if not isinstance(graphs, dict) or not graphs:
-        raise _error(file, "graphs", 'it has to name a graph or more, as in {"agent": "./src/agent/graph.py:graph"}')
+        raise _error(file, "graphs", 'it has to name at least one graph, as in {"agent": "./src/agent/graph.py:graph"}')
     dependencies = content.get("dependencies", [])
     if not isinstance(dependencies, list) or not all(isinstance(entry, str) for entry in dependencies):
         raise _error(file, "dependencies", 'it has to be a list of texts, such as ["."]')

@@ -113,7 +113,7 @@ def _missing_module(error: BaseException, file: str, folder: Path) -> str:
     places = dict.fromkeys([folder, folder / "src", *([Path(file).parent] if file else [])])
     if near := did_you_mean(name, [each for place in places for each in _modules(place, file)], similarity=_TYPO):
         return f"{near} If it is a third-party package, run `uv add {package_name}`."
-    return f"Run `uv add {package_name}`. The package may have another name than the module: look it up on pypi.org."
+    return f"Run `uv add {package_name}`. The package's name may differ from the module's: look it up on pypi.org."
 
 
 def _modules(folder: Path, file: str) -> Iterator[str]:

@@ -41,10 +41,15 @@ REACTION_ACTION_SCHEMA = f"{MESSAGING}#ReactionActionPayload"
 """Schemas of the actions for a distribution: to send a message, and to react to a message."""
 
 AION_EXTENSIONS = (
-    AgentExtension(uri=DISTRIBUTION, description="Reads through which distribution, and from whom, a request comes."),
-    AgentExtension(uri=EVENT, description="Takes events: a message's metadata name one, a data part is its payload."),
-    AgentExtension(uri=MESSAGING, description="Takes messages, reactions and commands, and says where answers go."),
-    AgentExtension(uri=CARDS, description="Takes the actions of cards."),
+    AgentExtension(
+        uri=DISTRIBUTION, description="Tells the agent which distribution a request came through, and from whom."
+    ),
+    AgentExtension(
+        uri=EVENT,
+        description="Accepts events. Name the event in the message's metadata and put its payload in a data part.",
+    ),
+    AgentExtension(uri=MESSAGING, description="Accepts messages, reactions and commands, and says where answers go."),
+    AgentExtension(uri=CARDS, description="Accepts actions on cards."),
     AgentExtension(uri=TRACEABILITY, description="Reads a W3C trace context."),
 )
 """Aion's extensions in the card of an agent. All of them are optional for clients."""

@@ -160,7 +160,7 @@ def _check(op: Op) -> None:
         ) from None
     if size > MAX_MEMORY_NAME_BYTES:
         raise StoreRefused(
-            f"A namespace and key of the store may have {MAX_MEMORY_NAME_BYTES} bytes together, and one has {size}. "
+            f"A namespace and key of the store can have {MAX_MEMORY_NAME_BYTES} bytes together, and one has {size}. "
             "Use a hash of the text for the key, and put the text into the value."
         )
 

@@ -22,7 +22,10 @@ The children of a `pre` are the pieces of its code.
 
 _MARKDOWN = MarkdownIt("commonmark", {"html": False, "maxNesting": NESTING}).enable(["table", "strikethrough"])
 _LINE_END = re.compile(r"\r\n?")
-_ADDRESS = re.compile(r"https?://[^\s<>]+", re.IGNORECASE)
+# An address ends before the punctuation of its sentence, and has only the brackets that it closes.
+_ADDRESS = re.compile(
+    r"https?://(?:[^\s<>()]|\([^\s<>()]*\))*(?:[^\s<>()?!.,:;*_~'\"\]}]|\([^\s<>()]*\))", re.IGNORECASE
+)
 _BOX = re.compile(r"\[([ xX])\]\s+")
 _DIGITS = re.compile(r" {0,3}\d+")
 
@@ -138,26 +141,12 @@ def _without_box(text: str, stack: list[dict[str, Any]]) -> str:
 
 
 def _with_links(text: str) -> Iterator[Node]:
-    """Yield the text with its bare addresses as links. An address ends before the punctuation of its sentence."""
+    """Yield the text with its bare addresses as links."""
     place = 0
     for found in _ADDRESS.finditer(text):
-        address = _address(found[0])
         if start := text[place : found.start()]:
             yield start
-        yield {"tag": "a", "href": address, "children": [address]}
-        place = found.start() + len(address)
+        yield {"tag": "a", "href": found[0], "children": [found[0]]}
+        place = found.end()
     if rest := text[place:]:
         yield rest
-
-
-def _address(text: str) -> str:
-    """Return the text without punctuation at its end, and without brackets that are closed there but not opened in it."""
-    end = len(text)
-    surplus = text.count(")") - text.count("(")
-    while text[end - 1] in "?!.,:;*_~'\")]}":
-        if text[end - 1] == ")":
-            if surplus <= 0:
-                break
-            surplus -= 1
-        end -= 1
-    return text[:end]

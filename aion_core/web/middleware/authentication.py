@@ -28,7 +28,7 @@ _REFUSALS = {
     ),
     403: ("PERMISSION_DENIED", "PERMISSION_DENIED", "These credentials do not give access to this agent."),
     429: ("RESOURCE_EXHAUSTED", "TOO_MANY_REQUESTS", "Too many passwords are being tried. Try again in a moment."),
-    500: ("INTERNAL", "INTERNAL", "Something went wrong on the server. The operator finds it in the log."),
+    500: ("INTERNAL", "INTERNAL", "Something went wrong on the server. The operator can find it in the log."),
     503: ("UNAVAILABLE", "UNAVAILABLE", "Credentials cannot be checked just now. Try again in a moment."),
 }
 """google.rpc code, reason and message by HTTP status. An unauthenticated caller gets only these messages."""

@@ -29,7 +29,7 @@ class LoopbackOnlyMiddleware:
         if scope["type"] == "lifespan" or (scope["type"] == "http" and _is_local(Headers(scope=scope))):
             await self._app(scope, receive, send)
         elif scope["type"] == "http":
-            text = "This server is for this machine: call it as 127.0.0.1 or localhost, from a page of this machine.\n"
+            text = "This server is for this machine only: call it as 127.0.0.1 or localhost, from a page on this machine.\n"
             await PlainTextResponse(text, 403)(scope, receive, send)
         elif scope["type"] == "websocket":
             await send({"type": "websocket.close", "code": 1008})

@@ -25,7 +25,7 @@ def path_not_found(request: Request) -> MethodNotFoundError:
         cards = [path for path in routes if path.startswith("/agents/") and path.endswith(CARD)]
         more = ", …" if len(cards) > MOST_CARDS else ""
         return MethodNotFoundError(
-            f"No card is here. The cards are at {', '.join(cards[:MOST_CARDS])}{more}. Give your client the agent's URL with "
+            f"There is no card here. The cards are at {', '.join(cards[:MOST_CARDS])}{more}. Give your client the agent's URL with "
             "a slash at its end."
         )
     return MethodNotFoundError(

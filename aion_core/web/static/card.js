@@ -8,8 +8,18 @@ function missing(owner, object, names) {
   return names.filter((name) => isEmpty(object?.[name])).map((name) => `${owner} has no ${name}, which A2A requires.`);
 }
 
+/** Return a card of A2A 0.3 with the fields of 1.0 that are checked; a card of 1.0 as it is. */
+function inForm(card) {
+  if (card.supportedInterfaces || !card.url) return card;
+  const protocolVersion = card.protocolVersion ?? "0.3";
+  const more = (card.additionalInterfaces ?? []).map(({ url, transport }) => ({ url, protocolBinding: transport, protocolVersion }));
+  const supportedInterfaces = [{ url: card.url, protocolBinding: card.preferredTransport ?? "JSONRPC", protocolVersion }, ...more];
+  return { ...card, supportedInterfaces, securityRequirements: (card.security ?? []).map((schemes) => ({ schemes })) };
+}
+
 /** Return the errors of a card served at `url`. */
-export function errors(card, url) {
+export function errors(sent, url) {
+  const card = inForm(sent);
   const { skills = [], supportedInterfaces = [], securitySchemes = {}, securityRequirements = [] } = card;
   const ids = skills.map(({ id }) => id);
   const named = securityRequirements.flatMap(({ schemes }) => Object.keys(schemes ?? {}));

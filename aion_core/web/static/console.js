@@ -32,10 +32,13 @@ const streams = new Set(); // open streams of the conversation: {task, stop, ans
 let isDevelopment = false;
 let views; // views of the development console
 let webhooks;
+let remote; // URL of another server, whose console this is; undefined for the page's own
 let work;
 let reachable = ""; // the state to show again when the server is back
 
-render({ ask: (texts) => quiet.own("markdown", {}, { texts }), change: follow, isLive: () => isDevelopment });
+// The browser reads the icon again at each address that the page gets.
+document.querySelector("link[rel=icon]").href = new URL("console/favicon.svg", root).href;
+render({ ask: (texts) => quiet.own("markdown", {}, { texts }), change: follow, isLive: () => isDevelopment || Boolean(remote) });
 
 const credentials = () => ($("credential").value ? { [$("header").value]: $("credential").value } : {});
 
@@ -50,15 +53,20 @@ async function start() {
     $("agent").append(element("option", { value: path, selected: id === place().agent }, id));
   }
   $("hook").value = features.receiver;
-  if (features.development) {
-    views = await import("./inspect.js"); // only a development server has this file
+  remote = features.remote;
+  document.querySelector("a[href$=docs]").hidden = Boolean(remote);
+  if (features.receiver) {
+    views = await import("./inspect.js"); // only a server on this machine has this file
     webhooks = new views.Webhooks($("hooks"), () => [wire, shownTask]);
+  }
+  if (features.development) {
     work = new views.Work($("waterfall"), $("drawing"), () => wire);
     isDevelopment = true;
     setInterval(lookForServer, 5000);
   }
-  for (const each of document.querySelectorAll("#kill, [data-panel=graph], [data-panel=trace], [data-panel=stored], [data-panel=webhooks]")) each.hidden = !isDevelopment;
-  panel(isDevelopment ? "graph" : "timeline");
+  for (const each of document.querySelectorAll("#kill, [data-panel=graph], [data-panel=trace], [data-panel=stored]")) each.hidden = !isDevelopment;
+  document.querySelector("[data-panel=webhooks]").hidden = !webhooks;
+  panel(isDevelopment ? "graph" : webhooks ? "webhooks" : "timeline");
   panel("chat");
   await visit(place());
 }
@@ -111,7 +119,7 @@ async function choose(locates = true) {
   timeline.divide(card.name);
   document.title = `${card.name} · aion console`;
   $("card-json").textContent = JSON.stringify(card, null, 2);
-  const wrong = errors(card, url).map((each) => element("li", { class: "bad" }, each));
+  const wrong = errors(card, remote ?? url).map((each) => element("li", { class: "bad" }, each));
   $("card-notes").replaceChildren(...wrong, ...advice(card).map((each) => element("li", {}, each)));
   $("card-open").textContent = wrong.length ? `Agent card (${wrong.length} wrong)` : "Agent card";
   work?.draw(quiet);
@@ -178,9 +186,9 @@ function invitation() {
 
 /** Show the agent's stored state and the task's webhooks again. */
 function inspect() {
+  webhooks?.load();
   if (!isDevelopment) return;
   views.showState($("entries"), wire, contextId, (entry, values) => fork(entry, values).catch((error) => say("error", error.message)));
-  webhooks.load();
 }
 
 function say(kind, ...nodes) {
@@ -220,7 +228,7 @@ async function send(request) {
   ask(undefined);
   conversations.note(agents.get(agent), request.message.contextId, "TASK_STATE_SUBMITTED", text);
   conversations.choose(agents.get(agent), request.message.contextId);
-  await stream("SendStreamingMessage", request, request.message.taskId);
+  await stream(card.capabilities?.streaming ? "SendStreamingMessage" : "SendMessage", request, request.message.taskId);
 }
 
 /** Show the events of a stream. It replaces an open stream of the same task, because both have the same events. */
@@ -469,7 +477,7 @@ function compose(parts, metadata = {}) {
   // Without a context id of its own, a repeated message would begin another context.
   contextId ??= crypto.randomUUID();
   const message = { messageId: crypto.randomUUID(), role: "ROLE_USER", parts, contextId, taskId: task, ...(Object.keys(metadata).length && { metadata }) };
-  const isNotified = isDevelopment && $("notified").checked && $("hook").value;
+  const isNotified = webhooks && $("notified").checked && $("hook").value;
   return isNotified ? { message, configuration: { taskPushNotificationConfig: { url: $("hook").value } } } : { message };
 }
 

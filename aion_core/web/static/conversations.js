@@ -66,17 +66,17 @@ export class Conversations {
   async #page(agent, listing = this.#listings, next = false) {
     const began = performance.now();
     const token = next ? this.#pages.get(agent.id) : undefined;
-    const { tasks = [], nextPageToken } = await agent.wire.call("ListTasks", { pageSize: 20, historyLength: 2, ...(token && { pageToken: token }) });
+    const { tasks = [], nextPageToken } = await agent.wire.call("ListTasks", { pageSize: 20, historyLength: 3, ...(token && { pageToken: token }) });
     if (listing !== this.#listings) return; // a later request is under way, and its answer is newer
     if (next || !this.#pages.has(agent.id)) this.#pages.set(agent.id, nextPageToken);
     const [found, unnamed] = [new Map(), []];
     for (const task of tasks) found.set(task.contextId, [...(found.get(task.contextId) ?? []), task]);
     for (const [contextId, [newest, ...earlier]] of found) {
       if (this.#rows.get(`${agent.id} ${contextId}`)?.noted > began) continue; // the page knows a newer state
-      const [first] = (earlier.at(-1) ?? newest).history ?? [];
-      // The history may lack the first message, and with further pages this page may lack the first task.
-      if (nextPageToken || next || first?.role !== "ROLE_USER") unnamed.push(contextId);
-      this.#show(agent, contextId, { state: newest.status.state, at: newest.status.timestamp ?? "", title: textOf(first) });
+      const history = (earlier.at(-1) ?? newest).history ?? [];
+      // Three messages may not be the whole history, and with further pages this page may lack the first task.
+      if (nextPageToken || next || history.length > 2) unnamed.push(contextId);
+      this.#show(agent, contextId, { state: newest.status.state, at: newest.status.timestamp ?? "", title: textOf(history[0]) });
     }
     this.#more.hidden = ![...this.#pages.values()].some(Boolean);
     for (const contextId of unnamed) await this.#name(agent, contextId);

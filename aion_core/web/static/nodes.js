@@ -23,7 +23,7 @@ export const forget = () => pictures.clear();
 /** Return a block of code, with the name of its language and a button that copies it. `pieces` are texts, or [kind, text]. */
 export function code(language, pieces) {
   const text = element("code", {}, ...pieces.map(build));
-  const button = element("button", { type: "button", "aria-label": "Copy code" }, "Copy");
+  const button = element("button", { type: "button" }, "Copy");
   button.addEventListener("click", async () => {
     await navigator.clipboard.writeText(text.textContent);
     button.textContent = "Copied";

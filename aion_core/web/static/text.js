@@ -34,7 +34,8 @@ export class Text {
   #tries = 0;
 
   /** Show a text, which may still be `open`. Return its element. */
-  update(text, isOpen) {
+  update(given, isOpen) {
+    const text = isOpen ? given : given.trimEnd(); // a message and its preview often differ in the end only
     if (text === this.#text && isOpen === this.#isOpen) return this.shown;
     if (this.#isWhole || !text.startsWith(this.#text.slice(0, this.#done))) this.#begin();
     [this.#text, this.#isOpen, this.#tries] = [text, isOpen, 0];

@@ -100,7 +100,7 @@ export class Wire {
           task = event.task?.id ?? event.statusUpdate?.taskId ?? task;
           yield event;
           const state = (event.statusUpdate ?? event.task)?.status?.state;
-          if (event.message || hasEnded(state) || (isInterrupted(state) && (event.statusUpdate || method === "SubscribeToTask"))) return;
+          if (event.message || hasEnded(state) || (isInterrupted(state) && (event.statusUpdate || method !== "SendStreamingMessage"))) return;
         }
         closed = true;
       } catch (error) {

@@ -37,7 +37,7 @@ LEFT_OUT = object()
 
 HELP = """/file PATH   add a file to the next message
 /save FOLDER save the files of the last answer
-/cancel      cancel the task with the question
+/cancel      cancel the task that asked a question
 /new         begin a new conversation
 /quit        leave (also Ctrl-D)
 Ctrl-C cancels the running task."""
@@ -47,9 +47,9 @@ Ctrl-C cancels the running task."""
 @click.argument("url", default="", callback=options.web_address)
 @target
 def chat(url: str, stack: str | None, agent: str, context_id: str, sign: str) -> None:
-    """Talk to the agent at URL, of --stack, or of the `aion dev` of this folder. Its answers stream as Markdown.
+    """Talk to an agent: the one at URL, of --stack, or of this folder's `aion dev`. Its answers stream as Markdown.
 
-    /help lists the commands within the conversation.
+    Type /help in the conversation to see its commands.
     """
     endpoint = endpoint_of(url, stack, sign)
 
@@ -141,7 +141,7 @@ async def _converse(opened: ChatSession, *, is_earlier: bool) -> None:
             text = error.format_message() if isinstance(error, click.ClickException) else refusal_text(error)
             console.print(text, style="red")
         except click.Abort:
-            console.print("Aborted before the agent had answered; its task may run.", style="yellow")
+            console.print("Stopped before the agent had answered; its task may still be running.", style="yellow")
     text = f"Continue this conversation: aion chat … --context {opened.context_id}"
     # Keep the command on one line, so that users can copy it.
     console.print(text, style="dim", soft_wrap=True)

@@ -45,7 +45,7 @@ class Signer:
         except BotoCoreError as error:
             raise NoCredentials(f"the AWS credentials cannot be read: {error}") from error
         if credentials is None:
-            raise NoCredentials("there are no AWS credentials here; check with `aws sts get-caller-identity`")
+            raise NoCredentials("no AWS credentials found; check with `aws sts get-caller-identity`")
         service, region = (_SERVICES[entrypoint[1]], entrypoint[2]) if entrypoint else ("execute-api", region)
         region = region or str(session.get_config_variable("region") or "")
         return cls(credentials, service, region)
@@ -80,11 +80,11 @@ class ClientCredentials(httpx.Auth):
         """
         token, api_key, basic = (environ.get(name, "") for name in ("TOKEN", "API_KEY", "BASIC"))
         if basic and ":" not in basic:
-            raise NoCredentials("BASIC has to be name:password")
+            raise NoCredentials("BASIC must be name:password")
         signs = sign != "off" if sign != "auto" else is_aws_host(url) and not (token or api_key or basic)
         if sum(map(bool, (token, basic, signs))) > 1:
             raise NoCredentials(
-                "a token, a password and a signature all use the Authorization header: give one of them"
+                "a token, a password and a signature all use the Authorization header: give only one of them"
             )
         region = "" if sign in ("auto", "on") else sign
         return cls(
@@ -120,7 +120,7 @@ class ClientCredentials(httpx.Auth):
         if self._api_key and not headers:
             raise NoCredentials("API_KEY is set, but the card declares no API key in a header")
         if self._api_key and not _HEADER_NAME.fullmatch(self._key_header):
-            raise NoCredentials(f"API_KEY is set, but {self._key_header[:100]!r} on the card is no name of a header")
+            raise NoCredentials(f"API_KEY is set, but {self._key_header[:100]!r} on the card is not a header name")
 
     def auth_flow(self, request: httpx.Request) -> Generator[httpx.Request, httpx.Response]:
         """Add the credentials and the required extensions to the request."""
@@ -136,6 +136,11 @@ class ClientCredentials(httpx.Auth):
             yield from self._basic.auth_flow(request)
         else:
             yield request
+
+
+def is_header_name(text: str) -> bool:
+    """Return True for a name that a header may have (RFC 9110)."""
+    return _HEADER_NAME.fullmatch(text) is not None
 
 
 def is_aws_host(url: str) -> bool:

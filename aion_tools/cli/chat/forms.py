@@ -102,7 +102,7 @@ def object_of(values: Mapping[tuple[str, ...], Any]) -> dict[str, Any]:
 def check_answer(question: "OpenQuestion", answer: Any) -> None:
     """Raise click.ClickException if the question's schema does not accept the answer."""
     if problem := _problem(question.schema, answer):
-        raise click.ClickException(f"The answer is not accepted: {problem}.")
+        raise click.ClickException(f"The answer isn't accepted: {problem}.")
 
 
 def _problem(schema: Mapping[str, Any], value: Any) -> str | None:

@@ -30,10 +30,10 @@ EXIT_CODES = {"completed": 0, "input-required": 3, "auth-required": 3}
 )
 @click.option("--file", "files", multiple=True, type=click.Path(path_type=Path), help="File to send; repeatable.")
 @click.option("--data", default="", help="JSON to send as data, such as an answer with several fields.")
-@click.option("--task", "task_id", default="", help="Id of a task with a question; the message is the answer.")
-@click.option("--interrupt", "interrupt_id", default="", help="Id of the answered question, if several wait.")
-@click.option("--save", type=click.Path(path_type=Path, file_okay=False), help="Folder for the answer's files.")
-@click.option("--json", "as_json", is_flag=True, help="Print the answer as one JSON object, after its end.")
+@click.option("--task", "task_id", default="", help="Id of a task with a question; your message is the answer.")
+@click.option("--interrupt", "interrupt_id", default="", help="Id of the question you answer, if several are waiting.")
+@click.option("--save", type=click.Path(path_type=Path, file_okay=False), help="Folder to save the answer's files in.")
+@click.option("--json", "as_json", is_flag=True, help="Print the whole answer as one JSON object.")
 @target
 def send(
     text: str,
@@ -49,9 +49,9 @@ def send(
     context_id: str,
     sign: str,
 ) -> None:
-    """Send TEXT, or the standard input for "-", and print the answer as it is streamed.
+    """Send TEXT (or standard input, for "-"), and print the answer as it streams in.
 
-    The exit code is 0 for a completed task, 3 for a task that waits for an answer, 1 for a failed task, 2 for a wrong
+    The exit code is 0 for a completed task, 3 for a task that is waiting for an answer, 1 for a failed task, 2 for a wrong
     command.
     """
     from a2a.types import Part

@@ -155,19 +155,19 @@ def refusal_text(error: Exception) -> str:
     status = cause.response.status_code if isinstance(cause, httpx.HTTPStatusError) else 0
     if status == httpx.codes.UNAUTHORIZED:
         return (
-            "The agent does not accept the credentials (401). Set TOKEN, API_KEY, or BASIC=name:password, or sign the "
+            "The agent doesn't accept the credentials (401). Set TOKEN, API_KEY, or BASIC=name:password, or sign the "
             "requests (--sign). The agent's card (/.well-known/agent-card.json at its URL) lists the accepted schemes."
         )
     if status == httpx.codes.FORBIDDEN:
-        return "The credentials do not permit this agent (403). Its owner can permit it, or name other credentials."
+        return "These credentials don't give access to this agent (403). Ask its owner for access, or use other credentials."
     if status == httpx.codes.TOO_MANY_REQUESTS and isinstance(cause, httpx.HTTPStatusError):
         seconds = retry_after(cause.response.headers.get("retry-after", ""), datetime.now(UTC))
         when = "later" if seconds is None else f"in {seconds:.0f} s"
-        return f"The agent has received too many requests of yours (429). Try again {when}."
+        return f"You have sent the agent too many requests (429). Try again {when}."
     if status == httpx.codes.REQUEST_ENTITY_TOO_LARGE:
         return "The message is too large (413). Send fewer or smaller files, or their URLs."
     if isinstance(error, UnusableAnswer | A2AClientTimeoutError) and not _is_lost(error):
-        return f"The agent's answer cannot be used. {error}"
+        return f"The agent's answer can't be used. {error}"
     return f"{'The connection is lost' if _is_lost(error) else 'The message is refused'}: {error}"
 
 
@@ -186,7 +186,7 @@ def _no_card_text(url: str, error: Exception) -> str:
             return refusal_text(error)
         return f"There is no agent at {url}: {cause.request.url} answers with {cause.response.status_code}."
     if isinstance(cause, httpx.RequestError):
-        return f"The agent at {url} does not answer: {cause}. Check the URL, and that its server runs."
+        return f"The agent at {url} doesn't answer: {cause}. Check the URL, and that its server is running."
     return f"There is no agent at {url}: {error}"
 
 
@@ -220,8 +220,8 @@ def _keep_own_origin(card: "AgentCard", url: str) -> None:
     kept = [each for each in listed if origin_of(each.url) == origin_of(url)]
     if listed and not kept:
         raise click.ClickException(
-            f"The card of {url} sends requests to {listed[0].url}. Your credentials go to the scheme, host and port of "
-            "your URL only: name the other URL if you trust it."
+            f"The card of {url} sends requests to {listed[0].url}. Your credentials go only to the scheme, host and "
+            "port of your URL: use the other URL if you trust it."
         )
     del card.supported_interfaces[:]
     card.supported_interfaces.extend(kept)

@@ -50,4 +50,4 @@ def endpoint_of(url: str, stack: str | None, sign: str) -> "Endpoint":
         return stack_endpoint(stack, sign)
     if running:
         return Endpoint(running, "off", is_traced=True)
-    raise TargetMissing("No `aion dev` runs in this folder. Start it, or name an agent: its URL or its --stack.")
+    raise TargetMissing("No `aion dev` is running in this folder. Start it, or name an agent by its URL or --stack.")

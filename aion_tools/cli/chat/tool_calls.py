@@ -14,7 +14,7 @@ from aion_core.trace.step import Kind, Step
 if TYPE_CHECKING:
     import httpx
 
-POLL_SECONDS = 0.25
+POLL_SECONDS = 0.15
 """Pause between two looks at the trace of a running turn."""
 
 LAST_LOOKS = (0.0, 0.02, 0.05, 0.1, 0.2, 0.3)

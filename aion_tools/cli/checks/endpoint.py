@@ -27,7 +27,7 @@ TOO_LATE_SECONDS = 300
 """Largest difference in seconds between the caller's clock and AWS's clock with which AWS accepts a signature."""
 
 CARD_PATHS = ("/.well-known/agent-card.json", "/.well-known/agent.json")
-LOG = "`sam logs --cw-log-group /aws/lambda/STACK-api` prints its log."
+LOG = "See its log: `sam logs --cw-log-group /aws/lambda/STACK-api`."
 SHOWN = 200
 """Number of characters of a response's header that a result shows."""
 LOCAL = ("127.0.0.1", "localhost", "::1")
@@ -43,7 +43,7 @@ async def check_endpoint(url: str, text: str) -> AsyncIterator[CheckResult]:
         try:
             first = await document_of(client.get(url + CARD_PATHS[0]))
         except A2AClientError as error:
-            yield failed("reachability", f"{url} responds with what is no agent card. {error}", "Check the URL.")
+            yield failed("reachability", f"{url} doesn't respond with an agent card. {error}", "Check the URL.")
             return
         except (httpx.HTTPError, httpx.InvalidURL) as error:
             next_step = "Check the URL (output ApiUrl or FunctionUrl) and the network connection."
@@ -106,7 +106,7 @@ def _card_checks(url: str, path: str, answer: httpx.Response | str, *, signed: b
                 f"{parts.scheme}://{parts.netloc}/agents/ID."
             )
         elif answer.status_code in (502, 503, 500):
-            next_step = f"The function fails or does not start; {LOG}"
+            next_step = f"The function fails or doesn't start. {LOG}"
         yield failed(name, f"The response is {answer.status_code}.", next_step)
         return
     try:
@@ -157,7 +157,7 @@ async def _authentication_check(client: httpx.AsyncClient, url: str, *, needs_si
         if urlsplit(url).hostname in LOCAL:
             return ok("callers", "Anybody on this machine may call.")
         return failed("callers", "Anybody may call.", "Declare callers now: `security` in aion.yaml.")
-    return warning("callers", f"The response is {answer.status_code}.", f"Read why: {LOG}")
+    return warning("callers", f"The response is {answer.status_code}.", LOG)
 
 
 def _is_unknown(answer: httpx.Response) -> bool:

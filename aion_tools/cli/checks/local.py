@@ -67,7 +67,7 @@ def _python(version: tuple[int, ...], of_lambda: str | None) -> CheckResult:
         return failed("python", message, "Python 3.11 or newer is needed.")
     if of_lambda is None:
         more = f"No Python {_LAMBDA} was found: packages are built without bytecode and start slower."
-        return warning("python", f"{message} {more}", f"`uv python install {_LAMBDA}` installs one.")
+        return warning("python", f"{message} {more}", f"Run `uv python install {_LAMBDA}`.")
     return ok("python", f"{message} Packages are compiled by {of_lambda}.")
 
 
@@ -301,9 +301,9 @@ def check_package(config: Path) -> Iterator[CheckResult]:
             next_step = "Rename it, or add it to .aionignore: `aion build` fails if it is a dependency."
             yield warning("package", message, next_step)
     for finding in selection.with_verdict(SecretVerdict.WARNED):
-        yield warning("package", f"Check that this is no secret: {finding}.", f"{REMEDY}.")
+        yield warning("package", f"Check that this isn't a secret: {finding}.", f"{REMEDY}.")
     if refused := selection.with_verdict(SecretVerdict.REFUSED):
-        yield failed("package", f"A package must have no secrets: {'; '.join(map(str, refused))}.", f"{REMEDY}.")
+        yield failed("package", f"A package must not contain secrets: {'; '.join(map(str, refused))}.", f"{REMEDY}.")
     else:
         files = "1 file" if len(selection.files) == 1 else f"{len(selection.files)} files"
         yield ok("package", f"A package contains {files} of {folder}; {selection.summary}.")

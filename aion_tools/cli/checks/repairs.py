@@ -16,7 +16,7 @@ RESTORE_TABLE = (
     "again."
 )
 TABLE_STEPS = {
-    "CREATING": "DynamoDB creates or restores the table, which may take an hour. Run `aion doctor` again in some minutes.",
+    "CREATING": "DynamoDB creates or restores the table, which may take an hour. Run `aion doctor` again in a few minutes.",
     "DELETING": "When it is deleted, run `aion doctor` again, which prints the commands that restore the table.",
     "INACCESSIBLE_ENCRYPTION_CREDENTIALS": (
         "DynamoDB cannot use the table's KMS key. Run `aws kms describe-key --key-id {key}`. If the key is PendingDeletion, run "
@@ -72,9 +72,7 @@ CREATE_FUNCTION = (
     "Create it again with a change set of CloudFormation that compares the stack with its real resources (`--deployment-mode "
     "REVERT_DRIFT`): run the commands of the runbook (A deleted function). `aion deploy` does not create it."
 )
-CREATE_VALUE = (
-    "Create it again. If its ARN is another one then, deploy with this ARN (BasicUsersSecret or CardKeySecret)."
-)
+CREATE_VALUE = "Create it again. If it then has another ARN, deploy with that ARN (BasicUsersSecret or CardKeySecret)."
 """Next step for a deleted secret or SSM parameter."""
 
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from aion_core.aws.client import AwsClient
 
 DEPLOY = "Deploy the template again, with `aion deploy`."
-AGAIN = "Correct this, then run `aion doctor` again."
+AGAIN = "Fix this, then run `aion doctor` again."
 """Next step after an error unrelated to the checked resource, such as expired credentials."""
 _ALL_FAIL = ": all requests and turns fail."
 """End of the message about a table that DynamoDB does not serve."""
@@ -52,7 +52,7 @@ async def check_stack(name: str) -> CheckResult:
             "stack", " ".join([failure.what, *failure.lines]), failure.next_step
         )
     if stack.is_changing:
-        next_step = "Wait for its end, then run `aion doctor` again."
+        next_step = "Wait until it ends, then run `aion doctor` again."
         return warning("stack", f"{name} is {stack.status}: an operation is in progress.", next_step)
     return ok("stack", f"{name} is {stack.status}.")
 

@@ -153,7 +153,7 @@ async def meaning_of(body: str, operator: "Operator", queue: DeadLetterQueue) ->
     try:
         return await meaning
     except StoreError as error:
-        return WakeUpMeaning(ids, f"Its state was not read. {error_text(error)}", is_pending=False, is_known=False)
+        return WakeUpMeaning(ids, f"Its state could not be read. {error_text(error)}", is_pending=False, is_known=False)
 
 
 def _turn_ids(wake_up: WakeUp) -> dict[str, object]:
@@ -181,10 +181,10 @@ async def _push_meaning(wake_up: PushWakeUp, ids: dict[str, object], operator: "
     task = wake_up.task
     head = await operator.tasks.head(task)
     if head is None:
-        return WakeUpMeaning(ids, "The task has expired or was deleted. There is nothing to deliver.", is_pending=False)
+        return WakeUpMeaning(ids, "The task has expired or was deleted. Nothing to deliver.", is_pending=False)
     found = await operator.push_configs.deliveries(task) if operator.push_configs is not None else ()
     if not found:
-        return WakeUpMeaning(ids, "The task has no push notification config any more.", is_pending=False)
+        return WakeUpMeaning(ids, "The task no longer has a push notification config.", is_pending=False)
     behind = [each for each in found if not each.disabled and each.cursor < head.generation]
     ready = [each for each in found if is_ready(each, head.generation, operator.clock.now())]
     if ready:
@@ -192,5 +192,5 @@ async def _push_meaning(wake_up: PushWakeUp, ids: dict[str, object], operator: "
         return WakeUpMeaning(ids, f"Events for {names} are ready. A wake-up message delivers them.", is_pending=True)
     if behind:
         names = ", ".join(each.config_id for each in behind)
-        return WakeUpMeaning(ids, f"Delivery to {names} failed or is in progress. It is retried later.", False)
+        return WakeUpMeaning(ids, f"Delivery to {names} failed or is in progress. It will be retried.", False)
     return WakeUpMeaning(ids, "All webhooks of the task have received its events.", is_pending=False)

@@ -103,7 +103,7 @@ Examples:
 def redrive(queues: tuple[str, ...], limit: int, deployment: Deployment, *, yes: bool) -> None:
     """Move all messages of the dead letter queues back to their queues.
 
-    Fix the cause first, or the messages return after their attempts. Drop poison messages first, for the same reason. SQS
+    Fix the cause first, or the messages come back after their attempts. Drop poison messages first, for the same reason. SQS
     moves the messages in the background; `aion dlq list` shows the remaining messages. A message processed twice does no harm.
 
     --limit is the number of messages that are printed before you confirm. All messages are moved.
@@ -144,7 +144,7 @@ def drop(message_ids: tuple[str, ...], queues: tuple[str, ...], deployment: Depl
     count = result_of(drop_letters(deployment, found), "Deleting")
     click.echo(f"{count} messages deleted.", err=True)
     if count < len(found):
-        click.echo(f"{len(found) - count} messages were not there any more.", err=True)
+        click.echo(f"{len(found) - count} messages were no longer there.", err=True)
 
 
 def _print(found: Sequence[QueuedLetter], what: str = "dead letters", *, as_json: bool = False) -> None:

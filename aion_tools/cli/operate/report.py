@@ -102,10 +102,10 @@ class TaskReport:
 
 
 CALL_FACTS = {
-    CallState.OPEN: "The agent {0} works for it{1}.",
-    CallState.ASKS: "The agent {0} waits for an answer{1}.",
+    CallState.OPEN: "The agent {0} is working for it{1}.",
+    CallState.ASKS: "The agent {0} is waiting for an answer{1}.",
     CallState.ENDED: "The agent {0} has answered{1}.",
-    CallState.CANCELING: "The agent {0} is still to be told of the cancellation{1}.",
+    CallState.CANCELING: "The agent {0} has not been told of the cancellation yet{1}.",
     CallState.CANCELED: "The agent {0} was told of the cancellation{1}.",
     CallState.UNREACHED: "The agent {0} could not be told of the cancellation{1}.",
 }
@@ -122,11 +122,11 @@ def describe_context(seen: "ContextStatus | None", now: datetime) -> tuple[str, 
     from aion_core.engine.context.record import turn_to_begin
 
     if seen is None or seen.record.expired:
-        return "The context has expired or was deleted. There is nothing to do.", False
+        return "The context has expired or was deleted. Nothing to do.", False
     record = seen.record
     turn = turn_to_begin(record, milliseconds(now))
     if isinstance(turn, LeaseHeld):
-        return f"Task {record.active_task} is running and its lease is valid. There is nothing to do.", False
+        return f"Task {record.active_task} is running and its lease is valid. Nothing to do.", False
     if isinstance(turn, TurnSuspended):
         return _describe_wait(turn, now)
     if turn is not None and record.running is not None:
@@ -140,8 +140,8 @@ def describe_context(seen: "ContextStatus | None", now: datetime) -> tuple[str, 
         behind = f"; {len(record.waiting)} turns are queued behind it" if record.waiting else ""
         # Return True if turns are queued, because a wake-up message lets a worker check whether the interrupted task
         # still exists.
-        return f"Task {record.interrupted} waits for input from its client{behind}.", bool(record.waiting)
-    return "No turn is running or queued. There is nothing to do.", False
+        return f"Task {record.interrupted} is waiting for input from its client{behind}.", bool(record.waiting)
+    return "No turn is running or queued. Nothing to do.", False
 
 
 def wait_text(wait: Wait) -> str:
@@ -156,8 +156,8 @@ def _describe_wait(suspended: TurnSuspended, now: datetime) -> tuple[str, bool]:
     assert suspended.turn.wait is not None  # noqa: S101  # the turn is suspended
     sentence = f"Task {suspended.turn.task_id} {wait_text(suspended.turn.wait)}."
     if suspended.look_at < now:
-        return f"{sentence} A look was due at {time_text(suspended.look_at)}. A wake-up message starts it.", True
-    return f"{sentence} The next look is at {time_text(suspended.look_at)}. There is nothing to do.", False
+        return f"{sentence} A check was due at {time_text(suspended.look_at)}. A wake-up message starts it.", True
+    return f"{sentence} It will be checked at {time_text(suspended.look_at)}. Nothing to do.", False
 
 
 async def task_report(operator: "Operator", head: Head, *, content: bool) -> TaskReport:

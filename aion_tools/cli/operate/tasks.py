@@ -46,7 +46,7 @@ def tasks() -> None:
 
     A task is stored under its owner: name the owner by --owner, or by --subject and --issuer. `aion why`, `aion dlq
     show` and the commands with --scan print owners; logs have none. Beside `aion dev` no owner is needed. There, and
-    with --scan, a task has also the first or last characters of its id as its name, and the newest task is `last`.
+    with --scan, you can name a task by the first or last characters of its id, and the newest one by `last`.
     """
 
 

@@ -18,8 +18,8 @@ _STATES = {
     TaskState.TASK_STATE_FAILED: "The task failed.",
     TaskState.TASK_STATE_CANCELED: "The task was canceled.",
     TaskState.TASK_STATE_REJECTED: "The agent rejected the task.",
-    TaskState.TASK_STATE_INPUT_REQUIRED: "The agent interrupted the task: it needs input of its client.",
-    TaskState.TASK_STATE_AUTH_REQUIRED: "The agent interrupted the task: it needs credentials of its client.",
+    TaskState.TASK_STATE_INPUT_REQUIRED: "The agent asked the client for input.",
+    TaskState.TASK_STATE_AUTH_REQUIRED: "The agent asked the client for credentials.",
 }
 
 

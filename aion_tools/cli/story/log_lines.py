@@ -45,7 +45,7 @@ def told_by_line(line: "LogLine") -> Iterator[StoryEvent]:
     elif "config_id" in fields:
         yield _pushed(at, message, fields)
     elif message == "The turn was canceled, or another worker took it over.":
-        text = f"{_function(line.function)} lost the turn to another worker or to a cancellation, and stopped it."
+        text = f"{_function(line.function)} stopped the turn: another worker took it over, or it was canceled."
         yield StoryEvent(at, "takeover", text)
     elif fields.get("level") in ("WARNING", "ERROR", "CRITICAL"):
         yield _failure(at, line.function, message, fields)
@@ -56,13 +56,13 @@ def _begun(at: datetime, function: str, fields: dict[str, Any]) -> StoryEvent:
     details = {name: fields[name] for name in names if name in fields}
     tries, handoffs, who = fields.get("tries", 1), fields.get("handoffs", 0), _function(function)
     if tries > 1:
-        text = f"{who} took over the turn (try {tries}), because the worker before had not ended it."
+        text = f"{who} took over the turn (try {tries}), because the previous worker had not finished it."
         return StoryEvent(at, "takeover", text, details)
     if since := fields.get("waited_since"):
         text = f"{who} resumed the turn, which had been waiting since {one_line(str(since))}."
         return StoryEvent(at, "turn", text, details)
     if handoffs:
-        text = f"{who} resumed the turn after handoff {handoffs}, because the invocation before had reached its end."
+        text = f"{who} resumed the turn after handoff {handoffs}, because the previous invocation was out of time."
         return StoryEvent(at, "handoff", text, details)
     return StoryEvent(at, "turn", f"{who} began the turn.", details)
 
@@ -77,7 +77,7 @@ def _pushed(at: datetime, message: str, fields: dict[str, Any]) -> StoryEvent:
         case "A notification failed":
             text = f"The webhook {config} did not accept {event}: {reason}."
         case "A notification is given up":
-            text = f"The delivery of {event} to the webhook {config} was given up: {reason}."
+            text = f"Delivering {event} to the webhook {config} was given up: {reason}."
         case "A webhook is gone":
             text = f"The webhook {config} answered with 410 (Gone) and is disabled."
         case _:

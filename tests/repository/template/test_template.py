@@ -185,6 +185,7 @@ def test_environment_with_all_options_fits_lambda_limit(function: str) -> None:
     assert sum(len(name) + len(value) for name, value in environ.items()) < 3 * 1024
 
 
+@pytest.mark.deep
 def test_resource_names_with_longest_stack_name_are_valid() -> None:
     """Resolve all names with a stack name of 128 characters, the maximum: CloudFormation does not shorten our names."""
     # Import late, because the import takes a second.

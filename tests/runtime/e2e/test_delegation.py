@@ -166,7 +166,7 @@ FAULTS = [
     freeze_remote,
     cut_connection,
 ]
-QUICK = {("node", lose_both), ("executor", lose_both), ("node", cut_connection)}
+QUICK = {("executor", lose_both), ("node", cut_connection)}
 
 
 @pytest.mark.parametrize(

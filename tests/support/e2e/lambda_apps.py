@@ -209,10 +209,10 @@ async def blocks_a_thread(scope: Scope, receive: Receive, send: Send) -> None:
 
 
 async def huge(scope: Scope, receive: Receive, send: Send) -> None:
-    """Send 32 MB in one message, then 32 MB in 1 KB messages."""
+    """Send 8 MB in one message, then 8 MB in 1 KB messages."""
     await start(send, 200, PLAIN)
-    await body(send, b"x" * 32 * 1024 * 1024)
-    for _ in range(32 * 1024):
+    await body(send, b"x" * 8 * 1024 * 1024)
+    for _ in range(8 * 1024):
         await body(send, b"y" * 1024)
     await body(send, b"", more=False)
 

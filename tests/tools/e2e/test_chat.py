@@ -139,7 +139,7 @@ def test_chat_continues_after_refusal_of_attached_files(url: str, tmp_path: Path
         (
             ("hello", "--url", "http://127.0.0.1:9"),
             1,
-            "The agent at http://127.0.0.1:9 does not answer: All connection",
+            "The agent at http://127.0.0.1:9 doesn't answer: All connection",
         ),
     ],
 )
@@ -165,9 +165,9 @@ def test_chat_reads_messages_from_pipe(url: str) -> None:
 def test_send_finds_development_server_or_explains_failure(tmp_path: Path) -> None:
     environ = {name: value for name, value in os.environ.items() if name != "AION_DATA_DIR"}
     sent = run("send", "hello", cwd=tmp_path, env=environ)
-    assert (sent.returncode, "No `aion dev` runs in this folder" in sent.stderr) == (1, True)
+    assert (sent.returncode, "No `aion dev` is running in this folder" in sent.stderr) == (1, True)
     sent = send("http://127.0.0.1:9", "hello")
-    assert (sent.returncode, "does not answer" in sent.stderr) == (1, True)
+    assert (sent.returncode, "doesn't answer" in sent.stderr) == (1, True)
     data = tmp_path / "data"
     with serving(aion_dev(str(ROOT / "examples/echo/agent.py"), "--no-reload"), AION_DATA_DIR=str(data)):
         sent = run("send", "found it", env={**environ, "AION_DATA_DIR": str(data)})
@@ -390,7 +390,7 @@ def test_ctrl_c_before_answer_returns_to_prompt() -> None:
         terminal.say("hello")
         assert asked.wait(60)
         terminal.interrupt()
-        terminal.expect("Aborted before the agent had answered")
+        terminal.expect("Stopped before the agent had answered")
         terminal.leave()
 
 
@@ -471,7 +471,7 @@ def test_send_and_chat_authenticate_with_api_key(guarded: tuple[str, str]) -> No
     sent = send(url, "hello", env={**os.environ, "API_KEY": key})
     assert (sent.returncode, sent.stdout.strip()) == (0, WHOLE)
     refused = send(url, "hello", env={**os.environ, "API_KEY": "wrong"})
-    assert (refused.returncode, "does not accept the credentials (401)" in refused.stderr) == (1, True)
+    assert (refused.returncode, "doesn't accept the credentials (401)" in refused.stderr) == (1, True)
     assert "/.well-known/agent-card.json" in refused.stderr
     terminal = ChatTerminal(url, "--agent", "helper", API_KEY=key)
     terminal.say("hello")

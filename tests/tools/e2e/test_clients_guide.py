@@ -15,7 +15,7 @@ from tests.support.environments import NodeMissing, node_with
 from tests.support.server import ROOT, ServerProcess, aion_dev, serving
 
 GUIDE = (ROOT / "docs" / "clients.md").read_text(encoding="utf-8")
-FENCES = re.findall(r"^```(?!\n)(.*?)\n(.*?)^```$", GUIDE, re.MULTILINE | re.DOTALL)
+FENCES = re.findall(r"^```(?!\n|text)(.*?)\n(.*?)^```$", GUIDE, re.MULTILINE | re.DOTALL)
 FILES = {title[1]: code for info, code in FENCES if (title := re.search(r'title="(.+)"', info))}
 BLOCK = re.compile(
     r"^(?P<language>curl|Python|TypeScript)(?:, (?P<version>1\.0|0\.3))?:\n\n```\w+\n(?P<code>.*?)^```$", re.M | re.S

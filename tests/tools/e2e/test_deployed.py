@@ -112,7 +112,7 @@ def test_deploy_fails_if_first_message_to_agent_is_refused(stack: DeployedStack)
     refused = stack.project.run("deploy", "--yes", *stack.options, AWS_SECRET_ACCESS_KEY="another")
     assert refused.returncode == 1
     assert "FAILED   first reply" in refused.stdout
-    assert "The credentials do not permit this agent (403)" in refused.stderr
+    assert "These credentials don't give access to this agent (403)" in refused.stderr
     assert f"sam logs --cw-log-group /aws/lambda/{STACK}-api" in refused.stderr
     assert "is deployed." in refused.stdout
 
@@ -255,6 +255,7 @@ def log(stack: DeployedStack, function: str, **fields: object) -> None:
     logs.put_log_events(logGroupName=group, logStreamName="one", logEvents=[event])
 
 
+@pytest.mark.deep
 def test_sam_logs_prints_lines_of_one_task(stack: DeployedStack) -> None:
     """Run the runbook's command. The emulator ignores its filter."""
     log(stack, "task", level="ERROR", message="The agent failed.", task_id=TASK, exception="Traceback\n  boom")

@@ -57,7 +57,7 @@ def receiver(command: list[str], token: str) -> Iterator[tuple[str, Iterator[str
         process.communicate()
 
 
-@pytest.mark.parametrize("example", [PYTHON, TYPESCRIPT])
+@pytest.mark.parametrize("example", [PYTHON, pytest.param(TYPESCRIPT, marks=pytest.mark.deep)])
 def test_example_webhook_receiver_prints_output_shown_in_its_readme(example: str, server: ServerProcess) -> None:
     try:
         command = command_of(example)

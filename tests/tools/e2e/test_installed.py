@@ -196,6 +196,8 @@ def test_installation_without_extras_has_help_and_version(bare: Installed, tmp_p
 
 
 OTHERS = (
+    "build",
+    "deploy --yes",
     "key list",
     "data delete --owner somebody --yes",
     "tasks list --expired",
@@ -206,7 +208,7 @@ OTHERS = (
 
 @pytest.mark.parametrize(
     "command",
-    ["dev", "build", "deploy --yes", "doctor", *(pytest.param(each, marks=pytest.mark.deep) for each in OTHERS)],
+    ["dev", "doctor", *(pytest.param(each, marks=pytest.mark.deep) for each in OTHERS)],
 )
 def test_command_without_its_packages_names_extra_to_install(bare: Installed, tmp_path: Path, command: str) -> None:
     (tmp_path / "agent.py").write_text("from langgraph.graph import StateGraph\ngraph = StateGraph(dict)\n")

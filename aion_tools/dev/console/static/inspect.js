@@ -93,8 +93,8 @@ export class Webhooks {
     if (text === this.#shown || taskId !== this.#current()[1]) return undefined;
     this.#shown = text;
     const posts = found.posts.map((post) => element("li", { class: post.status < 300 ? "end" : "bad" }, this.#post(post)));
-    const none = found.webhooks.length ? [] : [element("p", { class: "empty" }, "This task has no webhook.")];
-    return this.#place.replaceChildren(...none, ...found.webhooks.map((each) => this.#webhook(each, wire, taskId)), element("ol", {}, ...posts));
+    const none = found.webhooks?.length !== 0 ? [] : [element("p", { class: "empty" }, "This task has no webhook.")];
+    return this.#place.replaceChildren(...none, ...(found.webhooks ?? []).map((each) => this.#webhook(each, wire, taskId)), element("ol", {}, ...posts));
   }
 
   #webhook(hook, wire, taskId) {
@@ -112,6 +112,6 @@ export class Webhooks {
   }
 
   #post({ at, status, signed, body, headers }) {
-    return folded([time(at), ` ${status} ← ${eventTitle(body)}, ${signed ? "signature verified" : "signature not verified"}`], { headers, body });
+    return folded([time(at), ` ${status} ← ${eventTitle(body)}${signed === null ? "" : signed ? ", signature verified" : ", signature not verified"}`], { headers, body });
   }
 }

@@ -39,9 +39,18 @@ def texts_with(marks: Iterable[str], *more: Any) -> Iterator[tuple[str, str]]:
     todo: list[Any] = [*roots(), *more]
     seen: set[int] = set()
     kept: list[Any] = []  # keep each object, because the id of a deleted object may be reused
+    foreign: dict[type, bool] = {}
     while todo:
         one = todo.pop()
-        if id(one) in seen or _is_foreign(one):
+        of = type(one)
+        if id(one) in seen:
+            continue
+        # Decide once for each type, except where the object itself matters.
+        if (skip := foreign.get(of)) is None:
+            skip = _is_foreign(one)
+            if not issubclass(of, _BY_OBJECT):
+                foreign[of] = skip
+        if skip:
             continue
         seen.add(id(one))
         kept.append(one)
@@ -54,6 +63,16 @@ def texts_with(marks: Iterable[str], *more: Any) -> Iterator[tuple[str, str]]:
         if hasattr(type(one), "DESCRIPTOR") and hasattr(one, "SerializeToString"):
             todo.append(one.SerializeToString())
         todo.extend(gc.get_referents(one))
+
+
+_BY_OBJECT = (
+    types.ModuleType,
+    types.FrameType,
+    types.CoroutineType,
+    types.AsyncGeneratorType,
+    types.FunctionType,
+    type,
+)
 
 
 def _is_foreign(one: Any) -> bool:

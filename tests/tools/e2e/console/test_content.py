@@ -1,9 +1,9 @@
-"""Content of messages in the console: Markdown, files, forms from a JSON Schema, and hostile markup shown as text."""
+"""Content of messages in the console: files, forms from a JSON Schema, and hostile markup shown as text."""
 
 import json
 from pathlib import Path
 
-from playwright.sync_api import Locator, Page, expect
+from playwright.sync_api import Page, expect
 
 from tests.tools.e2e.console.page import Opened, Screen, answer, choose, ends, last_answer, send, show
 
@@ -83,82 +83,6 @@ def test_files_and_data_are_rendered_by_type(console: Page) -> None:
     expect(shown.locator("td strong")).to_have_text("2")
     expect(shown.locator("ol li")).to_have_text(["first", "second"])
     expect(shown.locator("blockquote")).to_have_text("A quote")
-
-
-MARKDOWN = """1. first
-   ```sh
-   # comment
-   ```
-2. second
-   - inner
-3. third
-
-[wiki](https://example.com/A_(b))
-"""
-
-
-def test_markdown_lists_keep_item_numbers_and_code_blocks(console: Page) -> None:
-    console.evaluate(
-        """async (text) => {
-          const { markdown } = await import("/console/render.js");
-          document.querySelector("#log").replaceChildren(...markdown(text));
-        }""",
-        MARKDOWN,
-    )
-    log = show(console, "chat").locator("#log")
-    assert log.locator("li").evaluate_all("items => items.map((item) => item.value)") == [1, 2, 0, 3]
-    expect(log.locator("pre")).to_contain_text("# comment")
-    expect(log.locator("a")).to_have_attribute("href", "https://example.com/A_(b)")
-
-
-def draw(console: Page, text: str) -> Locator:
-    """Draw a Markdown text as the only message of the chat, and return the message."""
-    console.evaluate(
-        """async (text) => {
-          const [{ element, markdown }, log] = [await import("/console/render.js"), document.querySelector("#log")];
-          log.replaceChildren(element("div", { class: "message", dir: "auto" }, ...markdown(text)));
-        }""",
-        text,
-    )
-    return show(console, "chat").locator("#log .message")
-
-
-def test_markdown_of_many_brackets_is_drawn(console: Page) -> None:
-    """Draw 200 KB of brackets. Each of them may begin a link, so a search to the end for each would take minutes."""
-    for text in ("![" * 100_000, "[" * 200_000, "[a" * 100_000):
-        assert draw(console, text).text_content() == text
-
-
-def test_markdown_shows_escapes_addresses_and_nested_emphasis(console: Page) -> None:
-    text = r"""2 \* 3 \* 4, ***both*** and **[docs](https://example.com/a "Title")**: see https://example.com/b?c=d. <https://example.com/e>
-> one
-> two"""
-    shown = draw(console, text)
-    expect(shown.locator("p")).to_have_text(
-        "2 * 3 * 4, both and docs: see https://example.com/b?c=d. https://example.com/e"
-    )
-    expect(shown.locator("strong em")).to_have_text("both")
-    expect(shown.locator("strong a")).to_have_attribute("href", "https://example.com/a")
-    assert hrefs(console)[1:] == ["https://example.com/b?c=d", "https://example.com/e"]
-    expect(shown.locator("blockquote br")).to_have_count(1)
-
-
-def test_wide_table_scrolls_and_breaks_no_word(console: Page) -> None:
-    heads, cells = " | ".join(["Quantity"] * 12), " | ".join([r"a \| b"] * 12)
-    shown = draw(console, f"| {heads} |\n|{'---|' * 12}\n| {cells} |")
-    expect(shown.locator("td")).to_have_text(["a | b"] * 12)
-    table = shown.locator("table")
-    assert table.evaluate("table => table.scrollWidth > table.clientWidth")
-    assert table.evaluate("table => table.rows[0].clientHeight < 2 * parseFloat(getComputedStyle(table).lineHeight)")
-
-
-def test_list_in_right_to_left_text_stays_in_its_message(console: Page) -> None:
-    shown = draw(console, "\u05e9\u05dc\u05d5\u05dd\n\n- \u05d0\n  - \u05d1")
-    ends = shown.locator("li").evaluate_all("items => items.map((item) => item.getBoundingClientRect().right)")
-    box = shown.bounding_box()
-    assert box is not None
-    assert box["x"] + box["width"] - ends[0] > 20, "the bullet is inside"
-    assert ends[1] < ends[0], "the nested item is indented"
 
 
 def test_form_selects_defaults_of_array_of_referenced_enum(console: Page) -> None:

@@ -53,6 +53,7 @@ def test_visitor_answers_question_for_dates_in_form(planner: Page, screen: Scree
     planner.keyboard.press("Enter")
     ends(planner, "input required")
     expect(planner.locator("#question label").first).to_contain_text("Day of arrival *")
+    expect(planner.locator("#log .work > summary")).to_contain_text("ask_dates")
     screenshot(planner, "console-question", screen == (1280, "light"))
     screenshot(planner, "console-narrow", screen == (360, "dark"))
     planner.fill("#question [name=arrival]", "2027-05-07")
@@ -60,7 +61,11 @@ def test_visitor_answers_question_for_dates_in_form(planner: Page, screen: Scree
     planner.click("#question button")
     ends(planner)
     expect(planner.locator("#log .agent table")).to_be_visible()
-    expect(show(planner, "tasks").locator(".conversation").first).to_contain_text("completed")
+    row = show(planner, "tasks").locator(".conversation").first
+    expect(row).to_contain_text("completed")
+    title = row.inner_text().splitlines()[0]
+    planner.reload()
+    expect(show(planner, "tasks").locator(".conversation").first).to_contain_text(title)
 
 
 def test_visitor_sees_webhook_deliveries_of_trip(planner: Page, screen: Screen) -> None:

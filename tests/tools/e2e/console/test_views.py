@@ -52,6 +52,7 @@ def test_agent_selector_switches_to_chosen_agent(console: Page) -> None:
     expect(console.locator("#card")).to_be_hidden()
 
 
+@pytest.mark.deep
 def test_agent_without_readable_card_is_not_selected(console: Page) -> None:
     console.route("**/agents/counting/.well-known/agent-card.json", lambda route: route.abort())
     console.select_option("#agent", label="counting")
@@ -103,6 +104,7 @@ def test_checkpoints_of_thread_are_shown(console: Page) -> None:
     assert [message["type"] for message in values["messages"]] == ["human", "ai"]
 
 
+@pytest.mark.deep
 def test_late_response_does_not_replace_newer_state(console: Page) -> None:
     held: list[Route] = []
     answers = re.compile(r"/state\?contextId")
@@ -183,12 +185,14 @@ def test_console_fits_screen_and_is_accessible(console: Page, screen: Screen) ->
     console.click("#card-close")
 
 
+@pytest.mark.deep
 def test_three_columns_fit_narrowest_wide_screen(console: Page) -> None:
     console.set_viewport_size({"width": 801, "height": 800})
     assert console.evaluate("document.documentElement.scrollWidth") <= 801
     console.set_viewport_size({"width": 360, "height": 740})
 
 
+@pytest.mark.deep
 def test_form_is_readable_on_low_screen(console: Page) -> None:
     console.set_viewport_size({"width": 740, "height": 360})
     choose(console, "asking")
@@ -199,6 +203,7 @@ def test_form_is_readable_on_low_screen(console: Page) -> None:
     console.set_viewport_size({"width": 360, "height": 740})
 
 
+@pytest.mark.deep
 def test_api_page_lists_alternative_fields_of_type(console: Page, opened: Opened) -> None:
     console.goto(f"{opened.url}/docs#Part")
     part = console.locator("#Part")
@@ -258,7 +263,6 @@ def test_entered_api_key_is_sent_with_every_request(opened: Opened, folder: Path
         assert run_test(file, AION_KEY=key[0]).returncode == 0
 
 
-@pytest.mark.parametrize("screen", SCREENS, ids=str)
 def test_deployed_console_has_chat_and_timeline_only(console: Page, folder: Path, screen: Screen) -> None:
     environ = {
         "AION_STORE": "memory",

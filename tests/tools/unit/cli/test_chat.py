@@ -204,7 +204,7 @@ def test_retry_after_is_shown_as_seconds_only(header: str, when: str) -> None:
     response = httpx.Response(429, headers={"Retry-After": header}, request=httpx.Request("POST", "http://a.example"))
     refused = A2AClientError("refused")
     refused.__cause__ = httpx.HTTPStatusError("429", request=response.request, response=response)
-    assert refusal_text(refused) == f"The agent has received too many requests of yours (429). Try again {when}."
+    assert refusal_text(refused) == f"You have sent the agent too many requests (429). Try again {when}."
 
 
 def test_file_name_and_text_may_be_no_unicode_text(tmp_path: Path) -> None:
@@ -483,7 +483,7 @@ def test_credentials_are_sent_only_to_host_of_given_url(elsewhere: str, monkeypa
         sent = CliRunner().invoke(send, ["--url", url, "hello"])
     assert sent.exit_code == 1
     assert (
-        f"sends requests to {elsewhere}. Your credentials go to the scheme, host and port of your URL only"
+        f"sends requests to {elsewhere}. Your credentials go only to the scheme, host and port of your URL"
         in sent.stderr
     )
     assert credentials == []

@@ -38,7 +38,7 @@ def test_text_of_other_layout_is_its_own_sentence() -> None:
 def test_text_of_timed_out_call_names_network() -> None:
     error = StoreError("Scan: ReadTimeoutError")
     error.__cause__ = ReadTimeoutError(endpoint_url="https://aws")
-    assert error_text(error).startswith("AWS does not respond. Check the network")
+    assert error_text(error).startswith("AWS doesn't respond. Check the network")
 
 
 class _Proxy(BaseHTTPRequestHandler):
@@ -60,12 +60,12 @@ def test_text_of_html_response_names_proxy(command: tuple[str, ...]) -> None:
         environ = {**SETTINGS, "AWS_ENDPOINT_URL": f"http://127.0.0.1:{server.server_port}"}
         failed = operating.runs(environ)(*command, "--stack", "aion-prod")
         server.shutdown()
-    assert operating.refusal(failed).startswith("The response is not from AWS, but perhaps from a proxy.")
+    assert operating.refusal(failed).startswith("The response isn't from AWS; it may be from a proxy.")
 
 
 def test_text_of_deleted_change_set_names_other_deployment() -> None:
     error = AwsRefused("DescribeChangeSet", "ChangeSetNotFound", "ChangeSet [arn:…] does not exist")
-    assert error_text(error) == "Another deployment has changed the stack in the meantime. Run `aion deploy` again."
+    assert error_text(error) == "Another deployment changed the stack meanwhile. Run `aion deploy` again."
 
 
 @pytest.mark.parametrize("code", ["DisabledException", "KMSInvalidStateException", "KMS.DisabledException"])

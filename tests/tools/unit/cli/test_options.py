@@ -82,7 +82,7 @@ def test_aws_options_select_profile_region_and_endpoint(moto: LocalStack, tmp_pa
         {**SETTINGS, "AWS_CONFIG_FILE": str(tmp_path / "config"), "AWS_EC2_METADATA_DISABLED": "true"}
     )
     failed = profiles("key", "list", *table, *there, "--profile", "empty")
-    assert operating.refusal(failed).startswith("There are no AWS credentials")
+    assert operating.refusal(failed).startswith("No AWS credentials found")
     failed = run("key", "list", *table, *there, "--profile", "nobody")
     assert operating.refusal(failed).startswith("Your AWS configuration has no profile")
     assert dict(os.environ) == before
@@ -101,7 +101,7 @@ def test_aws_region_overrides_default_and_profile_region(moto: LocalStack, tmp_p
 
 def test_invalid_region_error_names_the_option(moto: LocalStack) -> None:
     failed = operating.runs(operating.environ_of(moto))("key", "list", "--stack", "any", "--region", "no region!")
-    assert operating.refusal(failed).startswith("The AWS region is not the name of a region")
+    assert operating.refusal(failed).startswith("That isn't the name of an AWS region")
 
 
 def test_missing_aws_credentials_error_is_one_sentence() -> None:
@@ -110,7 +110,7 @@ def test_missing_aws_credentials_error_is_one_sentence() -> None:
             "key", "list", "--table", "t", "--region", "us-east-1", "--endpoint-url", f"http://127.0.0.1:{port}"
         )
     assert (ran.returncode, ran.stdout) == (1, "")
-    assert ran.stderr.startswith("Error: There are no AWS credentials here.")
+    assert ran.stderr.startswith("Error: No AWS credentials found.")
     assert ran.stderr.count("\n") == 1
 
 
@@ -122,7 +122,7 @@ def test_missing_network_error_is_one_sentence() -> None:
         AION_TABLE="t", AION_BUCKET="b", AION_TASK_QUEUE_URL="https://sqs/q",
     )  # fmt: skip
     assert (ran.returncode, ran.stdout) == (1, "")
-    assert ran.stderr.startswith("Error: AWS does not respond.")
+    assert ran.stderr.startswith("Error: AWS doesn't respond.")
     assert ran.stderr.count("\n") == 1
 
 

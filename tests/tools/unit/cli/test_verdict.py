@@ -8,4 +8,4 @@ from aion_tools.cli.verdict import delivery_text
 def test_text_of_failed_delivery_names_no_event() -> None:
     """The next event may be skipped, as it is not sent to webhooks: a post after event 0 may contain event 2."""
     failed = Delivery(TaskKey("o", "t"), "mine", 0, 0, tries=2, failure="no answer in time")
-    assert delivery_text(failed) == "the webhook mine has failed 2 times, at last with no answer in time"
+    assert delivery_text(failed) == "the webhook mine has failed 2 times (no answer in time)"

@@ -104,7 +104,7 @@ def test_why_command_lists_interrupt_its_answer_and_cancellation(run: RunCommand
     printed = run("t-m-1", "--owner", owner).stdout
     assert story(printed)[:4] == [
         f"The client {owner} sent the message m-1 to the agent echo.",
-        "The agent interrupted the task: it needs input of its client.",
+        "The agent asked the client for input.",
         f"The client {owner} answered.",
         "The task was canceled.",
     ]
@@ -130,7 +130,7 @@ def test_why_reports_that_interrupted_task_waits_for_client(
     assert document["now"]["text"].startswith(f"The task has been waiting for {awaited} from its client since ")
     assert document["now"]["commands"] == [f"aion tasks cancel t-m-1 --owner {chat.context.owner}"]
     assert [each["kind"] for each in document["story"]] == ["message", "status"]
-    assert document["story"][1]["text"] == f"The agent interrupted the task: it needs {needed} of its client."
+    assert document["story"][1]["text"] == f"The agent asked the client for {needed}."
     assert document["state"] == name
 
 
@@ -141,19 +141,19 @@ def test_why_explains_running_and_queued_turns(run: RunCommand, chat: StoreConve
 
     asyncio.run(busy())
     owner = ("--owner", chat.context.owner)
-    assert now(run("t-m-1", *owner).stdout).startswith("The turn is running (try 1) under a lease until ")
+    assert now(run("t-m-1", *owner).stdout).startswith("The turn is running (try 1). Its worker has the lease until ")
     waiting = run("t-m-2", *owner).stdout
     assert "Its turn has place 1 of 1 in the queue of its context." in waiting
     assert now(waiting) == (
-        f"The turn is waiting behind the running task t-m-1 of its context: `aion why t-m-1 --owner {chat.context.owner}`."
+        f"The turn is waiting for the task t-m-1 of its context, which is running: `aion why t-m-1 --owner {chat.context.owner}`."
     )
 
 
 @pytest.mark.parametrize(
     ("state", "fact"),
     [
-        (CallState.OPEN, "works for it"),
-        (CallState.ASKS, "waits for an answer"),
+        (CallState.OPEN, "is working for it"),
+        (CallState.ASKS, "is waiting for an answer"),
         (CallState.ENDED, "has answered"),
     ],
 )
@@ -200,7 +200,7 @@ def test_why_tells_client_what_to_send_after_failed_task(
     asyncio.run(one())
     text = now(run("t-m-1", "--owner", chat.context.owner).stdout)
     assert text.startswith(said)
-    assert "its client may send " in text
+    assert "its client can send " in text.lower()
 
 
 def test_why_explains_turn_with_expired_lease(run: RunCommand, chat: StoreConversation) -> None:
@@ -217,8 +217,8 @@ def test_why_names_sweep_that_misses_expired_timer(moto: LocalStack, chat: Store
     asyncio.run(chat.starts("m-1"))
     run = operating.runs(operating.environ_of(moto))
     said = now(run("why", "t-m-1", "--owner", chat.context.owner, "--stack", stack).stdout)
-    assert "no sweep has found its timer, which expired at " in said
-    assert said.endswith(f"the sweep is not called, or fails: `sam logs --cw-log-group /aws/lambda/{stack}-sweep`.")
+    assert "No sweep has found its timer, which expired at " in said
+    assert said.endswith(f"the sweep isn't called, or fails: `sam logs --cw-log-group /aws/lambda/{stack}-sweep`.")
 
 
 def test_why_explains_suspended_turn(run: RunCommand, chat: StoreConversation) -> None:
@@ -227,7 +227,7 @@ def test_why_explains_suspended_turn(run: RunCommand, chat: StoreConversation) -
 
     asyncio.run(suspended())
     assert now(run("t-m-1", "--owner", chat.context.owner).stdout) == (
-        "The turn is suspended between two workers, and a wake-up message will resume it; "
+        "The turn is suspended between two workers until a wake-up message resumes it; "
         f"`aion tasks cancel t-m-1 --owner {chat.context.owner}` ends it."
     )
 
@@ -298,8 +298,8 @@ def test_why_command_combines_task_events_log_lines_and_killed_invocations(
     assert beginning.endswith(" s after its message.")
     assert further == [
         "Lambda ended an invocation of the api function: timeout (Sandbox.Timedout).",
-        "The task function took over the turn (try 2), because the worker before had not ended it.",
-        "The task function resumed the turn after handoff 1, because the invocation before had reached its end.",
+        "The task function took over the turn (try 2), because the previous worker had not finished it.",
+        "The task function resumed the turn after handoff 1, because the previous invocation was out of time.",
         "The task function logged: The turn could not be recorded. aion_core.errors.StoreUnavailable: PutItem: "
         "ThrottlingException (AWS's error code for PutItem: ThrottlingException)",
         "The task function logged: A wake-up message could not be enqueued: SendMessage: AccessDenied (AWS's error code "
@@ -354,8 +354,8 @@ def test_why_command_lists_webhook_deliveries_and_dead_letters(
     run = operating.runs(operating.environ_of(moto))
     printed = run("why", task_id, "--owner", chat.context.owner, "--stack", stack).stdout
     assert "The webhook mine did not accept event 3: HTTP 500." in printed
-    assert "The delivery of event 3 to the webhook mine was given up: HTTP 500." in printed
-    assert "The webhook mine has 1 dead letter, from event 3 on, at last with HTTP 500." in printed
+    assert "Delivering event 3 to the webhook mine was given up: HTTP 500." in printed
+    assert "The webhook mine has 1 dead letter, from event 3 on (HTTP 500)." in printed
     assert printed.count("A message of the task queue") == 1
     assert printed.count("A message of the push queue") == 1
     assert f"`aion push redrive {task_id} mine --owner {chat.context.owner} --stack {stack}`" in now(printed)

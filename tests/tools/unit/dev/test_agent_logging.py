@@ -31,7 +31,7 @@ logging.getLogger("mine").info("ready")
 """
 
 
-@pytest.mark.parametrize("setup", LOGGING)
+@pytest.mark.parametrize("setup", [pytest.param("dictConfig", marks=pytest.mark.deep), "basicConfig"])
 def test_server_logs_despite_logging_setup_in_agent_file(setup: str, tmp_path: Path) -> None:
     source = f"""import logging.config
 from a2a.server.agent_execution import AgentExecutor
@@ -89,7 +89,7 @@ asyncio.run(main())
 """
 
 
-@pytest.mark.parametrize("setup", LOGGING)
+@pytest.mark.parametrize("setup", ["dictConfig", pytest.param("basicConfig", marks=pytest.mark.deep)])
 def test_server_logs_despite_logging_setup_in_node(setup: str, tmp_path: Path) -> None:
     (tmp_path / "node.py").write_text(NODE.format(setup=LOGGING[setup]))
     (tmp_path / "aion.yaml").write_text("aion: {agents: {node: {path: 'node.py:graph'}}}")

@@ -339,6 +339,7 @@ def test_missing_import_is_reported_with_remedy(copied: Path) -> None:
 
 
 @pytest.mark.skipif(interpreter("3.14") is not None, reason="Python 3.14 is here")
+@pytest.mark.deep
 def test_build_without_lambdas_python_warns(copied: Path) -> None:
     package = built(copied, "SweepFunction", python="3.14")
     assert not list(package.code.rglob("*.pyc"))

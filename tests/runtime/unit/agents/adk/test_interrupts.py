@@ -102,7 +102,7 @@ async def test_file_alone_is_no_result_of_long_running_tool(dialect: str) -> Non
         ids = {"taskId": question["id"], "contextId": question["contextId"]}
         repeated = await ask_parts(client, dialect, {"raw": "AAEC", "filename": "a.png"}, message_id="m-2", **ids)
         assert (state(repeated), len(model.seen)) == ("INPUT_REQUIRED", 1)
-        assert (answer_text(repeated) or "").startswith("A file alone is no answer. Send a text or data.")
+        assert (answer_text(repeated) or "").startswith("A file alone isn't an answer. Send text or data.")
         done = await answer(client, dialect, question, "approved", message_id="m-3")
     assert state(done) == "COMPLETED"
 
@@ -338,7 +338,7 @@ async def test_answer_without_decision_repeats_confirmation_request(dialect: str
         question = await ask(client, dialect)
         again = await answer(client, dialect, question, "perhaps")
         assert state(again) == "INPUT_REQUIRED"
-        assert str(answer_text(again)).startswith("That is no decision.")
+        assert str(answer_text(again)).startswith("That is not a decision.")
         assert again["status"]["message"]["metadata"] == question["status"]["message"]["metadata"]
         assert len(model.seen) == 1
         done = await answer(client, dialect, question, "ok", message_id="m-3")
@@ -426,7 +426,7 @@ async def test_valid_answer_beside_invalid_one_counts(dialect: str) -> None:
         again = await ask_parts(client, dialect, *given, message_id="m-2", taskId=question["id"])
         assert (state(again), len(paid)) == ("INPUT_REQUIRED", 1)
         why, repeated, *_ = [part["text"] for part in again["status"]["message"]["parts"] if "text" in part]
-        assert (why.startswith("That is no decision."), repeated) == (True, listed[0]["text"])
+        assert (why.startswith("That is not a decision."), repeated) == (True, listed[0]["text"])
         done = await answer(client, dialect, question, "yes", message_id="m-3")
     assert (state(done), sorted(paid)) == ("COMPLETED", [1, 2])
 

@@ -241,7 +241,7 @@ async def test_valid_decision_beside_invalid_one_counts() -> None:
         listed = asked["status"]["message"]["metadata"]["interrupts"]
         again = await answered(client, asked, {listed[0]["id"]: {"text": "perhaps"}, listed[1]["id"]: {"text": "yes"}})
         why, question = texts(again)
-        assert (why.startswith("'perhaps' is no decision."), question) == (True, listed[0]["text"])
+        assert (why.startswith("'perhaps' isn't a decision."), question) == (True, listed[0]["text"])
         task = await post(client, "yes", message_id="m-3", taskId=asked["id"])
     assert (task["status"]["state"], sorted(sent)) == ("TASK_STATE_COMPLETED", [("ada", "one"), ("ada", "two")])
 
@@ -428,4 +428,4 @@ async def test_file_is_no_decision_on_tool_call() -> None:
         asked = await post(client, message_id="m-1")
         task = await answered(client, asked, {asked["status"]["message"]["metadata"]["interruptId"]: {"raw": "AAEC"}})
     assert (task["status"]["state"], sent) == ("TASK_STATE_INPUT_REQUIRED", [])
-    assert texts(task)[0].startswith("That is no decision on this call.")
+    assert texts(task)[0].startswith("That isn't a decision on this call.")

@@ -62,7 +62,7 @@ def test_first_task_event_may_have_any_state() -> None:
 
 @pytest.mark.parametrize("event", [status(), TaskArtifactUpdateEvent()], ids=["status", "artifact"])
 def test_event_after_terminal_state_is_refused(event: Event) -> None:
-    with pytest.raises(InvalidTransition, match=r"^The task is canceled: nothing follows\.$"):
+    with pytest.raises(InvalidTransition, match=r"^The task is canceled: nothing can follow\.$"):
         advance(head(state=STATES["CANCELED"]), event)
 
 

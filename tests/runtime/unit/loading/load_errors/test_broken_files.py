@@ -54,7 +54,7 @@ FILES: dict[str, tuple[str, str, list[str]]] = {
     "no graphs": (
         "langgraph.json",
         '{"dependencies": ["."]}',
-        ["graphs: it has to name a graph or more, as in"],
+        ["graphs: it has to name at least one graph, as in"],
     ),
     "a JavaScript graph": (
         "langgraph.json",

@@ -76,7 +76,7 @@ BROKEN = {
         "import cowsay\n",
         IMPORT + "ModuleNotFoundError: No module named 'cowsay'",
         "agent.py, line 1",
-        "Run `uv add cowsay`. The package may have another name than the module: look it up on pypi.org.",
+        "Run `uv add cowsay`. The package's name may differ from the module's: look it up on pypi.org.",
         "import cowsay",
     ),
     "missing package of another name": agent(

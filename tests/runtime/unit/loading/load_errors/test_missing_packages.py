@@ -106,7 +106,7 @@ except AgentLoadError as error:
 ADK_FOLDER = {"{}/__init__.py": "from . import agent\n", "{}/agent.py": "root_agent = None\n"}
 MODULE = {"{}.py": ""}
 PACKAGE = {"{}/__init__.py": ""}
-LOOK_UP = "The package may have another name than the module: look it up on pypi.org."
+LOOK_UP = "The package's name may differ from the module's: look it up on pypi.org."
 THIRD_PARTY: dict[str, tuple[str, str, dict[str, str], str]] = {
     "name like an agent beside it": ("import anthropic_of_test", "anthropics_of_test", ADK_FOLDER, LOOK_UP),
     "part of a package's name": ("import chat_of_test", "chat_of_test_agents", PACKAGE, LOOK_UP),

@@ -89,9 +89,9 @@ def test_requests_to_aws_hosts_are_signed_by_default(monkeypatch: pytest.MonkeyP
 @pytest.mark.parametrize(
     ("environ", "sign", "told"),
     [
-        ({"BASIC": "ann"}, "auto", "BASIC has to be name:password"),
-        ({"BASIC": "ann:x", "TOKEN": "t"}, "auto", "give one of them"),
-        ({"TOKEN": "t"}, "eu-west-1", "give one of them"),
+        ({"BASIC": "ann"}, "auto", "BASIC must be name:password"),
+        ({"BASIC": "ann:x", "TOKEN": "t"}, "auto", "give only one of them"),
+        ({"TOKEN": "t"}, "eu-west-1", "give only one of them"),
     ],
 )
 def test_contradicting_credentials_are_refused(environ: dict[str, str], sign: str, told: str) -> None:
@@ -115,7 +115,7 @@ def test_requests_name_required_extensions_of_card() -> None:
 @each_row("name", ["X\r\nEvil: 1", "", "X Key", "Schlüssel", "X:"])
 def test_header_of_card_must_be_name_of_header(name: str) -> None:
     scheme = SecurityScheme(api_key_security_scheme=APIKeySecurityScheme(location="header", name=name))
-    with pytest.raises(NoCredentials, match="on the card is no name of a header"):
+    with pytest.raises(NoCredentials, match="on the card is not a header name"):
         ClientCredentials(api_key="k").read_card(AgentCard(security_schemes={"key": scheme}))
 
 

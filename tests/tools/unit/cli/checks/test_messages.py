@@ -33,7 +33,7 @@ def test_doctor_sends_blocking_and_streamed_message(tmp_path: Path) -> None:
     ("text", "code", "told"),
     [
         (OPEN, FAILING, " is failed: "),
-        (KEYS, ANSWERING, "The agent does not accept the credentials (401). Set TOKEN, API_KEY, or BASIC"),
+        (KEYS, ANSWERING, "The agent doesn't accept the credentials (401). Set TOKEN, API_KEY, or BASIC"),
     ],
     ids=["failing agent", "no credentials"],
 )

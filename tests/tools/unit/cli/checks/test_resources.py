@@ -182,7 +182,7 @@ def test_doctor_explains_refused_aws_credentials(code: str, message: str) -> Non
         run = operating.runs({**SETTINGS, "AWS_ENDPOINT_URL": url})
         _, results = run_doctor(lambda *a: run("doctor", *a), "--table", "t", "--config", "/nowhere.yaml")
     table = results["table"]
-    assert (table["status"], table["next"]) == ("FAILED", "Correct this, then run `aion doctor` again.")
+    assert (table["status"], table["next"]) == ("FAILED", "Fix this, then run `aion doctor` again.")
     assert message in table["message"]
 
 
@@ -249,7 +249,7 @@ def test_doctor_names_repair_for_each_key_state(moto: LocalStack, state: str, ne
     ("status", "result", "next_step"),
     [
         ("UPDATE_COMPLETE", "ok", ""),
-        ("UPDATE_IN_PROGRESS", "warning", "Wait for its end, then run `aion doctor` again."),
+        ("UPDATE_IN_PROGRESS", "warning", "Wait until it ends, then run `aion doctor` again."),
         ("UPDATE_ROLLBACK_COMPLETE", "warning", "Correct the cause and run `aion deploy` again."),
         ("UPDATE_ROLLBACK_FAILED", "FAILED", "`aws cloudformation continue-update-rollback --stack-name aion-status`"),
         ("DELETE_FAILED", "FAILED", "`aion destroy --stack aion-status`"),
@@ -296,7 +296,7 @@ def test_doctor_reports_failed_stack_without_permission_to_read_its_events(
     ("code", "message"),
     [
         ("AccessDenied", "Your AWS credentials lack a permission (DescribeStacks)."),
-        ("Throttling", "AWS throttles the requests now."),
+        ("Throttling", "AWS is throttling your requests."),
         ("ExpiredToken", "Your AWS credentials have expired."),
     ],
 )

@@ -117,8 +117,12 @@ graph = StateGraph(State).add_node("outer", outer).add_edge(START, "outer").comp
 
 @pytest.mark.parametrize(
     "graph",
-    [INNER, GRAPH.replace('item="lamp"', "item=str([*range(50_000)])").replace("state['order']!r", "1")],
-    ids=["in a subgraph", "in a blob"],
+    [
+        pytest.param(INNER, id="in a subgraph", marks=pytest.mark.deep),
+        pytest.param(
+            GRAPH.replace('item="lamp"', "item=str([*range(50_000)])").replace("state['order']!r", "1"), id="in a blob"
+        ),
+    ],
 )
 async def test_moved_class_is_found_wherever_it_is_stored(shop: Shop, project: Project, graph: str) -> None:
     await waiting(shop, graph)
@@ -146,6 +150,7 @@ async def test_classes_of_factory_must_be_importable_only(shop: Shop, project: P
     assert "shop_models.Order" in lost.message
 
 
+@pytest.mark.deep
 async def test_generated_module_name_of_function_is_known(shop: Shop, project: Project) -> None:
     """A file without a module name of its own has one with a hash of its path, which differs on this machine."""
     generated = 'Order.__module__ = "aion_agent_shop-agent_0123456789ab"'

@@ -82,7 +82,7 @@ def test_dlq_list_explains_each_message(run: RunCommand, chat: StoreConversation
         "pending",
         "The worker of task t-m-1 lost its lease (attempt 1). A wake-up message restarts it.",
     ]
-    assert lines[unknown] == ["obsolete", "The context has expired or was deleted. There is nothing to do."]
+    assert lines[unknown] == ["obsolete", "The context has expired or was deleted. Nothing to do."]
     assert lines[poison][0] == "poison"
 
 
@@ -109,7 +109,7 @@ def test_dlq_list_prints_messages_of_unreadable_table(
     assert ran.exit_code == 0, ran.exception
     found = {each["id"]: each for each in json.loads(ran.stdout)}
     assert {each: found[each]["category"] for each in found} == {turn: "unknown", push: "unknown", poison: "poison"}
-    assert found[turn]["status"] == "Its state was not read. Your AWS credentials lack a permission (GetItem)."
+    assert found[turn]["status"] == "Its state could not be read. Your AWS credentials lack a permission (GetItem)."
     assert (found[turn]["context"], found[push]["task"]) == ("c-1", "t-1")
     assert "category  unknown" in run("show", turn, "--queue", "task").stdout
     assert "unknown" in run("list").stdout
@@ -122,7 +122,7 @@ def test_dlq_list_prints_messages_of_queue_beside_a_deleted_one(run: RunCommand,
     )
     ran = run_elsewhere("dlq", "list")
     assert table(ran)[0][:2] == [poison, "task"]
-    assert refusal(ran).startswith("The dead letters of the push queue were not read. There is no resource")
+    assert refusal(ran).startswith("The dead letters of the push queue were not read. No resource")
     assert (run_elsewhere("dlq", "list", "--json").stdout, ran.exit_code) == ("", 1)
 
 
@@ -156,7 +156,7 @@ def test_dlq_list_shows_state_of_each_messages_context(
     texts = (
         "No turn is running or queued",
         "queued and not started",
-        "waits for input from its client",
+        "is waiting for input from its client",
         "lease is valid",
     )
     for each, text in zip(ids, texts, strict=True):
@@ -310,7 +310,7 @@ def test_dlq_shows_webhooks_of_push_message_that_names_no_events(run: RunCommand
     found = listed(run, "push")
     assert (found[ready]["category"], found[ready]["task"]) == ("pending", "t-m-1")
     assert "Events for mine are ready" in found[ready]["status"]
-    assert found[gone]["status"] == "The task has expired or was deleted. There is nothing to deliver."
+    assert found[gone]["status"] == "The task has expired or was deleted. Nothing to deliver."
     assert "hidden" not in json.dumps(found)
 
 
