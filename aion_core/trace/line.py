@@ -15,7 +15,7 @@ def line_of(step: Step, *, content: bool = True, width: int = WIDTH) -> str:
     parts = [f"{step.kind} {one_line(step.name)}", *_numbers(step)]
     if step.error:
         parts.append(f"✗ {step.error}" if step.error != "_OTHER" else "✗")
-    if step.where:
+    if step.where and not step.arguments:  # the line of the node around a tool has it too
         parts.append(f"at {one_line(step.where)}")
     line = " ".join(parts)
     if not content or not (step.arguments or step.result):

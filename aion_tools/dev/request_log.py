@@ -17,8 +17,8 @@ MOST = 65_536
 
 _METHOD = re.compile(r"[A-Za-z]+(/[A-Za-z]+)*")
 
-_CONSOLE = re.compile(r"GET (/agents/[^/]+)?/console/.*")
-"""Pattern of the console's requests for its files and views."""
+_CONSOLE = re.compile(r"GET (/agents/[^/]+)?/console/.*|POST /agents/[^/]+/console/markdown")
+"""Pattern of the console's requests for its files, views and rendered texts."""
 
 _READS = {"ListTasks", "GetTask", "GetExtendedAgentCard"}
 """Operations by which the console keeps its views up to date."""

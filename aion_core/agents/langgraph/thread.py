@@ -81,9 +81,9 @@ class GraphThread:
         """Return True if this turn, not an earlier one, has written the state."""
         return state is not None and (state.metadata or {}).get("run_id") == self._config["metadata"]["run_id"]
 
-    def is_run_by(self, state: StateSnapshot | None, message_id: str) -> bool:
+    def is_run_by(self, state: StateSnapshot, message_id: str) -> bool:
         """Return True if the state was copied for this message, which runs its next nodes and is no input."""
-        return state is not None and bool(message_id) and (state.metadata or {}).get(RUNS_FROM_HERE) == message_id
+        return bool(message_id) and (state.metadata or {}).get(RUNS_FROM_HERE) == message_id
 
     async def pending_interrupts(self, state: StateSnapshot | None, *, may_be_torn: bool) -> list[Interrupt]:
         """Return the pending interrupts of a state, read from the innermost graphs.

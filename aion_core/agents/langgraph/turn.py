@@ -137,7 +137,7 @@ class GraphTurn:
             if state.tasks or self.thread.is_of_turn(state):
                 # Resume without input: the graph has paused at a breakpoint, or an earlier attempt has used the answer.
                 return None
-        if self.thread.is_run_by(state, self._request.message.message_id):
+        if state is not None and self.thread.is_run_by(state, self._request.message.message_id):
             return None
         parts, values = self._request.message.parts, values_of(state)
         check_input(self._graph, parts, values)

@@ -128,6 +128,7 @@ def test_served_agent_survives_hostile_agent(server: HostileServer, agent: str, 
 def _url(process: "subprocess.Popen[bytes]", log: Path) -> str:
     while (found := re.search(r"running on (http://\S+)", log.read_text())) is None:
         assert process.poll() is None, log.read_text()
+        time.sleep(0.05)
     return found[1]
 
 

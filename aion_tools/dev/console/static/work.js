@@ -148,7 +148,7 @@ function summary(steps) {
   const told = [models && `${models} model call${models > 1 ? "s" : ""}`, ...named].filter(Boolean).join(", ");
   const time = steps[0]?.ms == null ? "" : ` · ${duration(steps.at(-1).at + (steps.at(-1).ms ?? 0) - steps[0].at)}`;
   const now = running && { model: "The model answers …", tool: `Calling ${running.name} …` }[running.kind];
-  return [told, now].filter(Boolean).join(" · ") + time;
+  return ([told, now].filter(Boolean).join(" · ") || "At work") + time;
 }
 
 /** Return the tries of a turn, each with a bar for every step. */

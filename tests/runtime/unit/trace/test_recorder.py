@@ -137,6 +137,18 @@ async def test_failing_recorder_raises_nothing_and_is_logged_once(caplog: pytest
     assert [record.message for record in caplog.records] == ["A step of the turn could not be traced."]
 
 
+async def test_failure_of_turn_names_line_of_author() -> None:
+    traces, _, trace = kept()
+    async with trace.recording():
+        try:
+            raise ValueError("no rate")
+        except ValueError as error:
+            trace.failure = error
+            line = f"test_recorder.py:{error.__traceback__.tb_lineno}" if error.__traceback__ else ""
+    (step,) = await traces.steps()
+    assert (step.error, step.result, step.where) == ("ValueError", "no rate", line)
+
+
 async def test_recorder_lets_errors_and_cancellation_of_the_turn_pass() -> None:
     traces, _, trace = kept()
 

@@ -123,10 +123,12 @@ def test_takeover_counts_lease_down_and_lost_server_is_named(opened: Opened, fol
         send(page, f"gate {file}")
         expect(page.locator("#log .agent")).to_contain_text("word5")
         failure(page, "kill")
+        # On a busy machine, the lease has ended before the new worker can say when it does.
+        counted = (
+            r"The worker with lease 1 no longer answers\. Another one goes on in \d+ s, unless it renews its lease\."
+        )
         expect(page.locator("#log .lease")).to_have_text(
-            re.compile(
-                r"The worker with lease 1 no longer answers\. Another one goes on in \d s, unless it renews its lease\."
-            )
+            re.compile(rf"{counted}|Lease 1 has ended: another worker takes")
         )
         (folder / file).touch()
         ends(page)

@@ -87,6 +87,7 @@ OF_CONSOLE = {"headers": {"sec-fetch-site": "same-origin"}}
     [
         ({"method": "GET", "path": "/console/console.js"}, "GET /console/console.js"),
         ({"method": "GET", "path": "/agents/a/console/webhooks"}, "GET /agents/a/console/webhooks"),
+        ({"method": "POST", "path": "/agents/a/console/markdown"}, "POST /agents/a/console/markdown"),
         ({"method": "GET", "path": "/.well-known/agent-card.json"} | OF_CONSOLE, "GET /.well-known/agent-card.json"),
         ({"json": {"method": "ListTasks"}} | OF_CONSOLE, "ListTasks"),
     ],

@@ -197,6 +197,16 @@ def test_build_adds_no_framework_for_unknown_import(tmp_path: Path) -> None:
     assert read(tmp_path)._frameworks == {"langgraph"}
 
 
+def test_extra_console_goes_into_api_function_only(tmp_path: Path) -> None:
+    sources = f'[tool.uv.sources]\naion-lambda = {{ path = "{ROOT}" }}\n'
+    project(tmp_path, {"pyproject.toml": pyproject("aion-lambda[api,console]") + sources, "agent.py": EXECUTOR})
+    run([find_uv(), "lock", "--quiet", "--project", str(tmp_path)])
+    made = read(tmp_path)
+    wanted = {"markdown-it-py", "pygments"}
+    assert made._distributions("ApiFunction") >= wanted
+    assert made._distributions("SweepFunction").isdisjoint(wanted)
+
+
 # --- Packages ---
 
 

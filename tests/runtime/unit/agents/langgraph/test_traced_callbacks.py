@@ -107,7 +107,8 @@ async def test_trace_of_failed_tool_has_its_error() -> None:
     (call,) = named(steps, "explode")
     assert (call.error, call.result) == ("ValueError", "no weather in Rome")
     assert [step.error for step in steps if step.name == "tools"] == ["ValueError"]
-    assert steps[0].error == "_OTHER", "the turn has failed"
+    assert (steps[0].error, steps[0].where) == ("ValueError", call.where), "the turn has failed"
+    assert call.where.startswith("test_traced_callbacks.py:")
 
 
 @tool

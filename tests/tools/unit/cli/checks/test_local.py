@@ -123,7 +123,7 @@ def test_doctor_reads_langgraph_json(run: RunCommand, tmp_path: Path) -> None:
 def test_doctor_names_invalid_key_of_langgraph_json(run: RunCommand, tmp_path: Path) -> None:
     (tmp_path / "langgraph.json").write_text('{"graphs": {}}')
     _, results = run_doctor(run, "--config", tmp_path, "--no-template")
-    assert "langgraph.json: graphs: it has to name a graph or more" in results["aion.yaml"]["message"]
+    assert "langgraph.json: graphs: it has to name at least one graph" in results["aion.yaml"]["message"]
     assert results["aion.yaml"]["next"] == "Fix this line of the file."
 
 
