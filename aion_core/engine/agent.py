@@ -34,7 +34,7 @@ class TurnRequest(Struct, frozen=True):
     request: Mapping[str, Any] = field(default_factory=dict)
     """Metadata of the client's request: distribution, network, trace."""
     recorded: Sequence[Numbered] = ()
-    """The events recorded by earlier tries of this turn."""
+    """The events recorded by earlier tries of this turn, without those that say what it waited for."""
     drain: asyncio.Event = field(default_factory=asyncio.Event)
     """Set near the deadline of the process. An agent with steps should then end as Paused at its next step boundary."""
     history: History | None = None

@@ -183,7 +183,7 @@ class ScriptedAgent:
             if state.until > self._now():
                 self._did(asked, f"waits {state.until}", state.position)
                 until = moment(state.until)
-                yield Suspended(f"{state.position}", f"word wait/{asked.turn.id}/{state.position}", until)
+                yield Suspended(f"{state.position}", f"word aion:wait/{asked.turn.id}/{state.position}", until)
                 return
             await self._process.effect("agent.step", lambda: None)
             await self._check_lease(asked, state.position)
@@ -337,7 +337,7 @@ class ScriptedAgent:
                     await asyncio.wait({running})
                     if running.cancelled():
                         call = AwaitedCall(key, REMOTE, durable.remote_task)
-                        return Suspended(key, f"word wait/{asked.turn.id}/{key}", calls=[call])
+                        return Suspended(key, f"word aion:wait/{asked.turn.id}/{key}", calls=[call])
             return _answered(key, running.result())
         finally:
             running.cancel()

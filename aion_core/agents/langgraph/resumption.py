@@ -49,10 +49,10 @@ def _is_empty(state: StateSnapshot | None) -> bool:
 def _has_started(request: TurnRequest, turn: GraphTurn) -> bool:
     """Return True if the checkpointer should have stored a state of this turn.
 
-    A state must exist after a handoff or a recorded emission. Without either of these, an earlier attempt may have
+    A state must exist after a handoff, a wait or a recorded emission. Without any of these, an earlier attempt may have
     failed before its first step, so a missing state is no error. The exception is the author's InMemorySaver, whose
     state was lost with the process of the earlier attempt.
     """
-    if request.turn.handoffs or any(entry.key for entry in request.recorded):
+    if request.turn.handoffs or request.turn.wait is not None or any(entry.key for entry in request.recorded):
         return True
     return request.turn.tries > 1 and isinstance(turn.own_saver, InMemorySaver)

@@ -8,6 +8,7 @@ from typing import Any
 
 from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.base import BaseCheckpointSaver, get_checkpoint_id
+from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.pregel._loop import PregelLoop
 from langgraph.runtime import RunControl
 from langgraph.types import Interrupt, StateSnapshot, StreamMode
@@ -108,6 +109,9 @@ class GraphTurn:
         """Names of the graph's nodes, from `node_names`."""
         self.durable = saver is not None
         """True if a checkpointer stores the state of the turn."""
+        # The state in an author's InMemorySaver is lost with this process, and another one may go on after a wait.
+        self.may_suspend = self.durable and not isinstance(own_saver, InMemorySaver)
+        """True if another process can go on with the turn after a wait."""
         self.has_ended = False
         """True after the graph's last step: no node is left to run, and no interrupt waits for its answer."""
         self.rejection = ""
@@ -164,9 +168,9 @@ class GraphTurn:
         graph, pending = self._graph, self._pending
         context = context_of(self._request, GraphReplySink(self._request), name=self._setup.name)
         remote_calls = AuthorCalls(
-            self._request, self._setup.remotes, GraphCalls(self._request.turn.id, may_suspend=self.durable)
+            self._request, self._setup.remotes, GraphCalls(self._request.turn.id, may_suspend=self.may_suspend)
         )
-        sleeps = GraphSleeps(self._request.sleeps, self._request.turn.id, may_suspend=self.durable)
+        sleeps = GraphSleeps(self._request.sleeps, self._request.turn.id, may_suspend=self.may_suspend)
         token, stream = emission_listener.set(pending.add), None
         try:
             with aion_context_set(context), remote_caller_set(remote_calls.call), sleeper_set(sleeps.sleep):

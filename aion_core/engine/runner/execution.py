@@ -50,7 +50,7 @@ from aion_core.protocol.types import (
 )
 from aion_core.trace.recorder import TurnTrace
 
-WAIT = "wait"
+WAIT = "aion:wait"
 """Beginning of the keys of events that say what a turn waits for."""
 
 SNAPSHOT_EVERY = 100
@@ -120,7 +120,11 @@ class TurnExecution:
             self._broadcast.task(),
             message,
             self.request_metadata,
-            [entry for entry in self._broadcast.log if entry.generation > turn.message_generation],
+            [
+                entry
+                for entry in self._broadcast.log
+                if entry.generation > turn.message_generation and not entry.key.startswith(f"{WAIT}/")
+            ],
             self.drain,
             self._history,
             self._before,

@@ -10,6 +10,8 @@ from langchain.agents import create_agent
 from langchain_core.messages import AIMessage, ToolMessage
 from langchain_core.outputs import ChatGeneration, ChatResult
 from langchain_core.tools import tool
+from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.config import get_stream_writer
 from langgraph.func import entrypoint
 from langgraph.func import task as langgraph_task
 from langgraph.graph import START, MessagesState, StateGraph
@@ -17,6 +19,7 @@ from langgraph.prebuilt import ToolNode
 from langgraph.types import Send, interrupt
 
 from aion.langgraph.scripted import ScriptedChatModel
+from aion.langgraph.stream import emit_message
 from aion.shared.sleeping import sleep
 from tests.support.clock import settle
 from tests.support.requests import request
@@ -291,6 +294,42 @@ async def test_synchronous_node_sleeps_by_event_loop_of_its_own() -> None:
             conversation.clock.move(10)
             task = await conversation.rests(task.id)
     assert text_of(task) == "slept"
+
+
+async def test_graph_with_checkpointer_in_memory_sleeps_in_its_process() -> None:
+    def build(conversation: Conversation) -> Any:
+        async def node(state: MessagesState) -> Any:
+            return {"messages": [AIMessage(await sleeps_an_hour(conversation))]}
+
+        graph = StateGraph(MessagesState).add_node("node", node).add_edge(START, "node")
+        return graph.compile(checkpointer=InMemorySaver())
+
+    conversation = Conversation(build, lease_seconds=10_000)
+    sending = asyncio.create_task(conversation.send())
+    async with asyncio.timeout(60):
+        while not sending.done():
+            await asyncio.sleep(0)
+            conversation.clock.move(1)
+    assert text_of(await sending) == "good morning"
+    assert [what for what, _ in conversation.notes] == ["before", "after"]
+
+
+async def test_status_of_wait_is_no_message_of_agent() -> None:
+    """The node sends its answer before it sleeps, and returns it afterwards: the client gets it once."""
+
+    def build(conversation: Conversation) -> Any:
+        async def says(state: MessagesState) -> Any:
+            emit_message(get_stream_writer(), AIMessage("You have an hour."))
+            await sleep(HOUR)
+            return {"messages": [AIMessage("You have an hour.")]}
+
+        return StateGraph(MessagesState).add_node("says", says).add_edge(START, "says").compile()
+
+    conversation = Conversation(build)
+    task = await conversation.passes(await conversation.send(), 3600)
+    said = {message.message_id: message.parts[0].text for message in (*task.history, task.status.message)}
+    assert list(said.values()).count("You have an hour.") == 1
+    assert text_of(task) == "You have an hour."
 
 
 async def test_cancel_ends_sleep() -> None:
