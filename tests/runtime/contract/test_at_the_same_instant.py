@@ -11,7 +11,7 @@ import pytest
 
 from aion_core.engine.agent_options import WhenBusy
 from aion_core.engine.outcomes import ContextInUse, Interrupted, LeaseHeld, TurnFinished, TurnQueued, TurnStarted
-from aion_core.engine.timers import ExpiredTimer
+from aion_core.engine.timers import Claimed, ExpiredTimer
 from aion_core.errors import AionError, ContextBusy, InvalidTransition, LeaseLost, PendingInput
 from tests.support.clock import ManualClock
 from tests.support.conversation import COMPLETED, INPUT_REQUIRED, WORKING, StoreConversation
@@ -190,7 +190,15 @@ async def test_concurrent_store_operations_neither_lose_nor_repeat_work(
             outcome is None
             or isinstance(
                 outcome,
-                Expected | TurnFinished | TurnStarted | TurnQueued | ContextInUse | LeaseHeld | Interrupted | bool,
+                Expected
+                | TurnFinished
+                | TurnStarted
+                | TurnQueued
+                | ContextInUse
+                | LeaseHeld
+                | Interrupted
+                | Claimed
+                | bool,
             )
             or hasattr(outcome, "generation")
             for outcome in outcomes

@@ -105,7 +105,7 @@ async def calls(process: Process) -> Any:
     return len(await store.of_task(TASK)), len(await store.to_cancel(TASK))
 
 
-HELD = re.compile("tells|ends|hands over|asks|pauses|advances|settles|fails|gives up|disables")
+HELD = re.compile("tells|ends|hands over|asks|pauses|waits$|advances|settles|fails|gives up|disables")
 """Acts of a turn or an attempt that began before: its lease has ended long before the items expire."""
 
 
