@@ -114,7 +114,7 @@ class Fold {
     const text = JSON.stringify(own);
     if (text === this.#text) return;
     [this.#text, this.tries] = [text, own];
-    const steps = this.steps.filter(({ kind }) => CALLS.has(kind) || ["retry", "handoff", "takeover"].includes(kind));
+    const steps = this.steps.filter(({ kind }) => CALLS.has(kind) || ["retry", "handoff", "takeover", "wait"].includes(kind));
     this.shown.hidden = !steps.length;
     this.shown.replaceChildren(element("summary", {}, summary(this.steps)), element("ol", {}, ...steps.map((step) => element("li", { class: step.error ? "bad" : step.kind }, this.#line(step)))));
     this.#changed();
