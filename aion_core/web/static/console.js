@@ -3,15 +3,16 @@
 import { advice, errors } from "./card.js";
 import { Conversations } from "./conversations.js";
 import { answersOf, fieldsets, questionsOf } from "./form.js";
-import { forget } from "./nodes.js";
+import { Log } from "./log.js";
 import { home, keepPlace, place, root } from "./place.js";
-import { element, part, show as showParts } from "./render.js";
+import { element, part } from "./render.js";
 import { pytest } from "./save.js";
 import { render } from "./text.js";
 import { Timeline } from "./timeline.js";
 import { CREDENTIAL, ServerError, Wire, hasEnded, isInterrupted, short, visible } from "./wire.js";
 
 const $ = (id) => document.getElementById(id);
+const log = new Log($("log"));
 const timeline = new Timeline($("events"));
 const conversations = new Conversations($("task-list"), $("more"), (path, context) => visit({ path, context }));
 const agents = new Map(); // {id, path, wire} of each agent, by its path; the wires do not fill the timeline
@@ -38,7 +39,7 @@ let reachable = ""; // the state to show again when the server is back
 
 // The browser reads the icon again at each address that the page gets.
 document.querySelector("link[rel=icon]").href = new URL("console/favicon.svg", root).href;
-render({ ask: (texts) => quiet.own("markdown", {}, { texts }), change: follow, isLive: () => isDevelopment || Boolean(remote) });
+render({ ask: (texts) => quiet.own("markdown", {}, { texts }), change: (draw) => log.follow(draw), isLive: () => isDevelopment || Boolean(remote) });
 
 const credentials = () => ($("credential").value ? { [$("header").value]: $("credential").value } : {});
 
@@ -79,7 +80,7 @@ async function visit({ agent: id, path, context, task: named }) {
   if (path) $("agent").value = path;
   if ($("agent").value !== agent) await choose(!context);
   else if (!context) fresh();
-  if (context && wire) await open(context, named).catch((error) => say("error", error.message));
+  if (context && wire) await open(context, named).catch((error) => log.say("error", error.message));
 }
 
 /** Note that the server is gone, or back. */
@@ -107,7 +108,7 @@ async function choose(locates = true) {
   }
   if (chosen !== $("agent").value) return; // the user has chosen another agent meanwhile
   if (!found) {
-    say("error", `The agent's card cannot be read: ${failure}`);
+    log.say("error", `The agent's card cannot be read: ${failure}`);
     $("agent").value = agent ?? chosen;
     ready(Boolean(agent));
     return;
@@ -155,9 +156,8 @@ function clear() {
   $("save").disabled = false;
   contextId = task = shownTask = last = asked = undefined;
   turns.length = 0;
-  forget();
   work?.show(undefined);
-  $("log").replaceChildren(invitation());
+  log.begin(card.name, invitation());
   ask(undefined);
   show("no task");
   enable();
@@ -188,30 +188,12 @@ function invitation() {
 function inspect() {
   webhooks?.load();
   if (!isDevelopment) return;
-  views.showState($("entries"), wire, contextId, (entry, values) => fork(entry, values).catch((error) => say("error", error.message)));
-}
-
-function say(kind, ...nodes) {
-  const speaker = { user: "You", agent: card?.name }[kind];
-  const made = element("div", { class: `message ${kind}`, dir: "auto", ...(speaker && { role: "article", "aria-label": speaker }) }, ...nodes);
-  follow(() => {
-    $("log").querySelector(":scope > .empty")?.remove();
-    $("log").append(made);
-  }, kind === "user");
-  return made;
-}
-
-/** Change the log. Scroll to its end if the end was visible before, or `always`. */
-function follow(change, always = false) {
-  const log = $("log");
-  const atEnd = log.scrollTop + log.clientHeight > log.scrollHeight - 60;
-  change();
-  if (atEnd || always) log.scrollTop = log.scrollHeight;
+  views.showState($("entries"), wire, contextId, (entry, values) => fork(entry, values).catch((error) => log.say("error", error.message)));
 }
 
 function show(state) {
   $("state").textContent = $("state").dataset.state = state;
-  if (state !== "reconnecting") $("log").querySelector(":scope > .lease")?.remove();
+  if (state !== "reconnecting") log.lease?.remove();
 }
 
 function enable() {
@@ -259,7 +241,7 @@ async function stream(method, params, id, drawn = new Map(), fold = undefined) {
     isRunning = await recall(params.message && id && !replaced ? undefined : answers);
     if (signal.aborted) return;
   }
-  for (const known of answers.values()) finish(known);
+  for (const known of answers.values()) log.finish(known);
   streams.delete(own);
   own.fold?.end();
   // A refused message has replaced the stream of its running task.
@@ -271,27 +253,17 @@ async function stream(method, params, id, drawn = new Map(), fold = undefined) {
 
 /** Show an error of a request. One that has not reached the server can be made `again`: it keeps its message id. */
 function failed(error, again) {
-  if (error instanceof ServerError) return say("error", error.message);
+  if (error instanceof ServerError) return log.say("error", error.message);
   reachable = "";
   show("disconnected");
-  return sayAgain([error.message], "Try again", again);
-}
-
-/** Show an error with a button, which is gone after its use. */
-function sayAgain(nodes, label, again) {
-  const button = element("button", { type: "button" }, label);
-  button.addEventListener("click", () => {
-    button.remove();
-    again();
-  });
-  return say("error", ...nodes, button);
+  return log.sayAgain([error.message], "Try again", again);
 }
 
 /** Add a folded line for the work of a task's next turn. */
 function addFold(id) {
   if (!work) return undefined;
   const fold = work.fold(id);
-  follow(() => $("log").append(fold.shown));
+  log.add(fold.shown);
   return fold;
 }
 
@@ -325,7 +297,7 @@ function lost(cursor, closed, isReceived) {
   const after = cursor ? ` after event ${cursor}` : "";
   timeline.note(`${closed ? "The stream ended" : "The connection is lost"}; ${isReceived ? `subscribing again${after}` : "sending the request again"}.`);
   show("reconnecting");
-  if (work && isReceived && !$("log").querySelector(":scope > .lease")) follow(() => $("log").append(work.lease(task)));
+  if (work && isReceived && !log.lease) log.add(work.lease(task));
 }
 
 /** Show one event. Return the text of a final answer, or "". */
@@ -334,12 +306,12 @@ function receive({ task: told, statusUpdate, artifactUpdate, message }, answers)
     task = shownTask = told.id;
     contextId = told.contextId;
     locate();
-    for (const artifact of told.artifacts ?? []) draw(answers, artifact.artifactId, artifact.parts, false);
+    for (const artifact of told.artifacts ?? []) log.draw(answers, artifact.artifactId, artifact.parts, false);
   }
   if (artifactUpdate) {
     if (["reconnecting", "disconnected"].includes($("state").textContent)) show("working");
     const { artifact, append, lastChunk } = artifactUpdate;
-    const { shown } = draw(answers, artifact.artifactId, artifact.parts, append);
+    const { shown } = log.draw(answers, artifact.artifactId, artifact.parts, append);
     shown.ariaBusy = String(!lastChunk); // a screen reader reads the whole text, not each chunk
   }
   const status = (statusUpdate ?? told)?.status;
@@ -347,8 +319,8 @@ function receive({ task: told, statusUpdate, artifactUpdate, message }, answers)
   if (whole && status?.state === "TASK_STATE_FAILED") fail(whole);
   else if (whole) {
     // The message replaces its own preview, which came as a stream delta. The status message of a stopped turn has another text.
-    if (status?.state !== "TASK_STATE_CANCELED") replacePreview(answers, whole.messageId);
-    draw(answers, whole.messageId, visible(whole));
+    if (status?.state !== "TASK_STATE_CANCELED") log.replacePreview(answers, whole.messageId);
+    log.draw(answers, whole.messageId, visible(whole));
   }
   if (status) {
     if (status.state === "TASK_STATE_FAILED" && !whole) fail();
@@ -364,15 +336,15 @@ function receive({ task: told, statusUpdate, artifactUpdate, message }, answers)
 function fail(message) {
   const [parts, id, cause] = [asked, shownTask, element("p", { class: "cause" })];
   const nodes = [element("strong", {}, "The task failed."), ...(message ? visible(message).flatMap(part) : []), cause];
-  if (parts) sayAgain(nodes, "Try again", () => again(parts));
-  else say("error", ...nodes);
+  if (parts) log.sayAgain(nodes, "Try again", () => again(parts));
+  else log.say("error", ...nodes);
   work?.cause(id).then((text) => (cause.textContent = text));
 }
 
 /** Send a message again as a new one, in the same context. */
 function again(parts) {
   task = undefined;
-  say("user", ...parts.flatMap(part));
+  log.say("user", ...parts.flatMap(part));
   send(compose(parts));
 }
 
@@ -384,52 +356,11 @@ async function fork(entry, values) {
   clear();
   contextId = made.contextId;
   panel("chat");
-  say("note", `A new context begins at: ${entry.label}.`);
+  log.say("note", `A new context begins at: ${entry.label}.`);
   if (!made.runs) return;
   const sent = made.text ? [{ text: made.text }] : parts;
-  say("user", ...sent.flatMap(part));
+  log.say("user", ...sent.flatMap(part));
   send({ message: { ...compose(sent).message, messageId } });
-}
-
-// Draw a message, or an artifact with `append`. Consecutive files of one name in an artifact are chunks of a file.
-function draw(answers, id, parts, append) {
-  const known = answers.get(id) ?? { shown: say("agent"), parts: [] };
-  if (!append) known.parts = [];
-  for (const each of parts) {
-    const before = known.parts.at(-1);
-    const isSameFile = each.raw !== undefined && before?.raw !== undefined && each.filename && each.filename === before.filename;
-    if (append && before?.text !== undefined && each.text !== undefined) before.text += each.text;
-    else if (append !== undefined && isSameFile) before.raw = btoa(atob(before.raw) + atob(each.raw));
-    else known.parts.push({ ...each });
-  }
-  answers.set(id, known);
-  paint(known);
-  return known;
-}
-
-/** Show the parts of a message or artifact, once in each frame: there may be thousands of chunks. */
-function paint(known) {
-  known.frame ??= requestAnimationFrame(() => {
-    known.frame = undefined;
-    follow(() => showParts(known.shown, known.parts, known.shown.ariaBusy === "true"));
-  });
-}
-
-/** Note that a message or artifact is complete. */
-function finish(known) {
-  if (known.shown.ariaBusy !== "true") return;
-  known.shown.ariaBusy = "false";
-  paint(known);
-}
-
-/** Let a message take the place of its preview, which came as a stream delta: what is rendered of it stays. */
-function replacePreview(answers, id) {
-  const preview = answers.get("aion:stream-delta");
-  if (!preview || !answers.delete("aion:stream-delta")) return;
-  if (answers.has(id)) return preview.shown.remove();
-  preview.shown.ariaBusy = "false";
-  answers.set(id, preview);
-  follow(() => $("log").append(preview.shown));
 }
 
 // ── Questions
@@ -449,12 +380,12 @@ function ask(status) {
     try {
       parts = answersOf(form, questions);
     } catch (error) {
-      say("error", error.message);
+      log.say("error", error.message);
       return;
     }
     const [{ id }] = questions;
     const metadata = { ...(questions.length === 1 && id && { interruptId: id }), ...(isSecret && { [CREDENTIAL]: true }) };
-    say("user", ...visible({ parts, metadata }).flatMap(part));
+    log.say("user", ...visible({ parts, metadata }).flatMap(part));
     send(compose(parts, metadata));
     $("text").focus(); // the form that had the focus is gone
   };
@@ -515,16 +446,16 @@ async function open(context, named) {
   let fold, shown;
   for (const message of messages) {
     if (message.role !== "ROLE_USER") {
-      draw(answers, message.messageId, visible(message));
+      log.draw(answers, message.messageId, visible(message));
       continue;
     }
     if (message.taskId !== shown) asked = message.parts;
     shown = message.taskId;
-    say("user", ...visible(message).flatMap(part)).dataset.task = message.taskId;
+    log.say("user", ...visible(message).flatMap(part)).dataset.task = message.taskId;
     fold?.end();
     fold = message.taskId && addFold(message.taskId);
   }
-  for (const { artifactId, parts } of found.artifacts ?? []) draw(answers, artifactId, parts, false);
+  for (const { artifactId, parts } of found.artifacts ?? []) log.draw(answers, artifactId, parts, false);
   if (failure) fail(failure);
   if (status) update(status);
   enable();
@@ -561,7 +492,7 @@ $("fresh").addEventListener("click", () => {
 $("refresh").addEventListener("click", list);
 $("more").addEventListener("click", () => conversations.older());
 $("reload").addEventListener("click", inspect);
-$("answered").addEventListener("change", (event) => wire.own("receiver", {}, { status: Number(event.target.value) }).catch((error) => say("error", error.message)));
+$("answered").addEventListener("change", (event) => wire.own("receiver", {}, { status: Number(event.target.value) }).catch((error) => log.say("error", error.message)));
 narrow.addEventListener("change", mark);
 $("clear").addEventListener("click", () => timeline.clear());
 $("card-open").addEventListener("click", () => $("card").showModal());
@@ -571,9 +502,9 @@ $("credential").addEventListener("change", () => {
   list();
 });
 $("drop").addEventListener("click", () => connection?.abort());
-$("cancel").addEventListener("click", () => wire.call("CancelTask", { id: task }).catch((error) => say("error", error.message)));
+$("cancel").addEventListener("click", () => wire.call("CancelTask", { id: task }).catch((error) => log.say("error", error.message)));
 $("repeat").addEventListener("click", () => {
-  say("note", "The same message id again: the server answers with the same task.");
+  log.say("note", "The same message id again: the server answers with the same task.");
   send(last);
 });
 $("kill").addEventListener("click", async () => {
@@ -596,9 +527,9 @@ $("compose").addEventListener("submit", async (event) => {
   parts.push(...(await Promise.all([...$("files").files].map(filePart))));
   if (!parts.length) return;
   event.target.reset();
-  say("user", ...parts.flatMap(part));
+  log.say("user", ...parts.flatMap(part));
   send(compose(parts));
 });
 for (const each of document.querySelectorAll("#tabs button")) each.addEventListener("click", () => panel(each.dataset.panel));
 
-start().catch((error) => say("error", `The server's manifest cannot be read: ${error.message}`));
+start().catch((error) => log.say("error", `The server's manifest cannot be read: ${error.message}`));

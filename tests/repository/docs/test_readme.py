@@ -16,7 +16,7 @@ from tests.support.pages import Block, blocks
 from tests.support.server import ROOT
 
 README = (ROOT / "README.md").read_text(encoding="utf-8")
-ALTERNATIVES = (ROOT / "docs" / "comparison.md").read_text(encoding="utf-8")
+ALTERNATIVES = (ROOT / "docs" / "comparison.md").read_text(encoding="utf-8").partition("\n## ")[0]
 
 
 def commands(block: Block) -> list[str]:
