@@ -247,6 +247,41 @@ def test_opened_running_conversation_continues_its_stream(
     expect(console.locator("#save")).to_be_disabled()
 
 
+@pytest.mark.parametrize(
+    ("agent", "text", "state"),
+    [
+        ("talk", "hello", "completed"),
+        ("talk", "book", "input required"),
+        ("talk", "gate never", "canceled"),
+        ("signing", "hello", "auth required"),
+        ("working", "fail", "failed"),
+    ],
+)
+def test_reload_and_back_keep_conversation_in_each_state(console: Page, agent: str, text: str, state: str) -> None:
+    if agent != "talk":
+        choose(console, agent)
+    send(console, text)
+    if state == "canceled":
+        expect(last_answer(console)).to_contain_text("word5")
+        console.click("#cancel")
+    ends(console, state)
+    messages = console.locator("#log .message:not(.note)")
+    # The task of a canceled turn does not have the text that it had streamed.
+    kept = messages.count() - (state == "canceled")
+    address = console.url
+    console.reload()
+    ends(console, state)
+    expect(messages).to_have_count(kept)
+    expect(messages.first).to_have_text(text)
+    expect(console.locator("#question")).to_be_visible(visible=state in ("input required", "auth required"))
+    console.click("#fresh")
+    expect(messages).to_have_count(0)
+    console.go_back()
+    ends(console, state)
+    expect(messages).to_have_count(kept)
+    assert console.url == address
+
+
 def test_open_interrupt_is_answerable_after_its_context_is_opened_again(console: Page) -> None:
     send(console, "book the context")
     ends(console, "input required")
