@@ -21,12 +21,16 @@ class TurnViews:
     async def view(self, task: TaskKey, context: ContextKey) -> dict[str, Any]:
         """Return each try of the task's turns with its steps, oldest first, and the lease of its running turn.
 
-        `lease` has the `until` of this lease in milliseconds since 1970, as `now`; it is None if no process has one.
-        Raises StoreError.
+        `lease` has the `until` of this lease in milliseconds since 1970, as `now`; it is None if no process has one. `wait`
+        says since when a suspended turn waits, until when at most, and when the next look is; None if it does not. Raises
+        StoreError.
         """
         now = self._clock.now().timestamp()
         record = record_of(await self._table.get(keys.context_key(context)), int(now))
-        lease = {"fence": record.fence, "until": record.until} if record.runs(task.task_id) and record.holder else None
+        runs = record.runs(task.task_id)
+        lease = {"fence": record.fence, "until": record.until} if runs and record.holder else None
+        wait = record.wait if runs else None
+        waits = {"since": wait.since, "until": wait.until, "look": record.until} if wait is not None else None
         tries = [
             {
                 "turn": each.turn_id,
@@ -36,4 +40,4 @@ class TurnViews:
             }
             for each in await self._traces.read(task)
         ]
-        return {"tries": tries, "lease": lease, "now": int(now * 1000)}
+        return {"tries": tries, "lease": lease, "wait": waits, "now": int(now * 1000)}

@@ -101,22 +101,23 @@ class Fold {
   }
 
   async #look() {
-    const { tries } = await this.#read().catch(() => ({}));
-    if (tries) this.#show(tries);
+    const { tries, wait } = await this.#read().catch(() => ({}));
+    if (tries) this.#show(tries, wait);
     this.#looks -= 1;
     const isOver = this.tries.length > 0 && this.tries.at(-1).steps[0].ms != null;
     if (this.#looks > 0 && !(isOver && this.#looks <= LAST_LOOKS)) setTimeout(() => this.#look(), AGAIN);
   }
 
-  #show(tries) {
+  #show(tries, wait) {
     const turn = [...new Set(tries.map((each) => each.turn))][this.#turn];
     const own = tries.filter((each) => each.turn === turn && turn !== undefined);
-    const text = JSON.stringify(own);
+    const text = JSON.stringify([own, wait]);
     if (text === this.#text) return;
     [this.#text, this.tries] = [text, own];
     const steps = this.steps.filter(({ kind }) => CALLS.has(kind) || ["retry", "handoff", "takeover", "wait"].includes(kind));
-    this.shown.hidden = !steps.length;
-    this.shown.replaceChildren(element("summary", {}, summary(this.steps)), element("ol", {}, ...steps.map((step) => element("li", { class: step.error ? "bad" : step.kind }, this.#line(step)))));
+    this.shown.hidden = !steps.length && !wait;
+    const waits = wait ? ` · suspended since ${time(wait.since)}, next look at ${time(wait.look)}` : "";
+    this.shown.replaceChildren(element("summary", {}, summary(this.steps) + waits), element("ol", {}, ...steps.map((step) => element("li", { class: step.error ? "bad" : step.kind }, this.#line(step)))));
     this.#changed();
   }
 
@@ -180,6 +181,7 @@ function numbers({ kind, ms, first_ms: first, input_tokens: read, output_tokens:
   return [error && error !== "_OTHER" ? `✗ ${error}` : error && "✗", ms == null ? "…" : duration(ms), first != null && `first chunk ${duration(first)}`, tokens].filter(Boolean).join(" · ");
 }
 
+const time = (ms) => new Date(ms).toTimeString().slice(0, 8);
 const duration = (ms) => (ms < 1000 ? `${Math.round(ms)} ms` : `${(ms / 1000).toFixed(1)} s`);
 const short = (text) => (text.length > WIDEST ? `${text.slice(0, WIDEST)}…` : text);
 

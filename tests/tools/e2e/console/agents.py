@@ -135,6 +135,7 @@ executor = Signing()
 
 WORKING = """
 import asyncio
+from datetime import timedelta
 from pathlib import Path
 
 from langchain_core.language_models import BaseChatModel
@@ -143,6 +144,8 @@ from langchain_core.outputs import ChatGeneration, ChatResult
 from langchain_core.tools import tool
 from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.prebuilt import ToolNode, tools_condition
+
+from aion.shared.sleeping import sleep
 
 
 @tool
@@ -167,6 +170,9 @@ class Scripted(BaseChatModel):
 
 
 async def agent(state: MessagesState) -> dict:
+    if "sleep" in state["messages"][-1].text:
+        await sleep(timedelta(seconds=8))
+        return {"messages": [AIMessage("Awake.")]}
     if "fail" in state["messages"][-1].text:
         raise ValueError("the database said no")
     return {"messages": [await Scripted().ainvoke(state["messages"])]}

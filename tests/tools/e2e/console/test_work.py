@@ -4,6 +4,7 @@ import json
 import re
 import signal
 from pathlib import Path
+from uuid import uuid4
 
 import pytest
 from playwright.sync_api import Page, expect
@@ -113,6 +114,20 @@ def test_adk_turn_runs_again_from_message_before_event(console: Page) -> None:
     entries.first.get_by_text("Run again from the message before").click()
     answer(console, "Message 2.")
     expect(console.locator("#log .user")).to_have_text(["message 2"])
+
+
+def test_suspended_turn_says_when_it_goes_on(console: Page, opened: Opened) -> None:
+    """Send without waiting for the answer: only then is the turn suspended."""
+    message = {"messageId": str(uuid4()), "role": "ROLE_USER", "parts": [{"text": "sleep"}], "contextId": str(uuid4())}
+    params = {"message": message, "configuration": {"returnImmediately": True}}
+    body = {"jsonrpc": "2.0", "id": 1, "method": "SendMessage", "params": params}
+    console.request.post(f"{opened.url}/agents/working", data=body, headers={"A2A-Version": "1.0"})
+    console.goto(f"{opened.url}/agents/working/#context={message['contextId']}")
+    line = console.locator("#log .work > summary")
+    expect(line).to_have_text(re.compile(r"suspended since \d\d:\d\d:\d\d, next look at \d\d:\d\d:\d\d"))
+    ends(console)
+    answer(console, "Awake.")
+    expect(line).not_to_contain_text("suspended")
 
 
 @pytest.mark.usefixtures("console")
