@@ -152,7 +152,7 @@ def test_template_policies_find_planted_mistake(
 def test_security_policies_accept_api_with_disabled_default_endpoint(tmp_path: Path) -> None:
     """Add the line of docs/security.md: the API's default endpoint is disabled, and the policies accept this."""
     page = (ROOT / "docs" / "security.md").read_text()
-    (line,) = re.findall(r"Set `(\w+: true)` on\s`Api`", page)
+    (line,) = re.findall(r"`(\w+: true)` on\s`Api`", page)
     closed = broken(tmp_path, "      StageName: !Ref Stage\n", f"      StageName: !Ref Stage\n      {line}\n")
     domain = {name: EVERY_OPTION[name] for name in ("DomainName", "CertificateArn")}
     assert list(problems(closed, [domain], lint=False)) == []
