@@ -61,11 +61,11 @@ def test_visitor_answers_question_for_dates_in_form(planner: Page, screen: Scree
     planner.click("#question button")
     ends(planner)
     expect(planner.locator("#log .agent table")).to_be_visible()
-    row = show(planner, "tasks").locator(".conversation").first
+    row = show(planner, "tasks").locator(".conversation[aria-current=true]")
     expect(row).to_contain_text("completed")
     title = row.inner_text().splitlines()[0]
     planner.reload()
-    expect(show(planner, "tasks").locator(".conversation").first).to_contain_text(title)
+    expect(show(planner, "tasks").locator(".conversation[aria-current=true]")).to_contain_text(title)
 
 
 def test_visitor_sees_webhook_deliveries_of_trip(planner: Page, screen: Screen) -> None:
