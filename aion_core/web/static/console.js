@@ -39,6 +39,7 @@ let reachable = ""; // the state to show again when the server is back
 
 // The browser reads the icon again at each address that the page gets.
 document.querySelector("link[rel=icon]").href = new URL("console/favicon.svg", root).href;
+document.querySelector("header > a[href$=docs]").href = new URL("docs", root).href;
 render({ ask: (texts) => quiet.own("markdown", {}, { texts }), change: (draw) => log.follow(draw), isLive: () => isDevelopment || Boolean(remote) });
 
 const credentials = () => ($("credential").value ? { [$("header").value]: $("credential").value } : {});
@@ -62,7 +63,7 @@ async function start() {
   }
   if (features.development) {
     work = new views.Work($("waterfall"), $("drawing"), () => wire);
-    isDevelopment = true;
+    isDevelopment = conversations.isLive = true;
     setInterval(lookForServer, 5000);
   }
   for (const each of document.querySelectorAll("#kill, [data-panel=graph], [data-panel=trace], [data-panel=stored]")) each.hidden = !isDevelopment;
@@ -78,9 +79,14 @@ const urlOf = (path) => new URL(path.replace(/^\//, ""), root).href;
 async function visit({ agent: id, path, context, task: named }) {
   path ??= [...agents.values()].find((each) => each.id === id)?.path;
   if (path) $("agent").value = path;
-  if ($("agent").value !== agent) await choose(!context);
-  else if (!context) fresh();
-  if (context && wire) await open(context, named).catch((error) => log.say("error", error.message));
+  if ($("agent").value !== agent) {
+    if (!(await choose(!context))) return;
+  } else {
+    ready(Boolean(agent)); // another agent may have been chosen, and its card not yet read
+    if (!context) fresh();
+  }
+  if (id && !path) log.say("error", `This server has no agent ${id}.`);
+  if (path && context && wire) await open(context, named).catch((error) => log.say("error", error.message));
 }
 
 /** Note that the server is gone, or back. */
@@ -93,7 +99,7 @@ async function lookForServer() {
   } else if (isThere && $("state").textContent === "disconnected" && reachable) show(reachable);
 }
 
-/** Show the chosen agent, and note it in the page's address unless a context follows. */
+/** Show the chosen agent, and note it in the page's address unless a context follows. Return true if it is shown. */
 async function choose(locates = true) {
   ready(false);
   const chosen = $("agent").value;
@@ -101,17 +107,17 @@ async function choose(locates = true) {
   let found, failure;
   try {
     const response = await fetch(`${url}/.well-known/agent-card.json`, { headers: { "A2A-Version": "1.0" } });
-    if (response.ok) found = await response.json();
+    if (response.ok) found = JSON.parse(await response.text(), (key, value) => value ?? undefined);
     else failure = (await response.json().catch(() => ({}))).error?.message ?? `HTTP status ${response.status}`;
   } catch (error) {
     failure = error.message;
   }
-  if (chosen !== $("agent").value) return; // the user has chosen another agent meanwhile
+  if (chosen !== $("agent").value) return false; // the user has chosen another agent meanwhile
   if (!found) {
     log.say("error", `The agent's card cannot be read: ${failure}`);
     $("agent").value = agent ?? chosen;
     ready(Boolean(agent));
-    return;
+    return false;
   }
   [agent, card] = [chosen, found];
   const extensions = (card.capabilities?.extensions ?? []).filter((each) => each.required).map((each) => each.uri);
@@ -128,6 +134,7 @@ async function choose(locates = true) {
   if (locates) locate();
   ready(true);
   await list();
+  return true;
 }
 
 /** Read the list of conversations again, of the chosen agent and of the others. */
@@ -151,7 +158,10 @@ function fresh() {
 
 function clear() {
   // Leave the streams only: their tasks go on, and the list opens them again.
-  streams.forEach(close);
+  for (const each of streams) {
+    each.fold?.end();
+    close(each);
+  }
   visits += 1;
   $("save").disabled = false;
   contextId = task = shownTask = last = asked = undefined;
@@ -210,8 +220,10 @@ async function send(request) {
   ask(undefined);
   conversations.note(agents.get(agent), request.message.contextId, "TASK_STATE_SUBMITTED", text);
   conversations.choose(agents.get(agent), request.message.contextId);
-  await stream(card.capabilities?.streaming ? "SendStreamingMessage" : "SendMessage", request, request.message.taskId);
+  await stream(sending(), request, request.message.taskId);
 }
+
+const sending = () => (card.capabilities?.streaming ? "SendStreamingMessage" : "SendMessage");
 
 /** Show the events of a stream. It replaces an open stream of the same task, because both have the same events. */
 async function stream(method, params, id, drawn = new Map(), fold = undefined) {
@@ -219,6 +231,7 @@ async function stream(method, params, id, drawn = new Map(), fold = undefined) {
   if (replaced) close(replaced);
   const own = { task: id, stop: new AbortController(), answers: replaced?.answers ?? drawn, fold: replaced?.fold ?? fold };
   streams.add(own);
+  own.fold?.resume();
   const { answers, stop: { signal } } = own;
   let answer = "";
   let isRunning = false;
@@ -235,6 +248,7 @@ async function stream(method, params, id, drawn = new Map(), fold = undefined) {
     if (params.message) turns.push({ message: params.message, isAnswer: Boolean(id), answer: answer || artifacts, state: $("state").textContent });
   } catch (error) {
     if (signal.aborted) return;
+    if (params.message && !shownTask && error instanceof ServerError) conversations.forget(agents.get(agent), params.message.contextId);
     failed(error, () => stream(method, params, id, answers, own.fold));
     if (error.code === 401) $("access").open = true;
     // The chat already has the messages of a task whose question got a refused answer.
@@ -258,6 +272,9 @@ function failed(error, again) {
   show("disconnected");
   return log.sayAgain([error.message], "Try again", again);
 }
+
+/** In place of the fold of a turn that is in the chat already. */
+const NO_FOLD = { end() {}, resume() {} };
 
 /** Add a folded line for the work of a task's next turn. */
 function addFold(id) {
@@ -327,7 +344,10 @@ function receive({ task: told, statusUpdate, artifactUpdate, message }, answers)
     update(status);
     if (contextId) conversations.note(agents.get(agent), contextId, status.state, "", status.timestamp);
   }
-  if (message) show("completed");
+  if (message) {
+    show("completed");
+    conversations.note(agents.get(agent), message.contextId || contextId, "TASK_STATE_COMPLETED");
+  }
   $("cancel").disabled = !task;
   return (whole?.parts ?? []).map(({ text }) => text ?? "").join("");
 }
@@ -352,15 +372,19 @@ function again(parts) {
 async function fork(entry, values) {
   const messageId = crypto.randomUUID();
   const parts = asked ?? [{ text: "Continue" }]; // a graph's next nodes run whatever this message says
+  const visit = visits;
   const made = await wire.own("fork", {}, { contextId, checkpointId: entry.id, values, messageId });
+  if (visit !== visits) return; // the user has opened something else meanwhile
   clear();
+  $("save").disabled = true; // a saved test could not begin in the middle
   contextId = made.contextId;
   panel("chat");
   log.say("note", `A new context begins at: ${entry.label}.`);
   if (!made.runs) return;
   const sent = made.text ? [{ text: made.text }] : parts;
   log.say("user", ...sent.flatMap(part));
-  send({ message: { ...compose(sent).message, messageId } });
+  const request = compose(sent);
+  send({ ...request, message: { ...request.message, messageId } });
 }
 
 // ── Questions
@@ -482,7 +506,9 @@ function mark() {
   for (const each of document.querySelectorAll("#tabs button")) each.setAttribute("aria-pressed", String(each.dataset.panel === (narrow.matches ? alone : side)));
 }
 
-addEventListener("popstate", () => visit(place()));
+addEventListener("popstate", () => {
+  if (!location.hash || place().context) visit(place()); // the link to the message is no place
+});
 $("agent").addEventListener("change", () => choose());
 $("fresh").addEventListener("click", () => {
   fresh();
@@ -498,14 +524,16 @@ $("clear").addEventListener("click", () => timeline.clear());
 $("card-open").addEventListener("click", () => $("card").showModal());
 $("card-close").addEventListener("click", () => $("card").close());
 $("credential").addEventListener("change", () => {
+  work?.draw(quiet);
   inspect();
   list();
+  if (place().context && !shownTask) visit(place()); // it could not be read before
 });
 $("drop").addEventListener("click", () => connection?.abort());
 $("cancel").addEventListener("click", () => wire.call("CancelTask", { id: task }).catch((error) => log.say("error", error.message)));
 $("repeat").addEventListener("click", () => {
   log.say("note", "The same message id again: the server answers with the same task.");
-  send(last);
+  stream(sending(), last, last.message.taskId, new Map(), NO_FOLD);
 });
 $("kill").addEventListener("click", async () => {
   timeline.note("The worker process is killed.");
@@ -524,9 +552,15 @@ $("text").addEventListener("keydown", (event) => {
 $("compose").addEventListener("submit", async (event) => {
   event.preventDefault();
   const parts = $("text").value.trim() ? [asPart($("text").value)] : [];
-  parts.push(...(await Promise.all([...$("files").files].map(filePart))));
-  if (!parts.length) return;
+  const [files, visit] = [[...$("files").files], visits];
   event.target.reset();
+  try {
+    parts.push(...(await Promise.all(files.map(filePart))));
+  } catch (error) {
+    log.say("error", `A file cannot be read: ${error.message}`);
+    return;
+  }
+  if (!parts.length || visit !== visits) return;
   log.say("user", ...parts.flatMap(part));
   send(compose(parts));
 });

@@ -1,7 +1,7 @@
 // List of conversations: one row for each context, newest first, with the state of its newest task.
 
 import { element } from "./render.js";
-import { hasEnded, isInterrupted, short, visible } from "./wire.js";
+import { METHOD_NOT_FOUND, hasEnded, isInterrupted, short, visible } from "./wire.js";
 
 const isRunning = (state) => !hasEnded(state) && !isInterrupted(state);
 const textOf = (message) => visible(message).map(({ text }) => text ?? "").find(Boolean) ?? "";
@@ -17,13 +17,15 @@ export class Conversations {
   #titles = new Map(); // first messages, by agent and context id
   #chosen = "";
   #listings = 0;
+  isLive = false; // look at the chosen agent again and again, also while none of its tasks runs
 
   /** `open` gets the path of an agent and a context's id. */
   constructor(list, more, open) {
     [this.#list, this.#more, this.#open] = [list, more, open];
     setInterval(() => {
-      const busy = this.#agents.filter(({ id }) => [...this.#rows.values()].some((row) => row.agent.id === id && isRunning(row.state)));
-      if (!document.hidden) busy.forEach((agent) => this.#page(agent).catch(() => {}));
+      const runs = ({ id }) => [...this.#rows.values()].some((row) => row.agent.id === id && isRunning(row.state));
+      const looked = this.#agents.filter((agent, place) => !agent.isUnlisted && ((this.isLive && !place) || runs(agent)));
+      if (!document.hidden) looked.forEach((agent) => this.#page(agent).catch(() => {}));
     }, AGAIN);
   }
 
@@ -34,8 +36,9 @@ export class Conversations {
     this.#list.setAttribute("aria-busy", "true");
     const [failure] = await Promise.all(agents.map((agent) => this.#page(agent, listing).then(() => undefined, (error) => error)));
     if (listing !== this.#listings) return;
-    const served = new Set(agents.filter((agent, place) => place || !failure).map(({ id }) => id));
-    for (const [key, row] of this.#rows) if (!served.has(row.agent.id)) this.#remove(key);
+    // A server that cannot list its tasks, or is gone for a moment, leaves what the page knows. Other callers see nothing of it.
+    agents[0].isUnlisted = failure?.code === METHOD_NOT_FOUND;
+    if ([401, 403].includes(failure?.code)) for (const [key, row] of this.#rows) if (row.agent.id === agents[0].id) this.#remove(key);
     this.#list.querySelectorAll(":scope > .empty").forEach((each) => each.remove());
     if (failure) this.#list.prepend(element("li", { class: "empty" }, failure.message));
     else if (!this.#rows.size) this.#list.append(element("li", { class: "empty" }, "No conversations yet: send a message."));
@@ -63,6 +66,11 @@ export class Conversations {
     this.#rows.get(key).noted = performance.now();
   }
 
+  /** Remove a conversation whose first message was refused. */
+  forget(agent, contextId) {
+    if (this.#rows.has(`${agent.id} ${contextId}`)) this.#remove(`${agent.id} ${contextId}`);
+  }
+
   async #page(agent, listing = this.#listings, next = false) {
     const began = performance.now();
     const token = next ? this.#pages.get(agent.id) : undefined;
@@ -79,7 +87,7 @@ export class Conversations {
       this.#show(agent, contextId, { state: newest.status.state, at: newest.status.timestamp ?? "", title: textOf(history[0]) });
     }
     this.#more.hidden = ![...this.#pages.values()].some(Boolean);
-    for (const contextId of unnamed) await this.#name(agent, contextId);
+    for (const contextId of unnamed) await this.#name(agent, contextId).catch(() => {});
   }
 
   /** Ask for the first message of a conversation, once. */

@@ -93,7 +93,7 @@ function field(name, schema, root, isRequired, secret, isMarked = isRequired) {
     input = element("select", { multiple: Boolean(many) }, ...shown.map(option));
   } else if (isBoolean) {
     input = element("input", { type: "checkbox", checked: schema.default === true });
-  } else if (isJson || schema.maxLength > 200) {
+  } else if (!secret && (isJson || schema.maxLength > 200)) {
     input = element("textarea", { rows: 3, placeholder: isJson ? "JSON" : "" });
   } else {
     input = element("input", { type: secret ? "password" : isNumber ? "number" : (INPUTS[schema.format] ?? "text") });

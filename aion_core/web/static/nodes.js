@@ -53,9 +53,18 @@ export function build(tree) {
 // An address that is no link is shown beside its label.
 const address = (href, [label]) => (label === href.replace("mailto:", "") ? [] : [` (${href})`]);
 
+/** Return an address with its characters, as far as its escapes are those of UTF-8. */
+function decoded(address) {
+  try {
+    return decodeURI(address);
+  } catch {
+    return address;
+  }
+}
+
 /** Return a picture: shown from a data URL or a file of the conversation, else a link that names its host. */
 function named({ src, alt }) {
-  const name = decodeURI(src).split("/").pop();
+  const name = decoded(src).split("/").pop();
   if (PICTURE.test(src)) return element("img", { src, alt });
   if (WEB.test(src)) return link(src, `${alt || "Picture"} (${URL.canParse(src) ? new URL(src).host : src})`);
   if (pictures.has(name)) return element("img", { src: pictures.get(name), alt });

@@ -2,7 +2,7 @@
 
 const ENDED = new Set(["COMPLETED", "FAILED", "CANCELED", "REJECTED"].map((each) => `TASK_STATE_${each}`));
 const INTERRUPTED = new Set(["TASK_STATE_INPUT_REQUIRED", "TASK_STATE_AUTH_REQUIRED"]);
-const METHOD_NOT_FOUND = -32601; // JSON-RPC 2.0, section 5.1
+export const METHOD_NOT_FOUND = -32601; // JSON-RPC 2.0, section 5.1
 const ATTEMPTS = 60; // one each second: longer than a lease, so that another worker can take over
 
 export const hasEnded = (state) => ENDED.has(state);
@@ -75,7 +75,8 @@ export class Wire {
       headers: { "Content-Type": "application/json", ...this.headers() },
       body: body && JSON.stringify(body),
     });
-    const read = await response.json().catch(() => ({ error: response.statusText }));
+    const read = await response.json().catch(() => ({}));
+    if (!response.ok) read.error ??= read.message ?? `HTTP status ${response.status}`;
     if (read?.error) throw Object.assign(new Error(read.error.message ?? read.error), { code: response.status });
     return read;
   }
@@ -118,7 +119,7 @@ export class Wire {
   async *#stream(method, params, cursor, signal) {
     const response = await this.#post(method, params, { ...(cursor && { "Last-Event-ID": cursor }) }, signal);
     if (!response.headers.get("Content-Type")?.startsWith("text/event-stream")) {
-      const body = await response.json();
+      const body = await response.json().catch(() => ({}));
       this.record({ direction: "in", body });
       yield result(body, response);
       return;
@@ -145,6 +146,8 @@ export class Wire {
 
 function result(body, response) {
   if (body.error) throw new ServerError(body.error.code ?? response.status, body.error.message ?? "The request failed.");
+  // A gateway before the server answers in its own form.
+  if (body.result === undefined) throw new ServerError(response.status, body.message ?? "The answer is not JSON-RPC.");
   return body.result;
 }
 

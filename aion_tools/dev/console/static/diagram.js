@@ -7,19 +7,22 @@ const [HEIGHT, GAP, LAYER, LETTER, BEND] = [30, 24, 62, 7.4, 6]; // sizes in pix
 export class Diagram {
   #place;
   #parts = []; // [{name, kind, shape, count}]
+  #newest; // the newest request for a drawing
 
   constructor(place) {
     this.#place = place;
   }
 
-  /** Draw the parts of the wire's agent. */
+  /** Draw the parts of the wire's agent. Return true if they are drawn. */
   async draw(wire) {
+    const own = (this.#newest = Symbol());
     const drawing = await wire.own("drawing", {}).catch((error) => ({ failure: error.message }));
+    if (own !== this.#newest) return false; // another agent has been chosen meanwhile
     this.#parts = [];
-    if (!drawing?.parts) return this.#place.replaceChildren(element("p", { class: "empty" }, drawing?.failure ?? "An AgentExecutor has no parts that could be drawn."));
-    this.#place.replaceChildren(this.#svg(drawing));
+    const none = () => element("p", { class: "empty" }, drawing?.failure ?? "An AgentExecutor has no parts that could be drawn.");
+    this.#place.replaceChildren(drawing?.parts ? this.#svg(drawing) : none());
     this.#place.scrollLeft = (this.#place.scrollWidth - this.#place.clientWidth) / 2;
-    return undefined;
+    return this.#parts.length > 0;
   }
 
   /** Light the parts that run by these steps of a turn, and show how often each has run. */

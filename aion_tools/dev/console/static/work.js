@@ -21,8 +21,8 @@ export class Work {
   }
 
   /** Draw the parts of another agent. */
-  draw(wire) {
-    return this.#diagram.draw(wire);
+  async draw(wire) {
+    if (await this.#diagram.draw(wire)) this.#diagram.light(this.#shown?.steps ?? []);
   }
 
   /** Show the steps of a fold in the waterfall and the drawing; without one, a conversation begins. */
@@ -38,7 +38,8 @@ export class Work {
   fold(taskId) {
     const turn = this.#counts.get(taskId) ?? 0;
     this.#counts.set(taskId, turn + 1);
-    const fold = new Fold(() => this.#wire().own("turns", { taskId }), turn, () => this.#shown === fold && this.show(fold));
+    const wire = this.#wire(); // another agent may be chosen while the turn goes on
+    const fold = new Fold(() => wire.own("turns", { taskId }), turn, () => this.#shown === fold && this.show(fold));
     fold.shown.addEventListener("toggle", () => fold.shown.open && this.show(fold));
     this.show(fold);
     return fold;
@@ -84,11 +85,18 @@ class Fold {
   #changed;
   #text = "";
   #opened = new Set(); // steps whose values are shown
-  #looks = Infinity;
+  #looks = 0; // looks left
+  #isLooking = false;
 
   constructor(read, turn, changed) {
     [this.#read, this.#turn, this.#changed] = [read, turn, changed];
-    this.#look();
+    this.resume();
+  }
+
+  /** Look again and again: the turn goes on. */
+  resume() {
+    this.#looks = Infinity;
+    if (!this.#isLooking) this.#look();
   }
 
   get steps() {
@@ -101,11 +109,14 @@ class Fold {
   }
 
   async #look() {
+    this.#isLooking = true;
     const { tries, wait } = await this.#read().catch(() => ({}));
     if (tries) this.#show(tries, wait);
     this.#looks -= 1;
     const isOver = this.tries.length > 0 && this.tries.at(-1).steps[0].ms != null;
-    if (this.#looks > 0 && !(isOver && this.#looks <= LAST_LOOKS)) setTimeout(() => this.#look(), AGAIN);
+    // A fold that is no longer in the page belongs to a conversation that was left.
+    this.#isLooking = this.shown.isConnected && this.#looks > 0 && !(isOver && this.#looks <= LAST_LOOKS);
+    if (this.#isLooking) setTimeout(() => this.#look(), AGAIN);
   }
 
   #show(tries, wait) {

@@ -79,9 +79,9 @@ def _like(old: Any, new: Any) -> Any:
         return type(old).model_validate(new)
     if isinstance(old, list) and any(isinstance(each, BaseMessage) for each in old):
         return messages_from_dict([{"type": each["type"], "data": each} for each in new])
-    if old is None or isinstance(old, str | int | float | bool | list | dict):
+    if readable_json(old) == old:
         return new
-    raise ValueError(f"a {type(old).__name__} cannot be made from JSON")
+    raise ValueError(f"objects of the author's classes, as in this {type(old).__name__}, cannot be made from JSON")
 
 
 async def _no_wait() -> None:

@@ -427,6 +427,49 @@ def test_row_of_conversation_appears_when_message_is_sent(console: Page, folder:
 
 
 @pytest.mark.deep
+def test_task_of_another_client_appears_in_list_by_itself(console: Page, opened: Opened) -> None:
+    text = f"data {uuid.uuid4()}"
+    _task(console, f"{opened.url}/agents/talk", str(uuid.uuid4()), text)
+    expect(console.locator("#task-list .conversation", has_text=text)).to_have_count(1)
+
+
+def test_refused_message_leaves_no_conversation(console: Page) -> None:
+    refusal = {"error": {"code": -32602, "message": "Refused."}}
+    is_sent = "SendStreamingMessage"
+    console.route(
+        "**/agents/talk",
+        lambda route: route.fulfill(json=refusal) if is_sent in (route.request.post_data or "") else route.fallback(),
+    )
+    send(console, "refused for ever")
+    expect(console.locator("#log .error")).to_contain_text("Refused.")
+    expect(console.locator("#task-list .conversation", has_text="refused for ever")).to_have_count(0)
+    console.unroute_all()
+
+
+def test_answer_of_gateway_is_named_instead_of_breaking_page(console: Page, opened: Opened) -> None:
+    is_sent = "SendStreamingMessage"
+    console.route(
+        "**/agents/talk",
+        lambda route: (
+            route.fulfill(status=429, json={"message": "Too Many Requests"})
+            if is_sent in (route.request.post_data or "")
+            else route.fallback()
+        ),
+    )
+    send(console, "hello")
+    expect(console.locator("#log .error")).to_have_text("Too Many Requests (429)")
+    console.unroute_all()
+    opened.errors.clear()  # the browser has logged the expected status 429 as an error
+
+
+def test_link_to_message_keeps_open_conversation(console: Page) -> None:
+    send(console, "hello")
+    ends(console)
+    console.evaluate("document.querySelector('.skip').click()")
+    answer(console, WHOLE)
+    expect(console.locator("#text")).to_be_focused()
+
+
 def test_older_conversations_are_appended_to_list(console: Page, opened: Opened) -> None:
     """Show the tasks of a context in one row with its first message, even if they are on two pages of the list."""
     agent = f"{opened.url}/agents/talk"
