@@ -8,8 +8,10 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from aion_core.engine.agent import Emission, Paused, TurnRequest
+from aion_core.engine.agent import Agent, Emission, Paused, TurnRequest
 from aion_core.engine.agent_profile import AgentProfile
+from aion_core.errors import ConfigurationError
+from aion_core.loading.lazy_agent import LazyAgent
 
 _CARDS = ("/.well-known/agent-card.json", "/.well-known/agent.json")
 
@@ -33,6 +35,14 @@ class FailedAgent:
         """Wait until this worker stops, then pause the turn, which is not counted as a try."""
         await request.drain.wait()
         yield Paused()
+
+
+async def loaded_agent(agent: LazyAgent) -> Agent:
+    """Return the adapter of the agent's framework. Raises ConfigurationError if the agent's code cannot be loaded."""
+    loaded = await agent.loaded()
+    if isinstance(loaded, FailedAgent):
+        raise ConfigurationError(loaded.reason)
+    return loaded
 
 
 class LoadErrors:

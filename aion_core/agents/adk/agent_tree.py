@@ -19,9 +19,12 @@ def nodes_below(node: BaseNode, above: str = "") -> Iterator[tuple[str, BaseNode
     """Yield this node and all nodes below it, each with its path, which begins with `above`."""
     path = f"{above}/{node.name}"
     yield path, node
-    if isinstance(node, Workflow):
-        inner: Sequence[BaseNode] = node.graph.nodes if node.graph is not None else ()
-    else:
-        inner = getattr(node, "sub_agents", ())
-    for each in inner:
+    for each in nodes_in(node):
         yield from nodes_below(each, path)
+
+
+def nodes_in(node: BaseNode) -> Sequence[BaseNode]:
+    """Return the nodes of a workflow's graph, or the sub-agents of an agent."""
+    if isinstance(node, Workflow):
+        return node.graph.nodes if node.graph is not None else ()
+    return getattr(node, "sub_agents", ())

@@ -22,12 +22,13 @@ from aion_core.engine.delivery.records import Delivery
 from aion_core.engine.isolation import visible_head
 from aion_core.engine.push_config import PushConfig
 from aion_core.engine.queues import PushQueue, PushWakeUp
+from aion_core.engine.records import Head
 from aion_core.engine.stored_tasks import StoredTasks
 from aion_core.engine.wake_ups import wake_delivery
 from aion_core.errors import AionError, ConfigurationError, InvalidMessage, PushConfigNotFound
 from aion_core.loading.lazy_agent import LazyAgent
 from aion_core.protocol.ids import ID_RULE, is_id
-from aion_core.table.keys import ContextKey, TaskKey
+from aion_core.table.keys import ContextKey
 from aion_core.web.additions import BuildContext
 from aion_core.web.errors import rest_error
 from aion_core.web.request.body import BodyRefused, StrictRequest
@@ -105,9 +106,8 @@ class _ConsoleRequests:
 
     async def turns(self, call: CallContext, request: Request) -> Any:
         """Return the steps of a task's turns, and the lease of the running one."""
-        key = await self._task(call, request.query_params.get("taskId", ""))
-        head = await visible_head(self._console.tasks, key.task_id, call)
-        return await self._console.turns.view(key, head.context)
+        head = await self._task(call, request.query_params.get("taskId", ""))
+        return await self._console.turns.view(head.key, head.context)
 
     async def fork(self, call: CallContext, request: Request) -> Any:
         """Let a new context begin at an entry of the stored state of `contextId`, with edited `values` of its state.
@@ -135,7 +135,7 @@ class _ConsoleRequests:
 
     async def webhooks(self, call: CallContext, request: Request) -> Any:
         """Return the webhooks of a task with their delivery states, and the posts that the receiver got."""
-        key, receiver = await self._task(call, request.query_params.get("taskId", "")), self._console.receiver
+        key, receiver = (await self._task(call, request.query_params.get("taskId", ""))).key, self._console.receiver
         configs = {config.id: config for config in await self._console.configs.all(key)}
         deliveries = await self._console.configs.deliveries(key)
         posts = receiver.posts_of(key.task_id) if configs else []
@@ -148,7 +148,7 @@ class _ConsoleRequests:
     async def redrive(self, call: CallContext, request: Request) -> Any:
         """Post a webhook's failed notifications again. Enable the webhook if a 410 response has disabled it."""
         body = await StrictRequest(request.scope, request.receive).json_object()
-        key, config_id = await self._task(call, str(body.get("taskId"))), str(body.get("configId"))
+        key, config_id = (await self._task(call, str(body.get("taskId")))).key, str(body.get("configId"))
         if not is_id(config_id) or await self._console.configs.redrive(key, config_id) is None:
             raise PushConfigNotFound(config_id)
         await wake_delivery(self._console.queue, PushWakeUp(key))
@@ -168,12 +168,11 @@ class _ConsoleRequests:
         self._console.kill()
         return {}
 
-    async def _task(self, call: CallContext, task_id: str) -> TaskKey:
-        """Return the key of one of the caller's tasks with this agent. Raises InvalidMessage or TaskNotFound."""
+    async def _task(self, call: CallContext, task_id: str) -> Head:
+        """Return the head of one of the caller's tasks with this agent. Raises InvalidMessage or TaskNotFound."""
         if not is_id(task_id):
             raise InvalidMessage(f"taskId has to be {ID_RULE}.", field="taskId")
-        await visible_head(self._console.tasks, task_id, call)
-        return TaskKey(call.owner, task_id)
+        return await visible_head(self._console.tasks, task_id, call)
 
 
 def _context(call: CallContext, context_id: str) -> ContextKey:

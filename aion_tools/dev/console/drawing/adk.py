@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 from google.adk.workflow import BaseNode, Workflow
 
+from aion_core.agents.adk.agent_tree import nodes_in
 from aion_tools.dev.console.drawing.drawing import Drawing, DrawnEdge, DrawnPart, PartKind
 
 
@@ -25,22 +26,19 @@ def _below(node: BaseNode, path: str) -> Iterator[tuple[DrawnPart, list[DrawnEdg
     ]
     tools = [DrawnPart(f"{path}/{name}()", name, PartKind.TOOL) for name in names]
     edges = [DrawnEdge(path, tool.id, conditional=True) for tool in tools]
-    inner: dict[str, BaseNode] = {}
-    if isinstance(node, Workflow):
-        if node.graph is not None:
-            inner = {each.name: each for each in node.graph.nodes}
-            edges += [
-                DrawnEdge(
-                    f"{path}/{each.from_node.name}",
-                    f"{path}/{each.to_node.name}",
-                    "" if each.route is None else str(each.route),
-                    each.route is not None,
-                )
-                for each in node.graph.edges
-            ]
-    else:
-        inner = {each.name: each for each in getattr(node, "sub_agents", ())}
+    inner = {each.name: each for each in nodes_in(node)}
+    if not isinstance(node, Workflow):
         edges += [DrawnEdge(path, f"{path}/{name}") for name in inner]
+    elif node.graph is not None:
+        edges += [
+            DrawnEdge(
+                f"{path}/{each.from_node.name}",
+                f"{path}/{each.to_node.name}",
+                "" if each.route is None else str(each.route),
+                each.route is not None,
+            )
+            for each in node.graph.edges
+        ]
     yield DrawnPart(path, node.name, PartKind.AGENT), edges
     for tool in tools:
         yield tool, []

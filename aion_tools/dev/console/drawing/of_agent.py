@@ -1,10 +1,9 @@
 """Drawing of any agent."""
 
-from aion_core.errors import ConfigurationError
 from aion_core.loading.lazy_agent import LazyAgent
 from aion_core.table.keys import ContextKey
 from aion_tools.dev.console.drawing.drawing import Drawing
-from aion_tools.dev.load_errors import FailedAgent
+from aion_tools.dev.load_errors import loaded_agent
 
 
 async def drawing_of(agent: LazyAgent, context: ContextKey) -> Drawing | None:
@@ -12,9 +11,7 @@ async def drawing_of(agent: LazyAgent, context: ContextKey) -> Drawing | None:
 
     Raises ConfigurationError if the agent's code cannot be loaded.
     """
-    loaded = await agent.loaded()
-    if isinstance(loaded, FailedAgent):
-        raise ConfigurationError(loaded.reason)
+    loaded = await loaded_agent(agent)
     # Import only the framework of this agent.
     if agent.framework == "langgraph":
         from aion_core.agents.langgraph.agent import LangGraphAgent

@@ -3,12 +3,11 @@
 from collections.abc import Mapping
 from typing import Any
 
-from aion_core.engine.agent import Agent
-from aion_core.errors import ConfigurationError, InvalidMessage
+from aion_core.errors import InvalidMessage
 from aion_core.loading.lazy_agent import LazyAgent
 from aion_core.table.keys import ContextKey
 from aion_tools.dev.console.stored_state.state import Fork, StoredState
-from aion_tools.dev.load_errors import FailedAgent
+from aion_tools.dev.load_errors import loaded_agent
 
 
 async def stored_state(agent: LazyAgent, context: ContextKey, *, limit: int) -> StoredState | None:
@@ -16,7 +15,7 @@ async def stored_state(agent: LazyAgent, context: ContextKey, *, limit: int) -> 
 
     Raises ConfigurationError if the agent's code cannot be loaded, and StoreError.
     """
-    loaded = await _loaded(agent)
+    loaded = await loaded_agent(agent)
     # Import only the framework of this agent.
     if agent.framework == "langgraph":
         from aion_core.agents.langgraph.agent import LangGraphAgent
@@ -42,7 +41,7 @@ async def forked(
     The message `message_id` is to run the agent from there. Raises InvalidMessage for an unknown entry, for values that
     do not fit, and for an agent without stored state; ConfigurationError if its code cannot be loaded; StoreError.
     """
-    loaded = await _loaded(agent)
+    loaded = await loaded_agent(agent)
     if agent.framework == "langgraph":
         from aion_core.agents.langgraph.agent import LangGraphAgent
         from aion_tools.dev.console.stored_state.forked_thread import forked_thread
@@ -57,10 +56,3 @@ async def forked(
         assert isinstance(loaded, AdkAgent)  # noqa: S101  # the framework's adapter
         return await forked_session(loaded.sessions(None), source, target, entry_id)
     raise InvalidMessage("An AgentExecutor has no stored state to run from.")
-
-
-async def _loaded(agent: LazyAgent) -> Agent:
-    loaded = await agent.loaded()
-    if isinstance(loaded, FailedAgent):
-        raise ConfigurationError(loaded.reason)
-    return loaded
