@@ -133,7 +133,7 @@ class Suspended(Struct, frozen=True):
     key: str
     """Identifies the wait in its task: see `Wait.key`."""
     about: str
-    """What the task waits for, as a sentence for its client."""
+    """Sentence for the client: it says what the task waits for."""
     until: datetime | None = None
     """Time at which the turn resumes in any case. None means a day later, or before the task expires."""
     calls: Sequence[AwaitedCall] = ()

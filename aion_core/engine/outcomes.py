@@ -4,7 +4,7 @@ from datetime import datetime
 
 from msgspec import Struct
 
-from aion_core.engine.records import Head, Lease, Turn
+from aion_core.engine.records import Head, Lease, Turn, Wait
 
 
 class TurnStarted(Struct, frozen=True):
@@ -48,6 +48,12 @@ class TurnSuspended(Struct, frozen=True):
     fence: int
     look_at: datetime
     """Time of the next look: a wake-up message arrives, and its receiver checks whether the wait is over."""
+
+    @property
+    def wait(self) -> Wait:
+        """Wait of the turn. Every suspended turn has one."""
+        assert self.turn.wait is not None  # noqa: S101  # see the docstring
+        return self.turn.wait
 
 
 class TurnFinished(Struct, frozen=True):

@@ -54,7 +54,7 @@ class AwaitedCall(Struct, frozen=True):
 
 
 class Wait(Struct, frozen=True):
-    """What a suspended turn waits for: a time, or the first answer of some remote calls. Times are milliseconds."""
+    """Wait of a suspended turn for a time, or for the first answer of some remote calls. Times are milliseconds."""
 
     key: str
     """Identifies the wait in its task. A turn that suspends twice under one key has made no progress in between."""

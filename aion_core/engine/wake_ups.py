@@ -28,10 +28,7 @@ async def wake(work_queue: WorkQueue, context: ContextKey, *, canceled_task: str
 
     Log errors of the queue, but do not raise them.
     """
-    try:
-        await work_queue.enqueue(WakeUp(context, task_id=canceled_task), delay=delay)
-    except StoreError as error:
-        logger.warning("A wake-up message could not be enqueued: %s", error, extra={"context_id": context.context_id})
+    await _enqueue(work_queue, WakeUp(context, task_id=canceled_task), delay)
 
 
 async def wake_to_look(work_queue: WorkQueue, context: ContextKey, suspended: TurnSuspended, now: datetime) -> None:
@@ -39,13 +36,17 @@ async def wake_to_look(work_queue: WorkQueue, context: ContextKey, suspended: Tu
 
     If the message is lost, the sweep finds the context's timer soon after the time of the look.
     """
-    wait, delay = suspended.turn.wait, (suspended.look_at - now).total_seconds()
-    since = wait.since if wait is not None and wait.calls else 0
+    since = suspended.wait.since if suspended.wait.calls else 0
     wake_up = WakeUp(context, look=milliseconds(suspended.look_at), since=since)
+    await _enqueue(work_queue, wake_up, max(0.0, (suspended.look_at - now).total_seconds()))
+
+
+async def _enqueue(work_queue: WorkQueue, wake_up: WakeUp, delay: float) -> None:
     try:
-        await work_queue.enqueue(wake_up, delay=max(0.0, delay))
+        await work_queue.enqueue(wake_up, delay=delay)
     except StoreError as error:
-        logger.warning("A wake-up message could not be enqueued: %s", error, extra={"context_id": context.context_id})
+        context_id = wake_up.context.context_id
+        logger.warning("A wake-up message could not be enqueued: %s", error, extra={"context_id": context_id})
 
 
 async def wake_delivery(work_queue: PushQueue, wake_up: PushWakeUp, *, delay: float = 0.0) -> None:

@@ -28,7 +28,7 @@ INTENTS = {
     "weather": r"\b(weather|warm|cold|rain\w*|temperature)\b",
     "plan": r"\b(plan\w*|trip|visit|travel|go(ing)?|days?|nights?|weekend|week|what to (do|see))\b",
 }
-"""What a message may ask for; the first pattern that fits decides."""
+"""Wishes and the patterns of messages with them. The first pattern that fits decides."""
 
 TOOLS = {
     "packing": ["ask_dates", "weather"],
@@ -43,7 +43,7 @@ TOOLS = {
 
 @dataclass(frozen=True)
 class Trip:
-    """What the traveller has said so far."""
+    """Facts of the conversation: the city, the dates and the travellers, as far as they are known."""
 
     city: str = ""
     arrival: date = date.min

@@ -40,7 +40,7 @@ class ContextRecord(Struct, frozen=True):
 
     @property
     def wait(self) -> Wait | None:
-        """What the context's turn waits for; None if the turn is not suspended."""
+        """Wait of the context's turn; None if the turn is not suspended."""
         is_suspended = self.running is not None and not self.holder and self.until > 0
         return self.running.wait if self.running is not None and is_suspended else None
 

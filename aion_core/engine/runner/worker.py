@@ -104,8 +104,7 @@ class Worker:
 
     async def _resumed(self, wake_up: WakeUp, suspended: TurnSuspended) -> Begun:
         """Begin the suspended turn if its wait is over. Otherwise enqueue the message of its next look."""
-        wait, now = suspended.turn.wait, self._clock.now()
-        assert wait is not None  # noqa: S101  # the turn is suspended
+        wait, now = suspended.wait, self._clock.now()
         task = task_of(wake_up.context, suspended.turn)
         if wait.until <= milliseconds(now) or (
             wait.calls and (self._looks is None or await self._looks(task, wait.calls))

@@ -293,8 +293,7 @@ class TurnStore(StoredTasks):
 
     def next_look(self, suspended: TurnSuspended) -> int:
         """Return the time of the look after the present one, in milliseconds."""
-        assert suspended.turn.wait is not None  # noqa: S101  # the turn is suspended
-        return next_look(suspended.turn.wait, self._times().now)
+        return next_look(suspended.wait, self._times().now)
 
     async def cancel(self, head: Head, event: Event) -> TurnFinished:
         """Record the cancellation of the task, and remove its running and queued turns.

@@ -153,8 +153,7 @@ def wait_text(wait: Wait) -> str:
 
 
 def _describe_wait(suspended: TurnSuspended, now: datetime) -> tuple[str, bool]:
-    assert suspended.turn.wait is not None  # noqa: S101  # the turn is suspended
-    sentence = f"Task {suspended.turn.task_id} {wait_text(suspended.turn.wait)}."
+    sentence = f"Task {suspended.turn.task_id} {wait_text(suspended.wait)}."
     if suspended.look_at < now:
         return f"{sentence} A check was due at {time_text(suspended.look_at)}. A wake-up message starts it.", True
     return f"{sentence} It will be checked at {time_text(suspended.look_at)}. Nothing to do.", False

@@ -38,7 +38,7 @@ def console_on(url: str) -> Iterator[str]:
 
 
 class Seen:
-    """What a page has requested and logged."""
+    """Requests and log of a page."""
 
     def __init__(self, page: Page) -> None:
         self.errors: list[str] = []
