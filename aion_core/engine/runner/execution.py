@@ -1,7 +1,7 @@
 """Execution of one turn: what the agent emits is numbered, recorded, and then published."""
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -193,10 +193,10 @@ class TurnExecution:
         prepare_event(event)
         return event
 
-    async def end(self, ending: Reply | InputRequired, *, run_next: bool) -> None:
+    async def end(self, ending: Reply | InputRequired, *, has_time: Callable[[], bool]) -> None:
         """Record the answer or the interrupt as the turn's last event, and release the lease.
 
-        With `run_next`, the same holder gets the lease of the next turn. If a further message to this task is queued,
+        If the process `has_time`, the same holder gets the lease of the next turn. If a further message to this task is queued,
         the task does not end: the answer becomes a message of the working task.
         """
         self.text.close(
@@ -218,7 +218,7 @@ class TurnExecution:
             self._broadcast.replies_with_message = True
             event.metadata.update({REPLY: ReplyAs.MESSAGE})
         try:
-            await self._finish(event, run_next=run_next)
+            await self._finish(event, has_time=has_time)
         except PendingInput:
             event.status.state = TaskState.TASK_STATE_WORKING
             if self._broadcast.replies_with_message:
@@ -226,7 +226,7 @@ class TurnExecution:
                 del event.metadata[REPLY]
                 if not event.metadata:
                     event.ClearField("metadata")
-            await self._finish(event, run_next=run_next)
+            await self._finish(event, has_time=has_time)
         # End the broadcast now: the agent's code may run on after its answer, and clients should not wait for it.
         self._broadcast.end()
 
@@ -238,11 +238,11 @@ class TurnExecution:
         self._set_server_fields(message)
         return form_of(message, ending, self._answer_as, self.lease.turn, self._broadcast.log)
 
-    async def fail(self, reason: str, *, run_next: bool) -> None:
+    async def fail(self, reason: str, *, has_time: Callable[[], bool]) -> None:
         """End the task as failed, with the reason as its message, and release the lease."""
         reason = utf8(reason)
         message = Message(role=Role.ROLE_AGENT, parts=[Part(text=reason)])
-        await self.end(Reply(message, TaskState.TASK_STATE_FAILED, {"error": reason}), run_next=run_next)
+        await self.end(Reply(message, TaskState.TASK_STATE_FAILED, {"error": reason}), has_time=has_time)
 
     async def pause(self) -> None:
         """Suspend the turn: write its chunks and release its lease. Another process can then resume it."""
@@ -297,13 +297,13 @@ class TurnExecution:
         # Let the readers send the events before the agent continues, which halves the time to the first event.
         await asyncio.sleep(0)
 
-    async def _finish(self, event: Event, *, run_next: bool) -> None:
+    async def _finish(self, event: Event, *, has_time: Callable[[], bool]) -> None:
         prepare_event(event)
         await self._deltas.flush()
         self.releasing = True
         try:
             self.ended = await self._store.finish(
-                self.lease, self._head, event, run_next=run_next, snapshot=self._snapshot(event)
+                self.lease, self._head, event, has_time=has_time, snapshot=self._snapshot(event)
             )
         except BaseException:
             self.releasing = False
