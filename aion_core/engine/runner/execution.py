@@ -29,7 +29,6 @@ from aion_core.engine.runner.turn_text import TurnText
 from aion_core.engine.stream.broadcast import EventBroadcast
 from aion_core.engine.stream.delta_writer import DeltaWriter
 from aion_core.engine.task import projection, timestamps
-from aion_core.engine.task.transition import MOST_TOGETHER
 from aion_core.engine.turn.sleeps import TurnSleeps
 from aion_core.engine.turn.store import TurnStore
 from aion_core.errors import PendingInput
@@ -154,7 +153,7 @@ class TurnExecution:
     async def emit(self, *emissions: Durable) -> None:
         """Record an agent's emissions as events of the task. Skip those whose key was recorded by an earlier try.
 
-        Emissions that come together share transactions. They are published after they are recorded.
+        Emissions that come together, at most MOST_TOGETHER, share a transaction. They are published after it.
         """
         events: list[Event] = []
         keys: list[str] = []
@@ -165,8 +164,8 @@ class TurnExecution:
                     keys.append(emission.key)
         finally:
             # Record the emissions before one that cannot be stored, and then fail.
-            for start in range(0, len(events), MOST_TOGETHER):
-                await self._record(events[start : start + MOST_TOGETHER], keys[start : start + MOST_TOGETHER])
+            if events:
+                await self._record(events, keys)
 
     def _event_of(self, emission: Durable) -> Event:
         """Return the event of an emission. Raises an error for a value without a JSON form, which no client could read."""
@@ -316,7 +315,7 @@ class TurnExecution:
         """Return a snapshot of the task after the turn's last event if its log is long, else None."""
         if len(self._broadcast.log) < SNAPSHOT_EVERY:
             return None
-        return projection.fold([*self._broadcast.log, Numbered(self._head.generation + 1, event)])
+        return projection.fold_once([*self._broadcast.log, Numbered(self._head.generation + 1, event)])
 
     def _set_server_fields(self, message: Message) -> None:
         """Set the message's role, task id and context id, and an id if it has none."""
