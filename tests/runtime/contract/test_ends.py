@@ -35,7 +35,7 @@ async def test_end_of_turn_leaves_next_turn_queued_by_default(chat: StoreConvers
     assert (begun.lease.turn.id, begun.lease.fence) == ("turn-m-2", 2)
 
 
-async def test_end_of_turn_that_took_long_leaves_next_turn(chat: StoreConversation) -> None:
+async def test_end_of_slow_turn_leaves_next_turn_queued(chat: StoreConversation) -> None:
     turn = await chat.starts("m-1")
     await chat.waits("m-2")
     had = iter([True, False, False])

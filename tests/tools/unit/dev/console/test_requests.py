@@ -233,7 +233,7 @@ def test_new_context_runs_adk_from_message_before_event(url: str, label: str) ->
 async def test_new_context_leaves_state_that_sessions_share() -> None:
     """The events of the copied session have set it to values that are old by now."""
     sessions, context = InMemorySessionService(), ContextKey("ann", "adk", "c-1")
-    given = {"app_name": "adk", "user_id": "ann"}
+    given: dict[str, Any] = {"app_name": "adk", "user_id": "ann"}
     session = await sessions.create_session(**given, session_id="c-1")
     for number in (1, 2):
         asked = Event(author="user", content=types.UserContent("hi"))
