@@ -30,7 +30,11 @@ EVENTS = "text/event-stream"
 
 
 class CardUnusable(Exception):
-    """The server's card cannot be used. The message is a sentence about it."""
+    """The server's card cannot be used. The message is a sentence about it, and `received` what the server has sent."""
+
+    def __init__(self, message: str, received: str = "") -> None:
+        super().__init__(message)
+        self.received = received
 
 
 class OtherServer(A2AClientError):
@@ -54,18 +58,20 @@ class RemoteAgent:
     async def card(self) -> dict[str, Any]:
         """Return the card as the server sends it. Raises CardUnusable, and httpx.RequestError if the server is not there."""
         paths = ("",) if httpx.URL(self.url).path.endswith(".json") else CARD_PATHS
+        received = ""
         try:
             for path in paths:
                 answer = await document_of(self._http.get(f"{self.url}{path}"))
+                received = answer.text
                 if answer.status_code != httpx.codes.NOT_FOUND:
                     break
             if answer.status_code != httpx.codes.OK:
-                raise CardUnusable(f"{answer.url} answers with {answer.status_code}.")
+                raise CardUnusable(f"{answer.url} answers with {answer.status_code}.", received)
             with usable():
                 sent = answer.json()
                 card = parse_agent_card(answer.json())
         except A2AClientError as error:
-            raise CardUnusable(f"The card cannot be used. {error}") from error
+            raise CardUnusable(f"The card cannot be used. {error}", received) from error
         self._read_card(card)
         self._card = card
         card_json: dict[str, Any] = sent

@@ -64,10 +64,10 @@ export class Timeline {
   }
 }
 
-function clock() {
-  const now = new Date();
-  return element("time", { datetime: now.toISOString() }, now.toISOString().slice(11, 23));
-}
+/** Return the clock time of an instant in ISO 8601. */
+export const time = (text) => element("time", { datetime: text }, text.slice(11, 23));
+
+const clock = () => time(new Date().toISOString());
 
 function title(direction, body) {
   if (direction === "out") return body.method;

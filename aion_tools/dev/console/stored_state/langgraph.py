@@ -1,5 +1,7 @@
 """Stored state of a context's LangGraph thread: its newest checkpoints as plain JSON."""
 
+from typing import Any
+
 from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.base import BaseCheckpointSaver
 from langgraph.types import StateSnapshot
@@ -14,16 +16,22 @@ from aion_tools.dev.console.stored_state.state import StateEntry, StoredState
 
 async def stored_thread(graph: Graph, setup: GraphSetup, context: ContextKey, *, limit: int) -> StoredState | None:
     """Return the newest checkpoints of the context's thread; None without a checkpointer. Raises StoreError."""
-    if not isinstance(graph.checkpointer, BaseCheckpointSaver):
-        if setup.savers is None:
-            return None
-        saver = setup.savers(fence=None, log_first=_never, types=setup.types)
-        graph = graph.copy(update={"checkpointer": saver})
+    graph, saver = with_saver(graph, setup)
+    if saver is None:
+        return None
     thread = thread_id(context)
     config: RunnableConfig = {"configurable": {"thread_id": thread}}
     history = [snapshot async for snapshot in graph.aget_state_history(config, limit=limit)]
     values = readable_json(history[0].values) if history else None
     return StoredState("LangGraph thread", thread, values, [_entry(snapshot) for snapshot in history])
+
+
+def with_saver(graph: Graph, setup: GraphSetup, owner: str = "") -> tuple[Graph, BaseCheckpointSaver[Any] | None]:
+    """Return the graph with its checkpointer, or with the server's, whose items are the `owner`'s; None if there is neither."""
+    if isinstance(graph.checkpointer, BaseCheckpointSaver) or setup.savers is None:
+        return graph, graph.checkpointer if isinstance(graph.checkpointer, BaseCheckpointSaver) else None
+    saver = setup.savers(fence=None, owner=owner, log_first=_no_wait, types=setup.types)
+    return graph.copy(update={"checkpointer": saver}), saver
 
 
 def _entry(snapshot: StateSnapshot) -> StateEntry:
@@ -41,5 +49,5 @@ def _entry(snapshot: StateSnapshot) -> StateEntry:
     return StateEntry(checkpoint_id, label, snapshot.created_at or "", readable_json(content))
 
 
-async def _never() -> None:
-    raise AssertionError("The console does not write checkpoints.")
+async def _no_wait() -> None:
+    """Return at once: no turn records anything before the console's writes."""

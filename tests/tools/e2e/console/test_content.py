@@ -73,7 +73,9 @@ def test_files_and_data_are_rendered_by_type(console: Page) -> None:
         assert image.evaluate("image => image.decode().then(() => image.naturalWidth)") == 1
     expect(log.locator("pre")).to_have_text("naïve,1;two,2")
     expect(log.locator("audio")).to_have_attribute("aria-label", "tone.wav")
-    expect(log.locator("a", has_text="film.mp4")).to_have_attribute("href", "https://example.com/film.mp4")
+    expect(log.locator("a", has_text="film.mp4 (example.com)")).to_have_attribute(
+        "href", "https://example.com/film.mp4"
+    )
     with console.expect_download() as download:
         log.locator("a", has_text="paper.pdf").click()
     assert download.value.suggested_filename == "paper.pdf"

@@ -30,7 +30,7 @@ from tests.tools.e2e.console.page import (
 )
 
 
-def test_agent_selector_switches_to_chosen_agent(console: Page) -> None:
+def test_agent_selector_switches_to_chosen_agent(console: Page, opened: Opened) -> None:
     assert console.locator("#agent option").all_inner_texts() == [
         "asking",
         "counting",
@@ -50,6 +50,12 @@ def test_agent_selector_switches_to_chosen_agent(console: Page) -> None:
     assert json.loads(console.locator("#card-json").inner_text())["name"] == "Counting"
     console.keyboard.press("Escape")
     expect(console.locator("#card")).to_be_hidden()
+    console.goto(f"{opened.url}/agents/nobody/")
+    expect(console.locator("#log .error")).to_have_text("This server has no agent nobody.")
+    expect(console).to_have_title("Talk · aion console")
+    assert console.url == f"{opened.url}/"
+    console.go_back()
+    expect(console).to_have_title("Counting · aion console")
 
 
 @pytest.mark.deep
@@ -189,7 +195,7 @@ def test_console_fits_screen_and_is_accessible(console: Page, screen: Screen) ->
 def test_three_columns_fit_narrowest_wide_screen(console: Page) -> None:
     console.set_viewport_size({"width": 801, "height": 800})
     assert console.evaluate("document.documentElement.scrollWidth") <= 801
-    console.set_viewport_size({"width": 360, "height": 740})
+    console.set_viewport_size({"width": 390, "height": 740})
 
 
 @pytest.mark.deep
@@ -200,7 +206,7 @@ def test_form_is_readable_on_low_screen(console: Page) -> None:
     ends(console, "input required")
     form = console.locator("#question")
     assert form.evaluate("form => form.scrollHeight - form.clientHeight") == 0
-    console.set_viewport_size({"width": 360, "height": 740})
+    console.set_viewport_size({"width": 390, "height": 740})
 
 
 @pytest.mark.deep
