@@ -29,7 +29,7 @@ export function checked(received, url, failure) {
     card = undefined;
   }
   if (objects([card]).length) return { wrong: [...(failure ? [failure] : []), ...errors(inForm(card), url)], advice: failure ? [] : advice(card) };
-  return { wrong: [failure, "The answer is no JSON object. The text below is what was received."], advice: [] };
+  return { wrong: [failure, "The answer is no JSON object. It is shown below."], advice: [] };
 }
 
 function errors(card, url) {

@@ -5,7 +5,7 @@ import { Log } from "./log.js";
 import { keepPlace } from "./place.js";
 import { element, part } from "./render.js";
 import { Timeline } from "./timeline.js";
-import { ServerError, hasEnded, isInterrupted, short, visible } from "./wire.js";
+import { ServerError, firstText, hasEnded, isInterrupted, isRunning, short, visible } from "./wire.js";
 
 const $ = (id) => document.getElementById(id);
 const NO_FOLD = { end() {}, resume() {} }; // in place of the fold of a turn that is in the chat already
@@ -22,11 +22,10 @@ let task; // id of the running or waiting task
 let asked; // parts of the user's newest message
 let last; // the last request, for "Repeat message"
 let connection; // AbortController of the newest open connection
-let reachable = ""; // the state to show again when the server is back
 let visits = 0; // number of conversations shown: a late answer for an earlier one is dropped
 const streams = new Set(); // open streams of the conversation: {task, stop, answers, fold}
 
-/** Set the list of conversations, what to call when a context's stored state may have changed, and the view of the agent's steps, if any. */
+/** Set the list of conversations, what to call when a context's state may have changed, and the view of the agent's steps, if any. */
 export const connect = (...given) => ([conversations, changed, work] = given);
 
 /** Talk to an agent from now on. */
@@ -63,7 +62,7 @@ export function say(parts, metadata = {}, messageId = crypto.randomUUID()) {
   last = { message, ...(url && { configuration: { taskPushNotificationConfig: { url } } }) };
   if (!task) asked = parts;
   composer.ask(undefined);
-  note("TASK_STATE_SUBMITTED", { text: shown.map(({ text }) => text ?? "").find(Boolean) });
+  note("TASK_STATE_SUBMITTED", { text: firstText(shown) });
   conversations.choose(agent, contextId);
   return stream(sending(), last, task);
 }
@@ -103,7 +102,7 @@ export async function open(context, named) {
   enable();
   changed();
   if (named && named !== newest) $("log").querySelector(`[data-task="${CSS.escape(named)}"]`)?.scrollIntoView();
-  if (task && !isInterrupted(status.state)) await stream("SubscribeToTask", { id: task }, task, answers, fold);
+  if (task && isRunning(status.state)) await stream("SubscribeToTask", { id: task }, task, answers, fold);
   else fold?.end();
 }
 
@@ -111,7 +110,7 @@ export async function open(context, named) {
 export async function fork(entry, values) {
   const [messageId, visit] = [crypto.randomUUID(), visits];
   const parts = asked ?? [{ text: "Continue" }]; // a graph's next nodes run whatever this message says
-  const made = await wire.own("fork", {}, { contextId: contextId, checkpointId: entry.id, values, messageId });
+  const made = await wire.own("fork", {}, { contextId, checkpointId: entry.id, values, messageId });
   if (visit !== visits) return; // the user has opened something else meanwhile
   begin(false);
   turns = undefined; // a saved test could not begin in the middle
@@ -134,18 +133,7 @@ export const cancel = () => wire.call("CancelTask", { id: task }).catch(fails);
 /** Show an error of a request. */
 export const fails = (error) => log.say("error", error.message);
 
-/** Note that the server is gone, or back. */
-export function reach(isThere) {
-  const isGone = $("state").textContent === "disconnected";
-  if (!isThere && !isGone) {
-    reachable = $("state").textContent;
-    show("disconnected");
-  } else if (isThere && isGone) show(reachable || "reachable again");
-}
-
-function sending() {
-  return card.capabilities?.streaming ? "SendStreamingMessage" : "SendMessage";
-}
+const sending = () => (card.capabilities?.streaming ? "SendStreamingMessage" : "SendMessage");
 
 /** Show the events of a stream. It replaces an open stream of the same task, because both have the same events. */
 async function stream(method, params, id, drawn = new Map(), fold = undefined) {
@@ -156,32 +144,32 @@ async function stream(method, params, id, drawn = new Map(), fold = undefined) {
   own.fold?.resume();
   const { answers, stop: { signal } } = own;
   let answer = "";
-  let isRunning = false;
+  let goesOn = false;
   enable();
   try {
-    const events = wire.converse(method, params, { connection: (each) => (connection = each), lost: lost, signal });
+    const events = wire.converse(method, params, { connection: (each) => (connection = each), lost, signal });
     for await (const event of events) {
       if (params.message && !own.fold && event.task) own.fold = addFold(event.task.id);
       answer = receive(event, answers) || answer;
       own.task ??= task;
     }
     if (signal.aborted) return;
-    const artifacts = [...answers.values()].flatMap(({ parts }) => parts).map(({ text }) => text ?? "").find(Boolean);
-    if (params.message) turns?.push({ message: params.message, isAnswer: Boolean(id), answer: answer || artifacts, state: $("state").textContent });
+    answer ||= firstText([...answers.values()].flatMap(({ parts }) => parts));
+    if (params.message) turns?.push({ message: params.message, isAnswer: Boolean(id), answer, state: $("state").textContent });
   } catch (error) {
     if (signal.aborted) return;
     if (params.message && !shownTask && error instanceof ServerError) conversations.forget(agent, params.message.contextId);
     failed(error, () => stream(method, params, id, answers, own.fold));
     if (error.code === 401) $("access").open = true;
     // The chat already has the messages of a task whose question got a refused answer.
-    isRunning = await recall(params.message && id && !replaced ? undefined : answers);
+    goesOn = await recall(params.message && id && !replaced ? undefined : answers);
     if (signal.aborted) return;
   }
   for (const known of answers.values()) log.finish(known);
   streams.delete(own);
   own.fold?.end();
   // A refused message has replaced the stream of its running task.
-  if (isRunning && params.message) return stream("SubscribeToTask", { id: task }, task, answers, own.fold);
+  if (goesOn && params.message) return stream("SubscribeToTask", { id: task }, task, answers, own.fold);
   enable();
   changed();
   await conversations.load();
@@ -195,7 +183,6 @@ function close(each) {
 /** Show an error of a request. One that has not reached the server can be made `again`: it keeps its message id. */
 function failed(error, again) {
   if (error instanceof ServerError) return fails(error);
-  reachable = "";
   show("disconnected");
   return log.sayAgain([error.message], "Try again", again);
 }
@@ -213,12 +200,12 @@ function lost(cursor, closed, isReceived) {
  */
 async function recall(answers) {
   const visit = visits;
-  const found = task && (await agent.wire.call("GetTask", { id: task }).catch(() => ({ status: { state: "disconnected" } })));
+  const found = task && (await agent.wire.call("GetTask", { id: task }).catch(() => undefined));
   if (!found || visit !== visits) return false;
-  const isRunning = !hasEnded(found.status.state) && !isInterrupted(found.status.state);
-  if (answers && !isRunning) receive({ task: found }, answers);
+  const goesOn = isRunning(found.status.state);
+  if (answers && !goesOn) receive({ task: found }, answers);
   else update(found.status);
-  return isRunning;
+  return goesOn;
 }
 
 /** Show one event. Return the text of a final answer, or "". */
@@ -252,7 +239,7 @@ function receive({ task: told, statusUpdate, artifactUpdate, message }, answers)
     show("completed");
     note("TASK_STATE_COMPLETED");
   }
-  $("cancel").disabled = !task;
+  enable();
   return (whole?.parts ?? []).map(({ text }) => text ?? "").join("");
 }
 
@@ -283,7 +270,8 @@ function addFold(id) {
   return fold;
 }
 
-function show(state) {
+/** Show a state of the task or the connection. */
+export function show(state) {
   $("state").textContent = $("state").dataset.state = state;
   if (state !== "reconnecting") log.lease?.remove();
 }

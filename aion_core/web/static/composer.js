@@ -25,7 +25,7 @@ export class Composer {
     });
   }
 
-  /** Begin a conversation. Return the agent's name, its description, and the examples of its skills, each of which fills the message. */
+  /** Begin a conversation. Return the agent's name, its description, and its examples, each of which fills the message. */
   begin(card) {
     this.#card = { ...card };
     this.ask(undefined);

@@ -46,8 +46,7 @@ async function start() {
   if (features.development) {
     work = new views.Work($("waterfall"), $("drawing"), () => chat.wire, (draw) => log.follow(draw));
     isDevelopment = conversations.isLive = true;
-    setInterval(lookForServer, 5000);
-    document.addEventListener("visibilitychange", lookForServer);
+    views.watchServer(chat, new URL("console/features.json", root));
   }
   chat.connect(conversations, inspect, work);
   for (const each of document.querySelectorAll("#kill, [data-panel=graph], [data-panel=trace], [data-panel=stored]")) each.hidden = !isDevelopment;
@@ -75,11 +74,6 @@ async function visit({ agent: id, path, context, task }) {
     panel("chat");
     await chat.open(context, task).catch(chat.fails);
   }
-}
-
-async function lookForServer() {
-  if (document.hidden || chat.isStreaming()) return;
-  chat.reach(await fetch(new URL("console/features.json", root)).then(({ ok }) => ok, () => false));
 }
 
 /** Show the chosen agent, and note it in the page's address unless a context follows. Return true if it is shown. */

@@ -1,12 +1,10 @@
 // List of conversations: one row for each context, newest first, with the state of its newest task.
 
 import { element } from "./render.js";
-import { METHOD_NOT_FOUND, hasEnded, isInterrupted, short, visible } from "./wire.js";
+import { METHOD_NOT_FOUND, firstText, isRunning, short, visible } from "./wire.js";
 
-const isRunning = (state) => !hasEnded(state) && !isInterrupted(state);
-const textOf = (message) => visible(message).map(({ text }) => text ?? "").find(Boolean) ?? "";
 const AGAIN = 3000; // milliseconds between two looks at the chosen agent, and at agents whose tasks run
-const SELDOM = 3; // an agent at rest is looked at once in so many looks
+const SELDOM = 3; // each third look is at all agents
 
 export class Conversations {
   #list;
@@ -89,7 +87,7 @@ export class Conversations {
       const history = (earlier.at(-1) ?? newest).history ?? [];
       // Three messages may not be the whole history, and with further pages this page may lack the first task.
       if (nextPageToken || next || history.length > 2) unnamed.push(contextId);
-      this.#show(agent, contextId, { state: newest.status.state, at: newest.status.timestamp ?? "", title: textOf(history[0]) });
+      this.#show(agent, contextId, { state: newest.status.state, at: newest.status.timestamp ?? "", title: firstText(visible(history[0])) });
     }
     this.#more.hidden = ![...this.#pages.values()].some(Boolean);
     for (const contextId of unnamed) await this.#name(agent, contextId).catch(() => {});
@@ -105,7 +103,7 @@ export class Conversations {
       [oldest, pageToken] = [page.tasks?.at(-1) ?? oldest, page.nextPageToken];
     } while (pageToken);
     const task = oldest && (await agent.wire.call("GetTask", { id: oldest.id }));
-    this.#titles.set(key, textOf(task?.history?.[0]));
+    this.#titles.set(key, firstText(visible(task?.history?.[0])));
     const row = this.#rows.get(key);
     if (row) this.#show(agent, contextId, row);
   }

@@ -23,16 +23,21 @@ export function picture(name, src) {
 /** Forget the files of a conversation. */
 export const forget = () => pictures.clear();
 
+/** Return a button that copies what `text` returns. */
+export function copying(text, label = "Copy") {
+  const button = element("button", { type: "button" }, label);
+  button.addEventListener("click", async () => {
+    await navigator.clipboard.writeText(text());
+    button.textContent = label.replace(/^Copy( as)?/, "Copied");
+    setTimeout(() => (button.textContent = label), 2000);
+  });
+  return button;
+}
+
 /** Return a block of code, with the name of its language and a button that copies it. `pieces` are texts, or [kind, text]. */
 export function code(language, pieces) {
   const text = element("code", {}, ...pieces.map(build));
-  const button = element("button", { type: "button" }, "Copy");
-  button.addEventListener("click", async () => {
-    await navigator.clipboard.writeText(text.textContent);
-    button.textContent = "Copied";
-    setTimeout(() => (button.textContent = "Copy"), 2000);
-  });
-  return element("div", { class: "code" }, element("div", { class: "bar" }, element("small", {}, language), button), element("pre", { tabindex: "0" }, text));
+  return element("div", { class: "code" }, element("div", { class: "bar" }, element("small", {}, language), copying(() => text.textContent)), element("pre", { tabindex: "0" }, text));
 }
 
 /** Return the DOM node of a tree. */

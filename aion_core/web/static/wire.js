@@ -13,6 +13,8 @@ export const CREDENTIAL = "console.credential";
 /** Return the parts of a message to show. A credential is hidden, and so is the schema of a question: it becomes a form. */
 export const visible = ({ parts = [], metadata } = {}) => (metadata?.[CREDENTIAL] ? [{ text: "••••" }] : metadata?.interrupts ? parts.flatMap(withoutSchema) : parts);
 export const isInterrupted = (state) => INTERRUPTED.has(state);
+export const isRunning = (state) => !hasEnded(state) && !isInterrupted(state);
+export const firstText = (parts) => parts.map(({ text }) => text ?? "").find(Boolean) ?? "";
 
 const SCHEMAS = new Set(["response_schema", "responseSchema", "schema"]);
 

@@ -154,5 +154,5 @@ def test_console_explains_odd_cards(page: Page) -> None:
         module = "import('/console/card.js').then(({ checked }) => checked('<html>', '', 'Not found.').wrong)"
         assert page.evaluate(module) == [
             "Not found.",
-            "The answer is no JSON object. The text below is what was received.",
+            "The answer is no JSON object. It is shown below.",
         ]

@@ -1,4 +1,4 @@
-// Views of `aion dev` beside the timeline: the agent's stored state, and the webhooks of a task with their posts.
+// Views of `aion dev` beside the timeline: the agent's stored state, the webhooks of a task with their posts, and the server itself.
 
 import { element } from "./render.js";
 import { eventTitle, time } from "./timeline.js";
@@ -58,6 +58,21 @@ function forkable(entry, fork) {
     return [...(isGraph ? [editor] : []), button, problem];
   };
   return folded([time(at), ` ${label}`], editing, json(rest));
+}
+
+/** Let the state of a chat say when the server at a URL is gone, and when it is back. */
+export function watchServer(chat, url) {
+  let before; // the state to show again
+  const look = async () => {
+    if (document.hidden || chat.isStreaming()) return;
+    const isThere = await fetch(url).then(({ ok }) => ok, () => false);
+    const { textContent: state } = document.getElementById("state");
+    if (isThere === (state !== "disconnected") || chat.isStreaming()) return;
+    chat.show(isThere ? (before ?? "reachable again") : "disconnected");
+    before = isThere ? undefined : state;
+  };
+  setInterval(look, 5000);
+  document.addEventListener("visibilitychange", look);
 }
 
 /** View of a task's webhooks. It asks the server again each second while it is visible. */
