@@ -20,6 +20,7 @@ from tests.tools.e2e.console.page import (
     answer,
     choose,
     ends,
+    last_answer,
     run_copies,
     run_test,
     saved,
@@ -173,8 +174,11 @@ def test_console_shows_failed_webhook_and_redrives_it(console: Page, screen: Scr
 def test_console_fits_screen_and_is_accessible(console: Page, screen: Screen) -> None:
     show(console, "webhooks")
     console.check("#notified")
+    send(console, "essay 400")
+    ends(console)
     send(console, "book")
     ends(console, "input required")
+    expect(last_answer(console)).to_be_in_viewport(ratio=1)
     beside = ["tasks", "chat", "timeline"] if screen.is_wide else []
     inner = ("graph", "trace", "stored", "webhooks")
     for panel in inner if screen.is_wide else ("tasks", "timeline", *inner, "chat"):
