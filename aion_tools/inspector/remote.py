@@ -32,7 +32,7 @@ EVENTS = "text/event-stream"
 class CardUnusable(Exception):
     """The server's card cannot be used. The message is a sentence about it, and `received` what the server has sent."""
 
-    def __init__(self, message: str, received: str = "") -> None:
+    def __init__(self, message: str, received: Any = "") -> None:
         super().__init__(message)
         self.received = received
 
@@ -58,7 +58,7 @@ class RemoteAgent:
     async def card(self) -> dict[str, Any]:
         """Return the card as the server sends it. Raises CardUnusable, and httpx.RequestError if the server is not there."""
         paths = ("",) if httpx.URL(self.url).path.endswith(".json") else CARD_PATHS
-        received = ""
+        received: Any = ""
         try:
             for path in paths:
                 answer = await document_of(self._http.get(f"{self.url}{path}"))
@@ -68,7 +68,7 @@ class RemoteAgent:
             if answer.status_code != httpx.codes.OK:
                 raise CardUnusable(f"{answer.url} answers with {answer.status_code}.", received)
             with usable():
-                sent = answer.json()
+                received = sent = answer.json()
                 card = parse_agent_card(answer.json())
         except A2AClientError as error:
             raise CardUnusable(f"The card cannot be used. {error}", received) from error

@@ -20,16 +20,11 @@ function inForm(card) {
 /** Return the objects of a list, and nothing of anything else. */
 const objects = (list) => (Array.isArray(list) ? list : []).filter((each) => each && typeof each === "object");
 
-/** Return what is wrong with the JSON or text of a card that was received from `url`, and advice. `failure` says why it cannot be used. */
+/** Return what is wrong with the card that was received from `url`, and advice. `failure` says why it cannot be used at all. */
 export function checked(received, url, failure) {
-  let card = received;
-  try {
-    if (typeof received === "string") card = JSON.parse(received);
-  } catch {
-    card = undefined;
-  }
-  if (objects([card]).length) return { wrong: [...(failure ? [failure] : []), ...errors(inForm(card), url)], advice: failure ? [] : advice(card) };
-  return { wrong: [failure, "The answer is no JSON object. It is shown below."], advice: [] };
+  const [card] = objects([received]);
+  if (!card) return { wrong: [failure, "The answer is no card. It is shown below."], advice: [] };
+  return { wrong: [...(failure ? [failure] : []), ...errors(inForm(card), url)], advice: failure ? [] : advice(card) };
 }
 
 function errors(card, url) {

@@ -92,7 +92,7 @@ async function choose(locates = true) {
   if (chosen !== $("agent").value) return false; // the user has chosen another agent meanwhile
   if (!card) {
     log.say("error", `The agent's card cannot be read: ${failure.message}`);
-    if (failure.received) showCard(failure.received, checked(failure.received, remote, failure.message));
+    if (failure.received) showCard(failure.received, remote, failure.message);
     $("agent").value = chat.agent?.path ?? chosen;
     composer.ready(Boolean(chat.agent));
     return false;
@@ -103,7 +103,7 @@ async function choose(locates = true) {
   chat.meet(agent, card, new Wire(url, { headers: credentials, extensions, record: (each) => timeline.add(each) }));
   timeline.divide(card.name);
   document.title = `${card.name} · aion console`;
-  showCard(JSON.stringify(card, null, 2), checked(card, remote ?? url));
+  showCard(card, remote ?? url);
   work?.draw(agent.wire);
   chat.begin(locates);
   composer.ready(true);
@@ -111,9 +111,10 @@ async function choose(locates = true) {
   return true;
 }
 
-/** Show a card, and what its checks have found. */
-function showCard(text, { wrong, advice }) {
-  $("card-json").textContent = text;
+/** Show a card that was received from `url`, or another answer, and what its checks have found. */
+function showCard(card, url, failure) {
+  const { wrong, advice } = checked(card, url, failure);
+  $("card-json").textContent = typeof card === "string" ? card : JSON.stringify(card, null, 2);
   $("card-notes").replaceChildren(...wrong.map((each) => element("li", { class: "bad" }, each)), ...advice.map((each) => element("li", {}, each)));
   $("card-open").textContent = wrong.length ? `Agent card (${wrong.length} wrong)` : "Agent card";
 }

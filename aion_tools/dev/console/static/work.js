@@ -142,10 +142,9 @@ class Fold {
     [this.#text, this.tries] = [text, own];
     const steps = this.steps.filter(({ kind }) => CALLS.has(kind) || ["retry", "handoff", "takeover", "wait"].includes(kind));
     const waits = wait ? ` · suspended since ${time(wait.since)}, next look at ${time(wait.look)}` : "";
-    const lines = steps.map((step) => element("li", { class: step.error ? "bad" : step.kind }, line(step)));
     this.#change(() => {
       this.shown.hidden = !steps.length && !wait;
-      renew(this.shown, element("summary", {}, summary(this.steps) + waits), element("ol", {}, ...lines));
+      renew(this.shown, element("summary", {}, summary(this.steps) + waits), element("ol", {}, ...steps.map(line)));
     });
   }
 }
@@ -167,9 +166,11 @@ function line(step) {
   if (step.arguments) told.push(element("code", {}, short(step.arguments)), " ");
   if (step.result) told.push("→ ", element("code", {}, short(step.result)), " ");
   told.push(element("small", {}, numbers(step)));
-  if (!step.arguments && !step.result) return element("div", {}, ...told);
-  return element("details", {}, element("summary", {}, ...told), ...values(step));
+  return row(step.error ? "bad" : step.kind, told, values(step));
 }
+
+/** Return a line, which can be opened if it has `content`. */
+const row = (kind, told, content) => element("li", { class: kind }, content.length ? element("details", {}, element("summary", {}, ...told), ...content) : element("div", {}, ...told));
 
 function values(step) {
   const titled = { arguments: "Arguments", result: step.error ? `Error ${step.error === "_OTHER" ? "" : step.error} ${step.where ?? ""}` : "Result" };
@@ -203,9 +204,8 @@ function waterfall(tries) {
       const name = element("span", { class: "step" }, element("span", { class: "kind" }, step.kind), ` ${step.name}`);
       name.style.paddingInlineStart = `${depths.get(step.id) * 0.7}rem`;
       const cells = [name, element("span", { class: "track" }, bar), element("small", {}, step.ms == null ? "…" : duration(step.ms))];
-      const told = numbers(step);
-      const content = step.kind === "model" || step.error ? [element("small", {}, told), ...values(step)] : values(step);
-      return element("li", {}, content.length ? element("details", {}, element("summary", {}, ...cells), ...content) : element("div", {}, ...cells));
+      const told = step.kind === "model" || step.error ? [element("small", {}, numbers(step))] : [];
+      return row("", cells, [...told, ...values(step)]);
     });
     const more = dropped ? [element("li", { class: "empty" }, `${dropped} further steps were not recorded.`)] : [];
     return [element("h3", {}, `Lease ${fence}`), element("ol", { class: "waterfall" }, ...rows, ...more)];

@@ -6,7 +6,7 @@ from typing import Any
 
 from langchain_core.messages import BaseMessage, messages_from_dict
 from langchain_core.runnables import RunnableConfig
-from langgraph.checkpoint.base import ChannelVersions
+from langgraph.checkpoint.base import BaseCheckpointSaver, ChannelVersions
 from pydantic import BaseModel
 
 from aion_core.agents.langgraph.graph import Graph
@@ -33,8 +33,9 @@ async def forked_thread(
     The message `message_id` then runs the nodes that are next in the checkpoint. Raises InvalidMessage if the checkpoint
     is gone, or if a value cannot be edited as JSON, and StoreError.
     """
-    graph, saver = with_saver(graph, setup, target.owner)
-    if saver is None:
+    graph = with_saver(graph, setup, target.owner)
+    saver = graph.checkpointer
+    if not isinstance(saver, BaseCheckpointSaver):
         raise InvalidMessage("This agent stores no checkpoints.")
     place: RunnableConfig = {
         "configurable": {"thread_id": thread_id(source), "checkpoint_ns": "", "checkpoint_id": checkpoint_id}

@@ -1,7 +1,5 @@
 """Stored state of a context's LangGraph thread: its newest checkpoints as plain JSON."""
 
-from typing import Any
-
 from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.base import BaseCheckpointSaver
 from langgraph.types import StateSnapshot
@@ -16,8 +14,8 @@ from aion_tools.dev.console.stored_state.state import StateEntry, StoredState
 
 async def stored_thread(graph: Graph, setup: GraphSetup, context: ContextKey, *, limit: int) -> StoredState | None:
     """Return the newest checkpoints of the context's thread; None without a checkpointer. Raises StoreError."""
-    graph, saver = with_saver(graph, setup)
-    if saver is None:
+    graph = with_saver(graph, setup)
+    if not isinstance(graph.checkpointer, BaseCheckpointSaver):
         return None
     thread = thread_id(context)
     config: RunnableConfig = {"configurable": {"thread_id": thread}}
@@ -26,12 +24,12 @@ async def stored_thread(graph: Graph, setup: GraphSetup, context: ContextKey, *,
     return StoredState("LangGraph thread", thread, values, [_entry(snapshot) for snapshot in history])
 
 
-def with_saver(graph: Graph, setup: GraphSetup, owner: str = "") -> tuple[Graph, BaseCheckpointSaver[Any] | None]:
-    """Return the graph with its checkpointer, or with the server's, whose items are the `owner`'s; None if there is neither."""
+def with_saver(graph: Graph, setup: GraphSetup, owner: str = "") -> Graph:
+    """Return the graph with the server's checkpointer, whose items are the `owner`'s, unless it has its own or there is none."""
     if isinstance(graph.checkpointer, BaseCheckpointSaver) or setup.savers is None:
-        return graph, graph.checkpointer if isinstance(graph.checkpointer, BaseCheckpointSaver) else None
+        return graph
     saver = setup.savers(fence=None, owner=owner, log_first=_no_wait, types=setup.types)
-    return graph.copy(update={"checkpointer": saver}), saver
+    return graph.copy(update={"checkpointer": saver})
 
 
 def _entry(snapshot: StateSnapshot) -> StateEntry:

@@ -233,15 +233,6 @@ def test_console_scrolls_to_end_of_long_answer(console: Page) -> None:
         expect(last_answer(console).locator("ol li").last).to_be_in_viewport()
 
 
-def test_attached_file_is_sent(console: Page) -> None:
-    console.set_input_files("#files", {"name": "note.txt", "mimeType": "text/plain", "buffer": b"A note"})
-    expect(console.locator("#chosen")).to_have_text("note.txt")
-    send(console, "hello")
-    ends(console)
-    expect(console.locator("#chosen")).to_be_empty()
-    expect(console.locator("#log .user")).to_contain_text("A note")
-
-
 def test_data_of_artifact_is_shown(console: Page) -> None:
     send(console, "data")
     ends(console)

@@ -101,16 +101,6 @@ def test_console_lists_mistakes_in_agent_card(console: Page) -> None:
         console.unroute(re.compile("agent-card"))
 
 
-def test_checkpoints_of_thread_are_shown(console: Page) -> None:
-    send(console, "hello")
-    ends(console)
-    entries = show(console, "stored").locator("#entries")
-    expect(entries).to_contain_text("LangGraph thread")
-    entries.locator("summary", has_text="step 1, loop").click()
-    values = json.loads(entries.locator("textarea").input_value())
-    assert [message["type"] for message in values["messages"]] == ["human", "ai"]
-
-
 @pytest.mark.deep
 def test_late_response_does_not_replace_newer_state(console: Page) -> None:
     held: list[Route] = []
