@@ -9,7 +9,7 @@ const $ = (id) => document.getElementById(id);
 export class Composer {
   #log;
   #say;
-  #card; // an object of each conversation's own
+  #card; // each conversation's own
 
   /** `say` gets the parts and the metadata of a message. */
   constructor(log, say) {
@@ -78,7 +78,7 @@ export class Composer {
     const files = [...$("files").files];
     $("compose").reset();
     parts.push(...(await Promise.all(files.map(filePart))));
-    if (parts.length && card === this.#card) this.#say(parts); // else another conversation has begun meanwhile
+    if (parts.length && card === this.#card) this.#say(parts); // else another conversation has begun
   }
 
   /** Return what the user has typed as a part: JSON as data for an agent that takes no text, and if it is an example. */

@@ -61,7 +61,7 @@ async function visit({ agent: id, path, context, task }) {
   const pathOf = (wanted) => [...agents.values()].find((each) => each.id === wanted)?.path;
   path ??= pathOf(id);
   const isUnknown = !path && id;
-  if (isUnknown) history.replaceState(null, "", root); // "Back" is not to lead to it again
+  if (isUnknown) history.replaceState(null, "", root); // "Back" must not lead to it
   $("agent").value = path ?? pathOf(home.agent) ?? $("agent").value;
   if ($("agent").value !== chat.agent?.path) {
     if (!(await choose(!context || isUnknown))) return;
@@ -143,14 +143,17 @@ function mark() {
   for (const each of document.querySelectorAll("#tabs button")) each.setAttribute("aria-pressed", String(each.dataset.panel === (narrow.matches ? alone : side)));
 }
 
+/** Read the list again, or the card. */
+const refresh = () => (chat.agent ? conversations.load() : visit(place()));
+
 const clicked = {
+  refresh,
   fresh() {
-    chat.begin();
+    if (chat.agent) chat.begin();
     panel("chat");
     $("text").focus();
-    conversations.load();
+    refresh();
   },
-  refresh: () => conversations.load(),
   more: () => conversations.older(),
   reload: inspect,
   clear: () => timeline.clear(),
@@ -179,9 +182,9 @@ narrow.addEventListener("change", mark);
 $("agent").addEventListener("change", () => choose());
 $("answered").addEventListener("change", (event) => chat.wire.own("receiver", {}, { status: Number(event.target.value) }).catch(chat.fails));
 $("credential").addEventListener("change", () => {
-  work?.draw(chat.agent.wire);
+  if (chat.agent) work?.draw(chat.agent.wire);
   inspect();
-  conversations.load();
+  refresh();
   if (place().context && !chat.shownTask) visit(place()); // it could not be read before
 });
 

@@ -132,6 +132,7 @@ def test_console_talks_to_servers_without_streams_and_of_adk(page: Page) -> None
 
 def test_console_explains_odd_cards(page: Page) -> None:
     show_on(page, WIDE)
+    seen = Seen(page)
     elsewhere = [{"url": "https://elsewhere.example/", "protocolBinding": "JSONRPC", "protocolVersion": "1.0"}]
     with odd_server({"name": "<b>odd</b>", "supportedInterfaces": elsewhere}) as url, console_on(url) as here:
         page.goto(here)
@@ -145,6 +146,8 @@ def test_console_explains_odd_cards(page: Page) -> None:
     with odd_server({"name": 5, "skills": [{"id": "s"}, 7]}) as url, console_on(url) as here:
         page.goto(here)
         expect(page.locator("#log .error")).to_contain_text("The card cannot be used. It is no valid A2A")
+        for button in ("#refresh", "#fresh"):
+            page.click(button)
         page.locator("#card-open", has_text="wrong").click()
         notes = page.locator("#card-notes .bad")
         expect(notes.first).to_contain_text("The card cannot be used.")
@@ -152,7 +155,5 @@ def test_console_explains_odd_cards(page: Page) -> None:
         expect(notes.filter(has_text="Skill s has no name, which A2A requires.")).to_have_count(1)
         expect(page.locator("#card-json")).to_contain_text('"name": 5')
         module = "import('/console/card.js').then(({ checked }) => checked('<html>', '', 'Not found.').wrong)"
-        assert page.evaluate(module) == [
-            "Not found.",
-            "The answer is no card. It is shown below.",
-        ]
+        assert page.evaluate(module) == ["Not found.", "The answer is no card. It is shown below."]
+    assert [error for error in seen.errors if "502" not in error] == []
