@@ -66,15 +66,16 @@ class RemoteAgent:
                 if answer.status_code != httpx.codes.NOT_FOUND:
                     break
             if answer.status_code != httpx.codes.OK:
-                raise CardUnusable(f"{answer.url} answers with {answer.status_code}.", received)
+                tried = " and ".join(f"{self.url}{each}" for each in paths[: paths.index(path) + 1])
+                raise CardUnusable(f"There is no card: {tried} answered with status {answer.status_code}.", received)
             with usable():
-                received = sent = answer.json()
+                received = answer.json()
                 card = parse_agent_card(answer.json())
         except A2AClientError as error:
             raise CardUnusable(f"The card cannot be used. {error}", received) from error
         self._read_card(card)
         self._card = card
-        card_json: dict[str, Any] = sent
+        card_json: dict[str, Any] = received
         return card_json
 
     async def answer(self, body: bytes, headers: Mapping[str, str]) -> Response:

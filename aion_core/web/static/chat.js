@@ -270,7 +270,7 @@ function addFold(id) {
   return fold;
 }
 
-/** Show a state of the task or the connection. */
+/** Show a state of task or connection. */
 export function show(state) {
   $("state").textContent = $("state").dataset.state = state;
   if (state !== "reconnecting") log.lease?.remove();

@@ -61,7 +61,7 @@ async function visit({ agent: id, path, context, task }) {
   const pathOf = (wanted) => [...agents.values()].find((each) => each.id === wanted)?.path;
   path ??= pathOf(id);
   const isUnknown = !path && id;
-  if (isUnknown) history.replaceState(null, "", root); // "Back" must not lead to it
+  if (isUnknown) history.replaceState(null, "", root); // "Back" must not go there
   $("agent").value = path ?? pathOf(home.agent) ?? $("agent").value;
   if ($("agent").value !== chat.agent?.path) {
     if (!(await choose(!context || isUnknown))) return;
