@@ -32,7 +32,7 @@ EVENTS = "text/event-stream"
 class CardUnusable(Exception):
     """The server's card cannot be used. The message is a sentence about it, and `received` what the server has sent."""
 
-    def __init__(self, message: str, received: Any = "") -> None:
+    def __init__(self, message: str, received: str = "") -> None:
         super().__init__(message)
         self.received = received
 
@@ -58,7 +58,7 @@ class RemoteAgent:
     async def card(self) -> dict[str, Any]:
         """Return the card as the server sends it. Raises CardUnusable, and httpx.RequestError if the server is not there."""
         paths = ("",) if httpx.URL(self.url).path.endswith(".json") else CARD_PATHS
-        received: Any = ""
+        received = ""
         try:
             for path in paths:
                 answer = await document_of(self._http.get(f"{self.url}{path}"))
@@ -69,13 +69,13 @@ class RemoteAgent:
                 tried = " and ".join(f"{self.url}{each}" for each in paths[: paths.index(path) + 1])
                 raise CardUnusable(f"There is no card: {tried} answered with status {answer.status_code}.", received)
             with usable():
-                received = answer.json()
+                sent = answer.json()
                 card = parse_agent_card(answer.json())
         except A2AClientError as error:
             raise CardUnusable(f"The card cannot be used. {error}", received) from error
         self._read_card(card)
         self._card = card
-        card_json: dict[str, Any] = received
+        card_json: dict[str, Any] = sent
         return card_json
 
     async def answer(self, body: bytes, headers: Mapping[str, str]) -> Response:

@@ -74,7 +74,7 @@ export async function open(context, named) {
   const newest = found.history?.findLast(({ taskId }) => taskId)?.taskId;
   // The status of a context has no message: an open question needs that of its task.
   const status = !newest || hasEnded(found.status?.state) ? found.status : (await wire.call("GetTask", { id: newest })).status;
-  if (visit !== visits) return; // the user has opened something else
+  if (visit !== visits) return; // another one is open
   begin(false);
   turns = undefined;
   [contextId, shownTask] = [context, named ?? newest];
@@ -111,7 +111,7 @@ export async function fork(entry, values) {
   const [messageId, visit] = [crypto.randomUUID(), visits];
   const parts = asked ?? [{ text: "Continue" }]; // a graph's next nodes run whatever this message says
   const made = await wire.own("fork", {}, { contextId, checkpointId: entry.id, values, messageId });
-  if (visit !== visits) return; // the user has opened something else
+  if (visit !== visits) return; // another one is open
   begin(false);
   turns = undefined; // a saved test could not begin in the middle
   contextId = made.contextId;

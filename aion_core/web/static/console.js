@@ -18,7 +18,7 @@ let isDevelopment = false;
 let work; // view of the agent's steps
 let views; // views of the development console
 let webhooks;
-let remote; // URL of another server, whose console this is; undefined for the page's own
+let remote; // URL of another server, whose console this is
 
 // The browser reads the icon again at each address that the page gets.
 document.querySelector("link[rel=icon]").href = new URL("console/favicon.svg", root).href;
@@ -92,7 +92,7 @@ async function choose(locates = true) {
   if (chosen !== $("agent").value) return false; // the user has chosen another agent meanwhile
   if (!card) {
     log.say("error", `The agent's card cannot be read: ${failure.message}`);
-    if (failure.received) showCard(failure.received, remote, failure.message);
+    if (failure.received) showCard(await new Response(failure.received).json().catch(() => failure.received), remote, failure.message);
     $("agent").value = chat.agent?.path ?? chosen;
     composer.ready(Boolean(chat.agent));
     return false;
