@@ -28,7 +28,6 @@ ON_PAGE = (
     "blocking send of 10 chunks",
     "16 sends at once",
     "200 turns of one context",
-    "SQLite: stream of 100 chunks in one burst",
     "SQLite: blocking send of 10 chunks",
     "SQLite: 16 sends at once",
     "after all scenarios",
