@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 from aion_core.delegation.cancel import ARRIVAL_SECONDS
 from aion_core.protocol.types import TaskState
-from tests.simulation.facts import folded
+from tests.simulation.facts import folded, is_undisturbed
+from tests.simulation.faults import HARMLESS, Fault
 
 if TYPE_CHECKING:
     from tests.simulation.remotes import RemoteTask
@@ -51,8 +52,25 @@ def i32_remote_tasks_of_canceled_task_are_canceled(world: "SimWorld") -> Iterato
             yield f"{task_id} is canceled, and the remote task of its call {key} still runs."
 
 
+SOON_SECONDS = 30.0
+"""Time from a callback to the turn's next event: the look, the begin of the turn, and its first step."""
+
+
+def i37_callback_ends_wait_soon(world: "SimWorld") -> Iterator[str]:
+    if not is_undisturbed(world, *HARMLESS - {Fault.TIME_IS_SHORT, Fault.REDRIVEN}):
+        return
+    ids = {task.task_id: task for task in world.history.log}
+    for at, remote in world.remote.heard_back:
+        task_id, key = _caller(remote)
+        entries = world.history.log[ids[task_id]]
+        is_canceled = any(entry.state == TaskState.TASK_STATE_CANCELED for entry in entries)
+        if not is_canceled and not any(entry.at < at + SOON_SECONDS and entry.numbered.key == key for entry in entries):
+            yield f"The remote agent reported the end of {key} at {at:.0f} s, and {task_id} did not go on soon."
+
+
 REMOTE_CHECKS: tuple[Callable[["SimWorld"], Iterator[str]], ...] = (
     i30_each_call_begins_one_remote_task,
     i31_completed_task_has_remote_answers,
     i32_remote_tasks_of_canceled_task_are_canceled,
+    i37_callback_ends_wait_soon,
 )
