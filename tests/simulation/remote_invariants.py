@@ -53,19 +53,22 @@ def i32_remote_tasks_of_canceled_task_are_canceled(world: "SimWorld") -> Iterato
 
 
 SOON_SECONDS = 30.0
-"""Time from a callback to the turn's next event: the look, the begin of the turn, and its first step."""
+"""Time from a look that finds an answer to the turn's next event."""
 
 
 def i37_callback_ends_wait_soon(world: "SimWorld") -> Iterator[str]:
+    """Report a turn that goes on late after a callback; after one that comes too early, it is polled."""
     if not is_undisturbed(world, *HARMLESS - {Fault.TIME_IS_SHORT, Fault.REDRIVEN}):
         return
     ids = {task.task_id: task for task in world.history.log}
     for at, remote in world.remote.heard_back:
         task_id, key = _caller(remote)
         entries = world.history.log[ids[task_id]]
+        poll = min(max((remote.ends - remote.began) / 2, 5.0), 300.0) if at < remote.ends else 0.0
+        soon = max(at, remote.ends, world.remote.down[1]) + poll + SOON_SECONDS
         is_canceled = any(entry.state == TaskState.TASK_STATE_CANCELED for entry in entries)
-        if not is_canceled and not any(entry.at < at + SOON_SECONDS and entry.numbered.key == key for entry in entries):
-            yield f"The remote agent reported the end of {key} at {at:.0f} s, and {task_id} did not go on soon."
+        if not is_canceled and not any(entry.at < soon and entry.numbered.key == key for entry in entries):
+            yield f"A callback came at {at:.0f} s, and {task_id} did not go on with {key} until {soon:.0f} s."
 
 
 REMOTE_CHECKS: tuple[Callable[["SimWorld"], Iterator[str]], ...] = (

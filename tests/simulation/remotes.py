@@ -72,7 +72,7 @@ class RemoteAgent:
         self.down = 0.0, 0.0
         """Begin and end of a restart, in which requests may be heard and no answer comes. The end may never come."""
         self.heard_back: list[tuple[float, RemoteTask]] = []
-        """Times at which the caller has used the callback of a task that had ended."""
+        """Times at which the caller has used the callback of a task, which may come before the task's end."""
 
     def is_down(self) -> bool:
         """Return True while the remote agent restarts."""

@@ -320,7 +320,7 @@ class SimWorld:
 
         async def used() -> None:
             is_used = await assembly.call_back(process, token)
-            if is_used and reported is not None and self.remote.is_over(reported):
+            if is_used and reported is not None:
                 self.remote.heard_back.append((self.loop.now, reported))
 
         self.begin(process, lambda _: self._guarded(process, used()))
