@@ -247,7 +247,8 @@ class AuthorCalls:
         whole = {**metadata, **next_depth(self._request.request, call.remote)}
         async with self._remotes.client(call.remote) as client:
             # Code that runs again follows a call that has its remote task, and asks for no second callback.
-            callback = self._remotes.callback(call.remote, client) if not call.remote_task else None
+            awaits = self._patience is not None and not call.remote_task
+            callback = self._remotes.callback(call.remote, client) if awaits else None
             durable = DurableCall(client, calls, call, name=call.remote, keeps_answer=True, callback=callback)
             progress.durable = durable
             async with aclosing(durable.responses(metadata=whole)) as stream:
