@@ -101,8 +101,8 @@ def _build(folder: Path, functions: tuple[str, ...], target: Path | None, zips: 
     from aion_tools.template.reader import template_file
 
     own = template_file(folder)
-    if own.parent == folder and not stacks.are_used(folder) and (names := callback_form.remotes(folder)):
-        callback_form.check(load(own), names)
+    if own.parent == folder and not stacks.are_used(folder) and (remotes := callback_form.remotes(folder)):
+        callback_form.check(load(own), remotes)
 
     def print_notice(text: str) -> None:
         # Print to standard output for `sam build`, which hides the error output of a successful make.

@@ -222,10 +222,12 @@ def looked(before: int, look_at: int, times: Times) -> Change:
     return Change({"until": look_at, **_looked_at(look_at, times)}, only_if=is_suspended)
 
 
-def called_back(turn: Turn, before: int, times: Times) -> Change:
-    """Return the change to look at a suspended turn now instead of at `before`. `turn` expects this callback no more."""
-    look = looked(before, times.now, times)
-    return replace(look, values={**look.values, "running": turn_value(turn)})
+def called_back(turn: Turn, record: ContextRecord, times: Times) -> Change:
+    """Return the change to look at a suspended turn now. `turn` is the turn as it expects the callback no more."""
+    look = looked(record.until, times.now, times)
+    assert look.only_if is not None  # noqa: S101  # see `looked`
+    is_same = Both((look.only_if, fence_is(record.fence)))
+    return replace(look, values={**look.values, "running": turn_value(turn)}, only_if=is_same)
 
 
 def _looked_at(look_at: int, times: Times) -> dict[str, Any]:

@@ -123,7 +123,7 @@ class RemoteCallbacks:
             noted = Update(place, Change(remove=("callback",), only_if=Exists()))
             woken = _without(record, callback, times)
             if woken is not None:
-                sooner = changes.called_back(woken.turn, record.until, times)
+                sooner = changes.called_back(woken.turn, record, times)
                 return TransactionPlan(outcome=True, writes=[used, noted, context_update(callback.context, sooner)])
             # The turn is not suspended. It must not be, in the meantime, with this callback still expected.
             unchanged = [ConditionCheck(keys.context_key(callback.context), fence_is(record.fence))]

@@ -33,6 +33,17 @@ def test_foreign_agents_callback_ends_wait(version: str, binding: str, posts: in
     assert len(heard) == posts, "one message, and one look, which is a GET of HTTP+JSON"
 
 
+def test_question_is_reported_too(tmp_path: Path) -> None:
+    with sdk_server() as url, caller(tmp_path, url) as server:
+        task = server.send(f"{server.hold('job')} ask")
+        server.waits(task)
+        server.end("job")
+        wait_until(lambda: server.task(task)["status"]["state"] == "TASK_STATE_INPUT_REQUIRED")
+        answer = {"messageId": "a", "taskId": task, "role": "ROLE_USER", "parts": [{"text": "red"}]}
+        answered = server.rpc("SendMessage", message=answer)["task"]
+        assert said(answered) == "Held for red."
+
+
 def test_this_servers_callback_ends_wait(tmp_path: Path) -> None:
     with served_here() as url, caller(tmp_path, url) as server:
         task = server.send(server.hold("job"))
@@ -81,7 +92,8 @@ def test_early_callback_costs_one_look_and_polls_follow(waiting: tuple[Caller, s
 def test_report_of_work_leaves_token_valid(waiting: tuple[Caller, str]) -> None:
     server, task = waiting
     before = server.next_look(task)
-    for body in (WORKING, {"artifactUpdate": {}}, {"kind": "task", "status": {"state": "working"}}):
+    goes_on: list[Any] = [WORKING, {"artifactUpdate": {}}, {"kind": "task", "status": {"state": "working"}}]
+    for body in goes_on:
         assert server.post(server.token_of_remote(), body).status_code == 204
     assert server.next_look(task) == before
     assert server.post(server.token_of_remote(), COMPLETED).status_code == 204
