@@ -223,7 +223,7 @@ async def exercise(stack: LocalStack, running: ExitStack, secrets: dict[str, str
         for queue in ("TaskQueue", "PushQueue"):
             stack.client("sqs").purge_queue(QueueUrl=stack.physical_id(queue))
         for function, queue in (("SweepFunction", ""), ("TaskFunction", "TaskQueue"), ("PushFunction", "PushQueue")):
-            process = function_process(stack, function, queue, AION_CONFIG=str(CONFIG), **here)
+            process = function_process(stack, function, queue, AION_CONFIG=str(CONFIG), AION_BASE_URL=api.url, **here)
             await asyncio.to_thread(running.enter_context, process)
         await exercise_task_function(client, receiver)
         unsubscribed = await exercise_unsubscribed(client, receiver)
