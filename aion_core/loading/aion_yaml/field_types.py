@@ -39,7 +39,10 @@ RelativePath = Annotated[AgentMessage, AfterValidator(_relative)]
 
 def _switched(value: Any) -> Any:
     # YAML 1.1 reads a bare `on` as true, YAML 1.2 as a text.
-    return {"on": True, "off": False}.get(value, value) if isinstance(value, str) else value
+    switched = {"on": True, "off": False}.get(value, value) if isinstance(value, str) else value
+    if not isinstance(switched, bool):
+        raise ValueError("it has to be on or off")
+    return switched
 
 
 OnOff = Annotated[StrictBool, BeforeValidator(_switched), WithJsonSchema({"enum": ["on", "off", True, False]})]
