@@ -1,11 +1,12 @@
 """Callbacks of remote agents, on each table: a token wakes one suspended turn, once."""
 
 import asyncio
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 from msgspec.structs import replace
 
 from aion_core.engine.outcomes import TurnStarted, TurnSuspended
+from aion_core.engine.queues import WakeUp
 from aion_core.engine.records import AwaitedCall
 from aion_core.engine.remote_calls.callbacks import TOKEN_SECONDS, Callback, RemoteCallbacks, new_token
 from aion_core.engine.remote_calls.records import CallState, RemoteCall
@@ -13,13 +14,18 @@ from aion_core.engine.turn.wait import FIRST_NET_LOOK
 from aion_core.local.memory.queues import MemoryWorkQueue
 from aion_core.protocol.types import Message, Part
 from aion_core.table import keys
-from aion_core.table.times import milliseconds
+from aion_core.table.times import milliseconds, moment
 from aion_core.table.writes import Delete
 from tests.support.conversation import StoreConversation
 from tests.support.stores import LEASE_SECONDS
 
 KEY = "node/weather/0"
 AWAITED = AwaitedCall(KEY, "weather", "remote-1", calls_back=True)
+
+
+def now(chat: StoreConversation) -> datetime:
+    """Return the time to the millisecond, as it is stored."""
+    return moment(milliseconds(chat.clock.now()))
 
 
 class Called:
@@ -29,7 +35,12 @@ class Called:
         self.chat = chat
         self.work_queue = MemoryWorkQueue(chat.clock)
         self.callbacks = RemoteCallbacks(chat.store._table, self.work_queue, chat.clock, lease_seconds=LEASE_SECONDS)
+        self.work_queue.handled_by(self._noted)
+        self.woken: list[WakeUp] = []
         self.token = ""
+
+    async def _noted(self, wake_up: WakeUp) -> None:
+        self.woken.append(wake_up)
 
     async def begins(self, message_id: str = "m-1") -> TurnStarted:
         """Begin a turn and its call."""
@@ -55,18 +66,20 @@ class Called:
 async def test_callback_moves_look_of_its_turn_to_now(chat: StoreConversation) -> None:
     called = Called(chat)
     suspended = await called.suspends(await called.begins())
-    assert suspended.look_at == chat.clock.now() + FIRST_NET_LOOK
+    assert suspended.look_at == now(chat) + FIRST_NET_LOOK
     chat.clock.move(60)
     assert await called.callbacks.use(await called.found())
-    now = await chat.store.begin(chat.context, holder="holder-2")
-    assert isinstance(now, TurnSuspended)
-    assert milliseconds(now.look_at) == milliseconds(chat.clock.now())
-    assert now.wait.calls == (replace(AWAITED, calls_back=False),), "it is polled from now on"
+    moved = await chat.store.begin(chat.context, holder="holder-2")
+    assert isinstance(moved, TurnSuspended)
+    assert moved.look_at == now(chat)
+    assert moved.wait.calls == (replace(AWAITED, calls_back=False),), "it is polled from now on"
     looked = await chat.store.look_at_calls(
-        chat.context, look=milliseconds(now.look_at), since=milliseconds(suspended.look_at - FIRST_NET_LOOK)
+        chat.context, look=milliseconds(moved.look_at), since=milliseconds(suspended.look_at - FIRST_NET_LOOK)
     )
     assert looked is not None
-    assert looked.look_at == now.look_at + timedelta(seconds=30)
+    await called.work_queue.quiet()
+    assert [wake_up.look for wake_up in called.woken] == [milliseconds(moved.look_at)]
+    assert looked.look_at == moved.look_at + timedelta(seconds=30)
 
 
 async def test_token_works_once(chat: StoreConversation) -> None:
@@ -92,14 +105,14 @@ async def test_callback_before_suspension_is_not_expected_again(chat: StoreConve
     assert await called.callbacks.use(await called.found())
     suspended = await called.suspends(begun)
     assert suspended.wait.calls == (replace(AWAITED, calls_back=False),)
-    assert suspended.look_at == chat.clock.now() + timedelta(seconds=5)
+    assert suspended.look_at == now(chat) + timedelta(seconds=5)
 
 
 async def test_turn_with_one_polled_call_is_polled(chat: StoreConversation) -> None:
     called = Called(chat)
     other = AwaitedCall("node/news/0", "news", "remote-2")
     suspended = await called.suspends(await called.begins(), AWAITED, other)
-    assert suspended.look_at == chat.clock.now() + timedelta(seconds=5)
+    assert suspended.look_at == now(chat) + timedelta(seconds=5)
 
 
 async def test_callback_of_ended_call_changes_nothing(chat: StoreConversation) -> None:
