@@ -8,12 +8,19 @@ from typing import Any
 import httpx
 import pytest
 
+from aion_core.clock import SystemClock
+from aion_core.delegation.looks import have_answers
+from aion_core.delegation.remotes import Remotes
+from aion_core.engine.records import AwaitedCall
 from aion_core.engine.remote_calls.callbacks import hash_of
+from aion_core.protocol.types import Message, Part, Role, SendMessageRequest
+from aion_core.table.keys import TaskKey
 from aion_core.web import callbacks
 from aion_core.web.callbacks import MAX_BODY_BYTES, PER_MINUTE
 from tests.runtime.unit.delegation.remote_servers import served_by_sdk, served_here
 from tests.runtime.unit.web.callers import Caller, caller, now, said, wait_until
 from tests.support.foreign import sdk_server
+from tests.support.stores import MemoryTaskStore
 
 WORKING = {"statusUpdate": {"taskId": "t", "contextId": "c", "status": {"state": "TASK_STATE_WORKING"}}}
 COMPLETED = {"statusUpdate": {"taskId": "t", "contextId": "c", "status": {"state": "TASK_STATE_COMPLETED"}}}
@@ -208,3 +215,16 @@ def test_address_that_cannot_be_called_back_is_named(
         task = server.send(server.hold("job"))
         server.waits(task)
         assert server.next_look(task) < now() + 10_000
+
+
+async def test_lost_callback_is_named_by_net(caplog: pytest.LogCaptureFixture) -> None:
+    remotes, calls, task = Remotes(), MemoryTaskStore(SystemClock()).remote_calls, TaskKey("ann", "t")
+    with sdk_server() as url:
+        async with remotes.client(url) as client:
+            message = Message(message_id="m", role=Role.ROLE_USER, parts=[Part(text="say hello")])
+            answers = [each async for each in client.send_message(SendMessageRequest(message=message))]
+        for calls_back in (False, True):
+            assert not caplog.text
+            awaited = AwaitedCall("k", url, answers[0].task.id, calls_back)
+            assert await have_answers(remotes.client, calls, task, [awaited])
+    assert f"The agent {url} has not called back" in caplog.text
