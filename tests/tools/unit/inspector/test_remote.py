@@ -93,8 +93,8 @@ def card_for(url: str, **more: Any) -> dict[str, Any]:
         (b"\xff\xfe", 200, "It is no"),
         (b"[" * 100_000, 200, "Its JSON has"),
         ({"description": "x" * 2_000_000}, 200, "It is larger than 1 MB"),
-        ({}, 404, "answers with 404"),
-        ({}, 500, "answers with 500"),
+        ({}, 404, "agent-card.json and http"),
+        ({}, 500, "agent-card.json answered with status 500"),
     ],
 )
 def test_unusable_card_is_explained(card: Any, status: int, reason: str) -> None:
@@ -127,7 +127,7 @@ def test_only_server_at_given_url_is_called() -> None:
             return RedirectResponse(f"{other}/card.json")
 
         with listening(Starlette(routes=[Route("/{path:path}", away)])) as url, console_on(url) as console:
-            assert "answers with 307" in console.card().json()["error"]["message"]
+            assert "answered with status 307" in console.card().json()["error"]["message"]
     assert called == []
 
 

@@ -148,18 +148,20 @@ def test_console_draws_agent(url: str, agent: str) -> None:
         ]
 
 
-def turns(url: str, agent: str, task_id: str) -> Any:
-    return httpx.get(f"{url}/agents/{agent}/console/turns", params={"taskId": task_id}, timeout=60).json()
+def turns(url: str, agent: str, *task_ids: str) -> Any:
+    return httpx.get(f"{url}/agents/{agent}/console/turns", params={"taskId": task_ids}, timeout=60).json()
 
 
 def test_console_shows_steps_of_own_task_only(url: str) -> None:
-    task = talk(url, "graph")
-    until(lambda: turns(url, "graph", task["id"])["tries"])
-    found = turns(url, "graph", task["id"])
-    (run,) = found["tries"]
-    assert [(step["kind"], step["name"]) for step in run["steps"]] == [("agent", "graph"), ("node", "talk")]
-    assert found["lease"] is None
-    assert "task not found" in turns(url, "factory", task["id"])["error"]["message"].lower()
+    ids = [talk(url, "graph")["id"] for _ in range(2)]
+    until(lambda: all(each["tries"] for each in turns(url, "graph", *ids).values()))
+    found = turns(url, "graph", *ids)
+    assert list(found) == ids
+    for each in found.values():
+        (run,) = each["tries"]
+        assert [(step["kind"], step["name"]) for step in run["steps"]] == [("agent", "graph"), ("node", "talk")]
+        assert each["lease"] is None
+    assert "task not found" in turns(url, "factory", ids[0])["error"]["message"].lower()
 
 
 def fork(url: str, agent: str, entry: dict[str, Any], **values: Any) -> Any:
@@ -186,7 +188,7 @@ def test_new_context_runs_graph_from_edited_checkpoint(url: str, agent: str) -> 
     entry = next(each for each in before["entries"] if each["content"]["next"] == ["talk"])
     messages = [{**message, "content": "edited"} for message in entry["content"]["values"]["messages"][:1]]
     forked = fork(url, agent, entry, messages=messages)
-    assert (forked["runs"], forked["text"]) == (True, "")
+    assert (forked["runs"], forked["parts"]) == (True, [])
     after = ran(url, agent, forked, "not read")
     assert [message["content"] for message in after["values"]["messages"]] == ["edited", "Hello."]
     assert state(url, agent) == before, "the forked context has not changed"
@@ -214,8 +216,8 @@ def test_new_context_runs_adk_from_message_before_event(url: str) -> None:
     before = state(url, "adk")
     newest = next(each for each in before["entries"] if each["label"] == "counting")
     forked = fork(url, "adk", newest)
-    assert (forked["runs"], forked["text"]) == (True, "hi")
-    after = ran(url, "adk", forked, forked["text"])
+    assert (forked["runs"], forked["parts"]) == (True, [{"text": "hi"}])
+    after = ran(url, "adk", forked, "hi")
     assert after["values"]["count"] == before["values"]["count"]
     assert len(after["entries"]) == len(before["entries"])
 
