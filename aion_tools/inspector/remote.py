@@ -1,6 +1,7 @@
 """The A2A server at a URL: its card, and its answers to the page's requests."""
 
 import json
+import re
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
 from contextlib import aclosing
 from typing import Any
@@ -25,6 +26,13 @@ CARD_PATHS = ("/.well-known/agent-card.json", "/.well-known/agent.json")
 PASSED_ON = ("a2a-version", "a2a-extensions", "authorization", "last-event-id", "x-api-key")
 """Headers of the page's requests that the server gets, beside those that its card names for API keys. A browser adds
 others, such as the cookies of all servers on this machine."""
+
+BROWSERS_OWN = re.compile(
+    r"accept.*|connection|content-.*|cookie2?|date|dnt|expect|host|keep-alive|origin|priority|proxy-.*|referer|sec-.*"
+    r"|te|trailer|transfer-encoding|upgrade.*|user-agent|via"
+)
+"""Headers that a browser adds by itself (those that no page can set, fetch.spec.whatwg.org 2.2.2, and some more). A card
+that names one for its API key would get the cookies of other servers."""
 
 EVENTS = "text/event-stream"
 
@@ -117,6 +125,7 @@ class RemoteAgent:
     def _headers(self, given: Mapping[str, str], card: AgentCard) -> dict[str, str]:
         schemes = [each.api_key_security_scheme for each in card.security_schemes.values()]
         named = {each.name.lower() for each in schemes if each.location.lower() == "header"}
+        named = {name for name in named if not BROWSERS_OWN.fullmatch(name)}
         passed = {name: value for name, value in given.items() if name.lower() in {*PASSED_ON, *named}}
         return {"Content-Type": "application/json", "Accept": f"application/json, {EVENTS}", **passed}
 
