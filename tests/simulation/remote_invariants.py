@@ -58,7 +58,7 @@ SOON_SECONDS = 30.0
 
 def i37_callback_ends_wait_soon(world: "SimWorld") -> Iterator[str]:
     """Report a turn that goes on late after a callback; after one that comes too early, it is polled."""
-    if not is_undisturbed(world, *HARMLESS - {Fault.TIME_IS_SHORT, Fault.REDRIVEN}):
+    if world.remote.is_gone or not is_undisturbed(world, *HARMLESS - {Fault.TIME_IS_SHORT, Fault.REDRIVEN}):
         return
     ids = {task.task_id: task for task in world.history.log}
     for at, remote in world.remote.heard_back:
