@@ -64,8 +64,9 @@ def i37_callback_ends_wait_soon(world: "SimWorld") -> Iterator[str]:
     for at, remote in world.remote.heard_back:
         task_id, key = _caller(remote)
         entries = world.history.log[ids[task_id]]
-        poll = min(max((remote.ends - remote.began) / 2, 5.0), 300.0) if at < remote.ends else 0.0
-        soon = max(at, remote.ends, world.remote.down[1]) + poll + SOON_SECONDS
+        told = max(at, remote.ends, world.remote.down[1])
+        poll = min(max((told - remote.began) / 2, 5.0), 300.0) if at < told else 0.0
+        soon = told + poll + SOON_SECONDS
         is_canceled = any(entry.state == TaskState.TASK_STATE_CANCELED for entry in entries)
         if not is_canceled and not any(entry.at < soon and entry.numbered.key == key for entry in entries):
             yield f"A callback came at {at:.0f} s, and {task_id} did not go on with {key} until {soon:.0f} s."
