@@ -18,6 +18,7 @@ from aion_core.engine.agent_options import AnswerAs
 from aion_core.engine.limits.limits import Limits
 from aion_core.engine.listing.conversations import Conversations
 from aion_core.engine.records import AwaitedCall
+from aion_core.engine.remote_calls.callbacks import RemoteCallbacks
 from aion_core.engine.remote_calls.cancellation import Canceled, RemoteCancellations
 from aion_core.engine.remote_calls.records import CallToCancel
 from aion_core.engine.runner.runner import TaskRunner
@@ -42,6 +43,8 @@ class TurnServices(Struct, frozen=True):
     worker: Worker
     renew_secrets: Callable[[], None]
     """Function that reads the agents' secrets again. It blocks."""
+    callbacks: RemoteCallbacks | None = None
+    """Callbacks of remote agents; None if no remote agent in aion.yaml is asked for them."""
     background: Background | None = None
     """Local queues and sweeps of a single-process deployment, None on AWS."""
 
@@ -58,7 +61,7 @@ def build_turn_services(settings: Settings, telemetry: Telemetry) -> TurnService
     environment = agent_environment(declared, settings, clock)
     environment.apply()
     stores = build_stores(settings, clock)
-    remotes = build_remotes(declared.remotes)
+    remotes = build_remotes(declared.remotes, settings.public_url)
     agents = build_agents(configs, declared.folder, replace(stores.agents, remotes=remotes), declared.roots)
 
     def refreshed(agent_id: str) -> Agent:
@@ -107,7 +110,14 @@ def build_turn_services(settings: Settings, telemetry: Telemetry) -> TurnService
     background = None
     if settings.store != "dynamodb":
         background = build_background(settings, stores, worker, clock, telemetry)
-    return TurnServices(clock, configs, declared.limits, stores, agents, worker, environment.refresh, background)
+    callbacks = None
+    if any(remote.callback for remote in declared.remotes.values()):
+        callbacks = RemoteCallbacks(
+            stores.resources.table, stores.work_queue, clock, lease_seconds=settings.lease_seconds
+        )
+    return TurnServices(
+        clock, configs, declared.limits, stores, agents, worker, environment.refresh, callbacks, background
+    )
 
 
 def answer_forms(configs: Mapping[str, AgentConfig]) -> dict[str, AnswerAs]:

@@ -227,7 +227,7 @@ class AuthorCalls:
         running.cancel()
         await asyncio.wait({running})
         if running.cancelled():
-            raise self._turn.suspend(AwaitedCall(call.key, call.remote, durable.remote_task))
+            raise self._turn.suspend(AwaitedCall(call.key, call.remote, durable.remote_task, bool(call.callback)))
 
     def _check_limit(self, call: RemoteCall) -> None:
         """Raise RemoteAgentUnreachable if the turn has waited for this call as long as it may."""
@@ -246,7 +246,10 @@ class AuthorCalls:
 
         whole = {**metadata, **next_depth(self._request.request, call.remote)}
         async with self._remotes.client(call.remote) as client:
-            durable = DurableCall(client, calls, call, name=call.remote, keeps_answer=True)
+            # Code that runs again follows a call that has its remote task, and asks for no second callback.
+            awaits = self._patience is not None and not call.remote_task
+            callback = self._remotes.callback(call.remote, client) if awaits else None
+            durable = DurableCall(client, calls, call, name=call.remote, keeps_answer=True, callback=callback)
             progress.durable = durable
             async with aclosing(durable.responses(metadata=whole)) as stream:
                 async for _ in stream:

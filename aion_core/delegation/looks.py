@@ -55,4 +55,6 @@ async def _has_answer(clients: Clients, store: RemoteCallStore, task: TaskKey, c
         # Store the answer now, so that the turn need not ask for it again.
         answer = outcome_of([StreamResponse(task=remote)]).response()
         await store.settle(task, call.key, CallState.ENDED, answer)
+    if call.calls_back and remote.status.state in TERMINAL | INTERRUPTED:
+        logger.warning("The agent %s has not called back: can it reach this server's public URL?", call.remote)
     return remote.status.state in TERMINAL | INTERRUPTED

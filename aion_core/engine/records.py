@@ -51,6 +51,8 @@ class AwaitedCall(Struct, frozen=True):
     """Key of the call in its task: see `RemoteCall.key`."""
     remote: str
     remote_task: str
+    calls_back: bool = False
+    """True while the remote agent has a one-use token to report the end of its task."""
 
 
 class Wait(Struct, frozen=True):
@@ -63,6 +65,11 @@ class Wait(Struct, frozen=True):
     """Time at which the turn resumes in any case."""
     calls: tuple[AwaitedCall, ...] = ()
     """Empty if the turn waits for a time only."""
+
+    @property
+    def expects_callbacks(self) -> bool:
+        """True if the turn waits for remote agents, and each of them has promised to report the end of its task."""
+        return bool(self.calls) and all(call.calls_back for call in self.calls)
 
 
 class Turn(Struct, frozen=True):
