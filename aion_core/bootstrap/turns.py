@@ -100,9 +100,10 @@ def build_turn_services(settings: Settings, telemetry: Telemetry) -> TurnService
     async def look_by_agent(context: ContextKey, task: TaskKey, call: AwaitedCall) -> Task:
         deployed = agents.get(context.agent)
         agent = await deployed.loaded() if deployed is not None else None
-        if not isinstance(agent, CallsRemoteAgents):
-            raise ConfigurationError(f"The agent {context.agent!r} calls no remote agents any more.")
-        return await agent.look_at_remote(context, task, call)
+        stored = {each.key: each for each in await stores.tasks.remote_calls.of_task(task)}.get(call.key)
+        if not isinstance(agent, CallsRemoteAgents) or stored is None:
+            raise ConfigurationError(f"The agent {context.agent!r} does not make the call {call.key!r} any more.")
+        return await agent.look_at_remote(context, task, stored)
 
     async def look(context: ContextKey, task: TaskKey, calls: Sequence[AwaitedCall]) -> bool:
         # Import late, because most processes await no call.

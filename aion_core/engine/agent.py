@@ -10,7 +10,7 @@ from msgspec import Struct, field
 from aion_core.engine.agent_profile import AgentProfile
 from aion_core.engine.records import AwaitedCall, Numbered, Turn
 from aion_core.engine.remote_calls.cancellation import Canceled
-from aion_core.engine.remote_calls.records import CallToCancel
+from aion_core.engine.remote_calls.records import CallToCancel, RemoteCall
 from aion_core.engine.remote_calls.turn_calls import TurnCalls
 from aion_core.engine.turn.sleeps import TurnSleeps
 from aion_core.protocol.types import Artifact, Message, Task, TaskState
@@ -185,6 +185,6 @@ class CallsRemoteAgents(Protocol):
         """Ask the call's remote agent to cancel its task. Any exception means that it was not reached."""
         ...
 
-    async def look_at_remote(self, context: ContextKey, task: TaskKey, call: AwaitedCall) -> Task:
+    async def look_at_remote(self, context: ContextKey, task: TaskKey, call: RemoteCall) -> Task:
         """Return the remote task of a call. Raises ConfigurationError if the turn has to find out what is wrong."""
         ...

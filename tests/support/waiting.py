@@ -10,8 +10,10 @@ from aion_core.delegation.looks import have_answers
 from aion_core.delegation.remotes import Remotes
 from aion_core.engine.call import CallContext
 from aion_core.engine.queues import WakeUp
+from aion_core.engine.records import AwaitedCall
 from aion_core.protocol.interrupts import questions_of
 from aion_core.protocol.types import Message, Part, Role, SendMessageRequest, Task
+from aion_core.table.keys import ContextKey, TaskKey
 from tests.support.clock import ManualClock, settle
 from tests.support.requests import request
 from tests.support.service import ServiceParts, parts, send_task
@@ -32,7 +34,15 @@ class Conversation:
         self.woken: list[WakeUp] = []
         """Messages that have invoked a worker, in order."""
         self.made.work_queue.handled_by(self._handle)
-        self.made.worker._looks = partial(have_answers, Remotes().client, self.made.store.remote_calls)
+        self.made.worker._looks = partial(
+            have_answers, Remotes().client, self.made.store.remote_calls, own_look=self._own_look
+        )
+
+    async def _own_look(self, context: ContextKey, task: TaskKey, call: AwaitedCall) -> Task:
+        calls = {each.key: each for each in await self.made.store.remote_calls.of_task(task)}
+        agent: Any = self.made.agent
+        found: Task = await agent.look_at_remote(context, task, calls[call.key])
+        return found
 
     async def _handle(self, wake_up: WakeUp) -> None:
         self.woken.append(wake_up)

@@ -15,6 +15,7 @@ from google.adk.auth.credential_service.session_state_credential_service import 
 from google.adk.events import Event
 from google.adk.memory import BaseMemoryService, InMemoryMemoryService
 from google.adk.sessions import Session
+from google.adk.workflow import BaseNode
 
 from aion_core.agents.addressing import addressed
 from aion_core.agents.adk.agent_config import agent_from_file
@@ -35,6 +36,8 @@ from aion_core.agents.adk.resumption import (
 from aion_core.agents.adk.setup import AdkSetup, ArtifactFactory, SessionFactory
 from aion_core.agents.adk.translation import AdkTranslator
 from aion_core.agents.adk.turn import AdkTurn, Drained, RunnerInput
+from aion_core.agents.adk.waits.tool_batches import make_stoppable
+from aion_core.agents.adk.waits.turn_waits import TurnWaits
 from aion_core.agents.client_answers import QUESTION_EXPIRED, InvalidResumeInput, answered_question
 from aion_core.agents.restarts import MAX_RUNS, TOO_MANY_RUNS
 from aion_core.clock import SystemClock
@@ -43,13 +46,15 @@ from aion_core.engine.agent import Agent, Emission, Paused, TurnRequest
 from aion_core.engine.agent_options import AfterCrash
 from aion_core.engine.agent_profile import AgentProfile
 from aion_core.engine.remote_calls.cancellation import Canceled
-from aion_core.engine.remote_calls.records import CallToCancel
+from aion_core.engine.remote_calls.records import CallToCancel, RemoteCall
 from aion_core.errors import AgentFailed, ConfigurationError, LeaseLost, StoreError
 from aion_core.loading.aion_yaml.agent import AgentConfig
 from aion_core.loading.frameworks import AgentDependencies
 from aion_core.loading.objects.loaded import LoadedObject
+from aion_core.protocol.types import Task
 from aion_core.state.adk.artifacts import BlobArtifacts
 from aion_core.state.adk.sessions import TableSessions
+from aion_core.table.keys import ContextKey, TaskKey
 from aion_core.table.times import milliseconds
 
 # Ignore ADK's warnings about two experimental features, because the adapter always uses these features, and an operator
@@ -91,6 +96,7 @@ class AdkAgent:
             app = app.model_copy(update={"resumability_config": ResumabilityConfig(is_resumable=True)})
         assert app.root_agent is not None  # noqa: S101  # App requires a root agent
         make_durable()
+        make_stoppable()
         pass_answers_on(app.root_agent)
         self.root = app.root_agent
         """The author's root agent."""
@@ -131,23 +137,36 @@ class AdkAgent:
         if agent is None:
             return Canceled.NEVER
         # Import late: most agents call no remote agent, and this imports the A2A client.
-        from aion_core.agents.adk.remote_agents.cancel import cancel_call
+        from aion_core.agents.adk.remote_agents.remote_tasks import cancel_call
 
+        context = await self._outside_of_turn(agent, call.context, call.task)
+        return await cancel_call(agent, call, context, now=milliseconds(SystemClock().now()))
+
+    async def look_at_remote(self, context: ContextKey, task: TaskKey, call: RemoteCall) -> Task:
+        """Return the remote task of a RemoteA2aAgent's call. See `CallsRemoteAgents`."""
+        agent = remote_agent_named(self.root, call.agent)
+        if agent is None:
+            raise ConfigurationError(f"The agent has no RemoteA2aAgent {call.agent!r} any more.")
+        from aion_core.agents.adk.remote_agents.remote_tasks import look_at_call
+
+        return await look_at_call(agent, call, await self._outside_of_turn(agent, context, task))
+
+    async def _outside_of_turn(self, agent: BaseNode, context: ContextKey, task: TaskKey) -> InvocationContext:
+        """Return what an agent's client and interceptors read, outside of a turn."""
         key: dict[str, Any] = {
-            "app_name": call.context.agent,
-            "user_id": call.context.owner,
-            "session_id": call.context.context_id,
+            "app_name": context.agent,
+            "user_id": context.owner,
+            "session_id": context.context_id,
         }
         sessions = self._setup.sessions(None)
         session = await sessions.get_session(**key)
-        context = InvocationContext(
-            invocation_id=call.task.task_id,
+        return InvocationContext(
+            invocation_id=task.task_id,
             agent=agent,
             session=session or Session(id=key["session_id"], app_name=key["app_name"], user_id=key["user_id"]),
             session_service=sessions,
             credential_service=self._setup.credentials,
         )
-        return await cancel_call(agent, call, context, now=milliseconds(SystemClock().now()))
 
     async def _run(self, request: TurnRequest) -> AsyncGenerator[Emission, None]:
         turn = AdkTurn(request, self._setup)
@@ -185,7 +204,8 @@ class AdkAgent:
             for emission in translator.before_failure():
                 yield emission
             raise
-        for emission in _end(translator, turn.stored() or session.events, given.rejection if given is not None else ""):
+        rejection = given.rejection if given is not None else ""
+        for emission in _end(translator, turn.stored() or session.events, turn.waits, rejection):
             yield emission
 
     async def _input(
@@ -277,13 +297,17 @@ def _only(module: ModuleType | None, kind: Any) -> Any:
     return getattr(module, next(iter(instances.values()))) if instances else None
 
 
-def _end(translator: AdkTranslator, stored: Sequence[Event], rejection: str) -> Iterator[Emission]:
-    """Yield the final emissions of a turn: the questions of the session's pending calls, or else the answer.
+def _end(translator: AdkTranslator, stored: Sequence[Event], waits: TurnWaits, rejection: str) -> Iterator[Emission]:
+    """Yield the final emissions of a turn: the questions of the session's pending calls, or else its wait or answer.
 
     The questions begin with `rejection`, the reason for refusing an answer to one of several calls.
     """
-    if pending := pending_calls(stored):
+    pending = [call for call in pending_calls(stored) if call.id not in waits.held]
+    if pending:
         yield from translator.before_question()
         yield input_required(pending, error=rejection)
+    elif (ending := waits.ending()) is not None:
+        yield from translator.before_pause()
+        yield ending
     else:
         yield from translator.end()

@@ -25,7 +25,7 @@ from aion_core.agents.adk.remote_agents.marks import mark_of
 from aion_core.agents.emission_ids import REPLY, deterministic_id, final_key, with_artifact_id
 from aion_core.agents.emitted_messages import EmittedMessages
 from aion_core.agents.final_answer import TurnOutput, final_emissions
-from aion_core.agents.helper_calls import DurableReply, Reaction, ReplyChunk, StreamAborted, TypingSignal
+from aion_core.agents.helper_calls import DurableReply, FileReceived, Reaction, ReplyChunk, StreamAborted, TypingSignal
 from aion_core.agents.reactions import reaction_artifact
 from aion_core.agents.restarts import NO_ANSWER_AFTER_RESTART
 from aion_core.agents.speakers import INVOKED, speaker_of
@@ -272,6 +272,9 @@ class AdkTranslator:
                 yield reaction_artifact(self._request, call, self._key(call.site), self._reactions)
             case TypingSignal():
                 yield AgentTyping()
+            case FileReceived(artifact=artifact):
+                self._has_output = True
+                yield AgentArtifact(artifact, key=f"remote/{artifact.artifact_id}")
 
     async def _artifact(self, name: str, version: int, key: str) -> AgentArtifact | None:
         saved = await self._load(name, version)
