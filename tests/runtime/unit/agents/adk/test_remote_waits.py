@@ -16,7 +16,7 @@ from google.adk.tools.long_running_tool import LongRunningFunctionTool
 
 from aion_core.protocol.types import Message, Part, Task
 from tests.runtime.unit.agents.adk.test_resumption import answering, transferring_agent
-from tests.runtime.unit.agents.adk.test_waits import Talk, caller, remote, results
+from tests.runtime.unit.agents.adk.test_waits import Talk, caller, hasty, remote, results
 from tests.support.adk import call
 from tests.support.agents.remote import NOTES
 from tests.support.held_remote import Remote, held_remote
@@ -25,7 +25,7 @@ from tests.support.waiting import text_of
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*EXPERIMENTAL.*:UserWarning")
 
-__all__ = ["remote"]
+__all__ = ["hasty", "remote"]
 
 
 def far(url: str, name: str = "far", *, says: str = "", streaming: bool = True) -> RemoteA2aAgent:

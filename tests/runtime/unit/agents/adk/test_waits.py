@@ -1,23 +1,27 @@
 """Tools of ADK agents that sleep or call a remote agent: no process runs meanwhile, and each tool gets its own result."""
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
+from google.adk import Workflow
 from google.adk.agents import LlmAgent, LoopAgent, ParallelAgent, SequentialAgent
-from google.adk.sessions import InMemorySessionService
 from google.adk.tools.agent_tool import AgentTool
 from google.adk.tools.function_tool import FunctionTool
 from google.adk.tools.long_running_tool import LongRunningFunctionTool
 
 from aion.shared.remote import RemoteAgentError, call_agent, call_agents
 from aion.shared.sleeping import sleep
+from aion_core.agents.adk.remote_agents import run
+from aion_core.delegation import author_calls
 from aion_core.protocol.types import Task
+from tests.runtime.unit.agents.adk.test_resumption import answering, renewal, transferring_agent
 from tests.support.adk import CrashingSessions, DecidingLlm, call, served
 from tests.support.agents.remote import NOTES
+from tests.support.clock import settle
 from tests.support.held_remote import Remote, held_remote
 from tests.support.waiting import Conversation, text_of
 
@@ -31,6 +35,13 @@ def remote(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Remote]:
     monkeypatch.setenv(NOTES, str(tmp_path / "notes"))
     with held_remote(tmp_path) as made:
         yield made
+
+
+@pytest.fixture(autouse=True)
+def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Suspend turns after a tenth of a second."""
+    for module in (author_calls, run):
+        monkeypatch.setattr(module, "SUSPEND_SECONDS", 0.1)
 
 
 def caller(calls: list[Any], *tools: Any, name: str = "root", **options: Any) -> LlmAgent:
@@ -50,12 +61,18 @@ def results(**by_tool: Any) -> str:
 class Talk(Conversation):
     """Conversation with an ADK agent, and its stored session."""
 
-    def __init__(self, build: Callable[["Talk"], Any], sessions: InMemorySessionService | None = None) -> None:
+    def __init__(
+        self, build: Callable[["Talk"], Any], sessions: CrashingSessions | None = None, **options: Any
+    ) -> None:
         self.sessions = sessions or CrashingSessions()
-        super().__init__(lambda made: served(build(made), self.sessions))  # type: ignore[arg-type]
+        super().__init__(lambda made: served(build(made), self.sessions), **options)  # type: ignore[arg-type]
+
+    @property
+    def is_busy(self) -> bool:
+        return self._busy > 0
 
     def events(self) -> list[Any]:
-        return self.sessions.stored()  # type: ignore[attr-defined]
+        return self.sessions.stored()
 
     def history(self) -> list[str]:
         """Return the tool calls and responses of the stored session, in order."""
@@ -201,6 +218,8 @@ class Files:
             silent,
             nothing,
         )
+
+        self.both = (book, ask)
 
     @property
     def runs(self) -> list[str]:
@@ -530,3 +549,111 @@ async def test_loop_waits_in_each_round(remote: Remote) -> None:
         task = await talk.passes(task, 60, step=5)
     assert text_of(task) == results(ask={"result": "two Held."})
     assert remote.heard() == ["one", "two"]
+
+
+SHAPES: dict[str, Callable[[Talk, Remote], Any]] = {
+    "after a transfer": lambda talk, remote: LlmAgent(
+        name="root",
+        model=transferring_agent("inner").model,
+        sub_agents=[caller([call("ask", text=remote.hold("job"))], Files(talk, remote).ask, name="inner")],
+    ),
+    "in a sequence": lambda talk, remote: SequentialAgent(
+        name="root",
+        sub_agents=[
+            caller([call("book"), call("ask", text=remote.hold("job"))], *Files(talk, remote).both, name="inner"),
+            answering("writer"),
+        ],
+    ),
+    "in parallel": lambda talk, remote: ParallelAgent(
+        name="root",
+        sub_agents=[
+            answering("other"),
+            caller([call("book"), call("ask", text=remote.hold("job"))], *Files(talk, remote).both, name="inner"),
+        ],
+    ),
+    "in a workflow": lambda talk, remote: Workflow(
+        name="root",
+        edges=[
+            (
+                "START",
+                caller([call("book"), call("ask", text=remote.hold("job"))], *Files(talk, remote).both, name="inner"),
+            )
+        ],
+    ),
+    "in a task": lambda talk, remote: delegating(
+        caller([call("ask", text=remote.hold("job"))], Files(talk, remote).ask, name="inner", mode="task")
+    ),
+}
+
+
+def delegating(task: LlmAgent) -> LlmAgent:
+    """Return an agent that gives the task to the other agent, and says its result."""
+
+    def decide(seen: list[str]) -> list[Any]:
+        results = [line for line in seen if "inner -> " in line]
+        return [results[0]] if results else [call("inner", request="go")]
+
+    def work(seen: list[str]) -> list[Any]:
+        results = [line for line in seen if "ask -> " in line]
+        return [call("finish_task", result=results[0])] if results else [call("ask", text=text)]
+
+    text = task.model.decide([])[0].function_call.args["text"]  # type: ignore[union-attr]
+    task.model.decide = work  # type: ignore[union-attr]
+    return LlmAgent(name="root", model=DecidingLlm(decide=decide), sub_agents=[task])
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+async def test_tool_waits_in_agents_of_every_shape(remote: Remote, shape: str) -> None:
+    talk = Talk(lambda talk: SHAPES[shape](talk, remote))
+    task = await talk.passes(await talk.send(), 60, step=20)
+    assert text_of(task).startswith("Waiting for"), text_of(task)
+    remote.end("job")
+    task = await talk.passes(task, 60, step=20)
+    assert task.status.state == 3, text_of(task)
+    messages = [*task.history, task.status.message]
+    said = ["".join(part.text for part in each.parts) for each in messages]
+    assert any("'Held.'" in text for text in said), said
+    assert remote.heard() == ["job"]
+    done = [what for what, _ in talk.notes]
+    assert done.count("ask") == 2
+    assert done.count("book") <= 1
+    history = talk.history()
+    assert history.count("ask()") == history.count("-> ask") == 1
+
+
+async def through_losses(talk: Talk, happens: Coroutine[Any, Any, Task]) -> Task:
+    """Return the task. After the loss of a process, let the time pass until its lease has ended."""
+    happening = asyncio.create_task(happens)
+    while not happening.done():
+        await settle()
+        await asyncio.sleep(0.01)
+        if talk.is_busy and not renewal.beating:
+            talk.clock.move(5_001)
+    return happening.result()
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("before", [False, True], ids=["after", "before"])
+async def test_killed_process_loses_no_wait_and_no_answer(
+    shape: str, before: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Lose the process at each event of the session, after or before the event is stored."""
+    place, appends = 0, 1
+    while place < appends:
+        place += 1
+        folder = tmp_path / str(place)
+        folder.mkdir()
+        monkeypatch.setenv(NOTES, str(folder / "notes"))
+        sessions = CrashingSessions(place, before=before)
+        with held_remote(folder) as remote:
+            talk = Talk(lambda talk, remote=remote: SHAPES[shape](talk, remote), sessions, lease_seconds=10_000)  # type: ignore[misc]
+            task = await through_losses(talk, talk.send())
+            for _ in range(2):
+                remote.end("job")
+                task = await through_losses(talk, talk.passes(task, 300, step=300))
+            assert task.status.state == 3, (place, text_of(task))
+            assert remote.heard() == ["job"], place
+            history = talk.history()
+            assert history.count("ask()") == history.count("-> ask") == 1, (place, history)
+        appends = sessions.appends - 1
+    assert appends > 3
