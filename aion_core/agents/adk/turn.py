@@ -74,7 +74,7 @@ class AdkTurn:
     def __init__(self, request: TurnRequest, setup: AdkSetup) -> None:
         self._request, self._setup = request, setup
         self._channel = EventChannel()
-        self.waits = TurnWaits(self._can_resume_here, self.stored)
+        self.waits = TurnWaits(setup.root, self._can_resume_here, self.stored)
         """What the turn waits for."""
         observed = request.task.id, setup.root.name, self._channel.send, request.check_lease, self.waits
         self._callbacks = TracedPlugin(*observed, request.trace) if request.trace else CallbackPlugin(*observed)

@@ -248,7 +248,9 @@ class RemoteRun:
     def _may_stop(self) -> bool:
         """True if the agents above, or the tool, stop with this agent, and run it again."""
         tool = running_tool.get()
-        return tool is None or (tool.may_stop and getattr(tool.tool, "agent", None) is self._agent)
+        if tool is None:
+            return True
+        return self._turn.waits.may_suspend(tool) and getattr(tool.tool, "agent", None) is self._agent
 
     def _suspends(self, call: DurableCall) -> bool:
         """Return True if the turn should wait for the call without a process. Raises RemoteAgentUnreachable."""

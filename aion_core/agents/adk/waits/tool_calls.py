@@ -18,7 +18,7 @@ from aion_core.engine.agent import TurnRequest
 from aion_core.engine.records import AwaitedCall
 from aion_core.engine.remote_calls.records import RemoteCall
 from aion_core.engine.resume_input import parts_by_interrupt
-from aion_core.errors import RemoteAgentFailed
+from aion_core.errors import RemoteAgentError
 from aion_core.protocol.interrupts import INTERRUPT_ID, OpenQuestion, interrupt_id_of, questions_of
 from aion_core.protocol.types import Artifact, Message, Part, TaskState
 
@@ -45,7 +45,7 @@ class ToolCalls:
     @property
     def may_suspend(self) -> bool:
         """True if the running tool may stop, and another process can run it again. See `CallingTurn.may_suspend`."""
-        return _running().may_stop and self._waits.can_resume()
+        return self._waits.may_suspend(_running())
 
     def suspend(self, call: AwaitedCall) -> BaseException:
         """Return the exception that stops the tool until the call has an answer. See `CallingTurn.suspend`."""
@@ -58,7 +58,7 @@ class ToolCalls:
     def ask(self, outcome: Outcome, answer: RemoteCall | None) -> Message:
         """Return the client's answer, or stop the tool. See `CallingTurn.ask`.
 
-        Raises RemoteAgentFailed in a tool that can't be stopped: one of an agent that is itself a tool.
+        Raises RemoteAgentError in a tool that can't be stopped: one of an agent that is itself a tool.
         """
         if answer is not None:
             return answer.message
@@ -79,7 +79,7 @@ class ToolCalls:
             return Message(parts=parts)
         if not run.may_stop:
             text = "".join(part.text for part in remote.parts)
-            raise RemoteAgentFailed(agent="", state="failed", reason=f"It asks the user, who can't answer here: {text}")
+            raise RemoteAgentError(f"The remote agent asks a question that this tool can't pass on: {text}", agent="")
         auth = outcome.state == TaskState.TASK_STATE_AUTH_REQUIRED
         run.question = run.question or ToolQuestion(questions, needs_authorization=auth)
         return _raise(ToolStops("A remote agent asks the client."))

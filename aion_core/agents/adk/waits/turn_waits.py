@@ -8,6 +8,7 @@ from google.adk.events import Event
 from google.adk.sessions import Session
 from google.adk.tools.base_tool import BaseTool
 from google.adk.tools.tool_context import ToolContext
+from google.adk.workflow import BaseNode, Workflow
 
 from aion_core.agents.adk.waits.held_calls import KeptResult, hide_long_running, show_long_running, take_held
 from aion_core.agents.adk.waits.tool_runs import ToolRun, running_tool
@@ -19,12 +20,14 @@ from aion_core.engine.records import AwaitedCall
 class TurnWaits:
     """Waits of one turn, and the tool calls that ADK holds for them."""
 
-    def __init__(self, can_resume: Callable[[], bool], stored: Callable[[], Sequence[Event]]) -> None:
+    def __init__(self, root: BaseNode, can_resume: Callable[[], bool], stored: Callable[[], Sequence[Event]]) -> None:
         """`can_resume` returns True if another process can go on with the turn as it is now.
 
-        `stored` returns the session's events so far.
+        `root` is the root of the App, and `stored` returns the session's events so far.
         """
         self.can_resume, self.stored = can_resume, stored
+        # When ADK resumes a Workflow, it takes a node that has called a tool for one that has ended.
+        self._tools_run_again = not isinstance(root, Workflow)
         self.held: set[str] = set()
         """Ids of the tool calls of messages that are held: none of them asks the client anything yet."""
         self._times: dict[str, datetime] = {}
@@ -64,6 +67,10 @@ class TurnWaits:
             self._runs[call_id] = run
         running_tool.set(run)
         return run
+
+    def may_suspend(self, run: ToolRun) -> bool:
+        """Return True if the tool may stop until it has what it waits for, because another process can run it again."""
+        return run.may_stop and self._tools_run_again and self.can_resume()
 
     def runs(self, ids: Collection[str]) -> dict[str, ToolRun]:
         """Return the last runs of these calls."""

@@ -571,15 +571,6 @@ SHAPES: dict[str, Callable[[Talk, Remote], Any]] = {
             caller([call("book"), call("ask", text=remote.hold("job"))], *Files(talk, remote).both, name="inner"),
         ],
     ),
-    "in a workflow": lambda talk, remote: Workflow(
-        name="root",
-        edges=[
-            (
-                "START",
-                caller([call("book"), call("ask", text=remote.hold("job"))], *Files(talk, remote).both, name="inner"),
-            )
-        ],
-    ),
     "in a task": lambda talk, remote: delegating(
         caller([call("ask", text=remote.hold("job"))], Files(talk, remote).ask, name="inner", mode="task")
     ),
@@ -619,6 +610,24 @@ async def test_tool_waits_in_agents_of_every_shape(remote: Remote, shape: str) -
     assert done.count("book") <= 1
     history = talk.history()
     assert history.count("ask()") == history.count("-> ask") == 1
+
+
+async def test_tool_of_workflow_waits_in_process(remote: Remote) -> None:
+    """ADK takes a node that has called a tool for one that has ended, when it resumes a workflow."""
+
+    def build(talk: Talk) -> Any:
+        inner = caller([call("ask", text=remote.hold("job"))], Files(talk, remote).ask, name="inner")
+        return Workflow(name="root", edges=[("START", inner)])
+
+    talk = Talk(build)
+    sending = asyncio.create_task(talk.send())
+    async with asyncio.timeout(60):
+        while "job" not in remote.heard():
+            await asyncio.sleep(0.01)
+    await asyncio.sleep(1)
+    assert not sending.done()
+    remote.end("job")
+    assert text_of(await sending) == results(ask={"result": "Held."})
 
 
 async def through_losses(talk: Talk, happens: Coroutine[Any, Any, Task]) -> Task:
