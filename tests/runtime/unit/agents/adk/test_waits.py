@@ -67,10 +67,6 @@ class Talk(Conversation):
         self.sessions = sessions or CrashingSessions()
         super().__init__(lambda made: served(build(made), self.sessions), **options)  # type: ignore[arg-type]
 
-    @property
-    def is_busy(self) -> bool:
-        return self._busy > 0
-
     def events(self) -> list[Any]:
         return self.sessions.stored()
 
@@ -636,8 +632,8 @@ async def through_losses(talk: Talk, happens: Coroutine[Any, Any, Task]) -> Task
     while not happening.done():
         await settle()
         await asyncio.sleep(0.01)
-        if talk.is_busy and not renewal.beating:
-            talk.clock.move(5_001)
+        if not renewal.beating:
+            talk.clock.move(1_001)
     return happening.result()
 
 
