@@ -2,7 +2,7 @@
 
 from msgspec import Struct
 
-from aion_core.protocol.types import Artifact, Message
+from aion_core.protocol.types import Message
 
 
 class ReplyChunk(Struct, frozen=True):
@@ -46,11 +46,5 @@ class TypingSignal(Struct, frozen=True):
     """Request to show a typing indicator to clients."""
 
 
-class FileReceived(Struct, frozen=True):
-    """Artifact of a remote agent that the author's code has called, with an id of its own."""
-
-    artifact: Artifact
-
-
-HelperCall = ReplyChunk | StreamAborted | DurableReply | Reaction | TypingSignal | FileReceived
+HelperCall = ReplyChunk | StreamAborted | DurableReply | Reaction | TypingSignal
 """Any call of a helper."""

@@ -61,9 +61,9 @@ async def patient(
             left = max(0.0, ask_at - loop.time())
             await asyncio.wait({getting, running}, timeout=left, return_when=asyncio.FIRST_COMPLETED)
             if getting.done():
-                if (item := getting.result()) is None:
+                if (received := getting.result()) is None:
                     return
-                yield item
+                yield received
                 getting = asyncio.create_task(queue.get())
             elif running.done():
                 # The last item wakes the other task in the event loop's next step.

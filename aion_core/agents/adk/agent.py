@@ -235,7 +235,7 @@ class AdkAgent:
             return RunnerInput(answers.contents[0], then=answers.contents[1:], rejection=answers.rejection)
         if question is not None:
             raise AgentFailed(QUESTION_EXPIRED)
-        for response in canceled_responses(session.events):
+        for response in canceled_responses(session.events, turn.waits.kept):
             await turn.append(session, response)
         return RunnerInput(content_of(request))
 

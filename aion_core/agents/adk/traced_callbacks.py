@@ -100,7 +100,7 @@ class TracedPlugin(CallbackPlugin):
         self, *, tool: BaseTool, tool_args: dict[str, Any], tool_context: ToolContext, result: dict[str, Any]
     ) -> dict[str, Any] | None:
         """Record the end of a tool call, with its result. See `CallbackPlugin.after_tool_callback`."""
-        call = {"tool": tool, "tool_args": tool_args, "tool_context": tool_context}
+        call: dict[str, Any] = {"tool": tool, "tool_args": tool_args, "tool_context": tool_context}
         if (instead := await super().after_tool_callback(**call, result=result)) is not None:
             self._trace.end(_tool(tool_context))
             return instead
@@ -114,7 +114,7 @@ class TracedPlugin(CallbackPlugin):
         self, *, tool: BaseTool, tool_args: dict[str, Any], tool_context: ToolContext, error: Exception
     ) -> dict[str, Any] | None:
         """Record a failed tool call. See `CallbackPlugin.on_tool_error_callback`."""
-        call = {"tool": tool, "tool_args": tool_args, "tool_context": tool_context}
+        call: dict[str, Any] = {"tool": tool, "tool_args": tool_args, "tool_context": tool_context}
         instead = await super().on_tool_error_callback(**call, error=error)
         if instead is None:
             self._trace.end(_tool(tool_context), error=error)

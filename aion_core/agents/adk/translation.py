@@ -22,10 +22,11 @@ from aion_core.agents.adk.parts import (
     visible_text,
 )
 from aion_core.agents.adk.remote_agents.marks import mark_of
+from aion_core.agents.adk.waits.tool_runs import FileReceived
 from aion_core.agents.emission_ids import REPLY, deterministic_id, final_key, with_artifact_id
 from aion_core.agents.emitted_messages import EmittedMessages
 from aion_core.agents.final_answer import TurnOutput, final_emissions
-from aion_core.agents.helper_calls import DurableReply, FileReceived, Reaction, ReplyChunk, StreamAborted, TypingSignal
+from aion_core.agents.helper_calls import DurableReply, Reaction, ReplyChunk, StreamAborted, TypingSignal
 from aion_core.agents.reactions import reaction_artifact
 from aion_core.agents.restarts import NO_ANSWER_AFTER_RESTART
 from aion_core.agents.speakers import INVOKED, speaker_of

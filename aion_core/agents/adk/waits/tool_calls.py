@@ -7,11 +7,10 @@ from google.genai import types as genai
 
 from aion_core.agents.adk.parts import part_of
 from aion_core.agents.adk.waits.pauses import FRAMEWORK
-from aion_core.agents.adk.waits.tool_runs import ToolQuestion, ToolRun, ToolStops, running_tool
+from aion_core.agents.adk.waits.tool_runs import FileReceived, ToolQuestion, ToolRun, ToolStops, running_tool
 from aion_core.agents.adk.waits.turn_waits import TurnWaits
 from aion_core.agents.client_answers import answered_question, interrupt_ids
 from aion_core.agents.emission_ids import deterministic_id
-from aion_core.agents.helper_calls import FileReceived
 from aion_core.agents.questions import Question
 from aion_core.delegation.outcome import Outcome
 from aion_core.engine.agent import TurnRequest
@@ -70,13 +69,10 @@ class ToolCalls:
         ]
         answers = [self._answer(each.id) for each in questions]
         if all(each is not None for each in answers):
-            parts = []
-            for question, given in zip(asked or [None], answers, strict=True):
+            for question, given in zip(asked if several else (), answers, strict=several):
                 for part in given or ():
-                    if question is not None and several:
-                        part.metadata.update({INTERRUPT_ID: question.id})
-                    parts.append(part)
-            return Message(parts=parts)
+                    part.metadata.update({INTERRUPT_ID: question.id})
+            return Message(parts=[part for given in answers for part in given or ()])
         if not run.may_stop:
             text = "".join(part.text for part in remote.parts)
             raise RemoteAgentError(f"The remote agent asks a question that this tool can't pass on: {text}", agent="")

@@ -11,6 +11,7 @@ from msgspec import Struct
 
 from aion_core.agents.questions import Question
 from aion_core.engine.records import AwaitedCall
+from aion_core.protocol.types import Artifact
 
 
 class ToolStops(Exception):
@@ -47,6 +48,12 @@ class ToolRun(Struct, eq=False):
     def has_stopped(self) -> bool:
         """True if the tool has no result yet. An author's code that catches ToolStops changes nothing about this."""
         return self.wait is not None or self.question is not None
+
+
+class FileReceived(Struct, frozen=True):
+    """Event: a tool has received an artifact of a remote agent, under an id of its own."""
+
+    artifact: Artifact
 
 
 running_tool: ContextVar[ToolRun | None] = ContextVar("aion_adk_running_tool", default=None)

@@ -17,8 +17,9 @@ from aion.shared.remote import RemoteAgentError, call_agent, call_agents
 from aion.shared.sleeping import sleep
 from aion_core.agents.adk.remote_agents import run
 from aion_core.delegation import author_calls
+from aion_core.engine.runner import renewal
 from aion_core.protocol.types import Task
-from tests.runtime.unit.agents.adk.test_resumption import answering, renewal, transferring_agent
+from tests.runtime.unit.agents.adk.test_resumption import answering, transferring_agent
 from tests.support.adk import CrashingSessions, DecidingLlm, call, served
 from tests.support.agents.remote import NOTES
 from tests.support.clock import settle
@@ -386,6 +387,32 @@ async def test_cancel_reaches_awaited_agent(remote: Remote) -> None:
     assert len(talk.notes) == 1
     following = await talk.send("again")
     assert text_of(following) == results(ask={"error": "canceled"})
+
+
+async def test_result_beside_canceled_wait_stays_known(remote: Remote) -> None:
+    def build(talk: Talk) -> Any:
+        return caller([call("book"), call("ask", text=remote.hold("job"))], *Files(talk, remote).both)
+
+    talk = Talk(build)
+    task = await talk.send()
+    await talk.made.service.cancel(talk.call, task.id)
+    following = await talk.send("again")
+    assert text_of(following) == results(book={"booked": "a flight"}, ask={"error": "canceled"})
+
+
+async def test_doubled_wake_up_changes_nothing(remote: Remote) -> None:
+    talk = Talk(lambda talk: caller([call("ask", text=remote.hold("job"))], Files(talk, remote).ask))
+    task = await talk.passes(await talk.send(), 30, step=5)
+    for again in list(talk.woken):
+        await talk.made.work_queue.enqueue(again)
+    task = await talk.passes(task, 30, step=5)
+    assert len(talk.notes) == 1
+    remote.end("job")
+    for again in list(talk.woken):
+        await talk.made.work_queue.enqueue(again)
+    task = await talk.passes(task, 60, step=5)
+    assert text_of(task) == results(ask={"result": "Held."})
+    assert len(talk.notes) == 2
 
 
 async def test_blocking_client_gets_answer_without_suspension(remote: Remote) -> None:
