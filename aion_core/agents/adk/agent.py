@@ -8,14 +8,12 @@ from types import ModuleType
 from typing import Any
 
 from google.adk.agents import BaseAgent, LlmAgent
-from google.adk.agents.invocation_context import InvocationContext
 from google.adk.apps import App, ResumabilityConfig
 from google.adk.auth.credential_service.base_credential_service import BaseCredentialService
 from google.adk.auth.credential_service.session_state_credential_service import SessionStateCredentialService
 from google.adk.events import Event
 from google.adk.memory import BaseMemoryService, InMemoryMemoryService
 from google.adk.sessions import Session
-from google.adk.workflow import BaseNode
 
 from aion_core.agents.addressing import addressed
 from aion_core.agents.adk.agent_config import agent_from_file
@@ -137,9 +135,9 @@ class AdkAgent:
         if agent is None:
             return Canceled.NEVER
         # Import late: most agents call no remote agent, and this imports the A2A client.
-        from aion_core.agents.adk.remote_agents.remote_tasks import cancel_call
+        from aion_core.agents.adk.remote_agents.remote_tasks import cancel_call, outside_of_turn
 
-        context = await self._outside_of_turn(agent, call.context, call.task)
+        context = await outside_of_turn(self._setup, agent, call.context, call.task)
         return await cancel_call(agent, call, context, now=milliseconds(SystemClock().now()))
 
     async def look_at_remote(self, context: ContextKey, task: TaskKey, call: RemoteCall) -> Task:
@@ -147,26 +145,9 @@ class AdkAgent:
         agent = remote_agent_named(self.root, call.agent)
         if agent is None:
             raise ConfigurationError(f"The agent has no RemoteA2aAgent {call.agent!r} any more.")
-        from aion_core.agents.adk.remote_agents.remote_tasks import look_at_call
+        from aion_core.agents.adk.remote_agents.remote_tasks import look_at_call, outside_of_turn
 
-        return await look_at_call(agent, call, await self._outside_of_turn(agent, context, task))
-
-    async def _outside_of_turn(self, agent: BaseNode, context: ContextKey, task: TaskKey) -> InvocationContext:
-        """Return what an agent's client and interceptors read, outside of a turn."""
-        key: dict[str, Any] = {
-            "app_name": context.agent,
-            "user_id": context.owner,
-            "session_id": context.context_id,
-        }
-        sessions = self._setup.sessions(None)
-        session = await sessions.get_session(**key)
-        return InvocationContext(
-            invocation_id=task.task_id,
-            agent=agent,
-            session=session or Session(id=key["session_id"], app_name=key["app_name"], user_id=key["user_id"]),
-            session_service=sessions,
-            credential_service=self._setup.credentials,
-        )
+        return await look_at_call(agent, call, await outside_of_turn(self._setup, agent, context, task))
 
     async def _run(self, request: TurnRequest) -> AsyncGenerator[Emission, None]:
         turn = AdkTurn(request, self._setup)

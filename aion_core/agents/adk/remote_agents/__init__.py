@@ -3,6 +3,7 @@
 durability.py       makes the class durable within a turn, and finds its instances
 turn_calls.py       the running turn, as its calls need it
 run.py              one run of a RemoteA2aAgent
+call_places.py      where the agent makes its calls
 contact.py          first contact: the remote agent's card
 answers.py          answers to a request for a credential, as ADK passes them on
 whole_responses.py  responses in the form that ADK reads without losing a part

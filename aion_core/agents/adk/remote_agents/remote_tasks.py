@@ -9,14 +9,36 @@ from typing import Any
 from a2a.client.client import ClientCallContext
 from a2a.types import GetTaskRequest
 from google.adk.agents.invocation_context import InvocationContext
+from google.adk.sessions import Session
+from google.adk.workflow import BaseNode
 
 from aion_core.agent_client.checked import CheckedClient
 from aion_core.agent_client.documents import in_time
+from aion_core.agents.adk.setup import AdkSetup
 from aion_core.delegation.cancel import cancel_remote_task
 from aion_core.engine.remote_calls.cancellation import Canceled
 from aion_core.engine.remote_calls.records import CallToCancel, RemoteCall
 from aion_core.errors import ConfigurationError
 from aion_core.protocol.types import Message, Task
+from aion_core.table.keys import ContextKey, TaskKey
+
+
+async def outside_of_turn(setup: AdkSetup, agent: BaseNode, context: ContextKey, task: TaskKey) -> InvocationContext:
+    """Return what an agent's client and interceptors read, outside of a turn."""
+    key: dict[str, Any] = {
+        "app_name": context.agent,
+        "user_id": context.owner,
+        "session_id": context.context_id,
+    }
+    sessions = setup.sessions(None)
+    session = await sessions.get_session(**key)
+    return InvocationContext(
+        invocation_id=task.task_id,
+        agent=agent,
+        session=session or Session(id=key["session_id"], app_name=key["app_name"], user_id=key["user_id"]),
+        session_service=sessions,
+        credential_service=setup.credentials,
+    )
 
 
 async def cancel_call(agent: Any, to_cancel: CallToCancel, ctx: InvocationContext, *, now: int) -> Canceled:

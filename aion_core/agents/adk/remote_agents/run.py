@@ -1,7 +1,6 @@
 """One run of a RemoteA2aAgent: ADK's own code, with a client that sends the message by a durable call."""
 
-import hashlib
-from collections.abc import AsyncGenerator, Callable, Collection, Sequence
+from collections.abc import AsyncGenerator, Callable
 from contextlib import AsyncExitStack, aclosing
 from typing import Any
 
@@ -14,14 +13,13 @@ from google.genai import types as genai
 
 from aion_core.agents.adk.markers import is_marker
 from aion_core.agents.adk.remote_agents.answers import answers_as_input
+from aion_core.agents.adk.remote_agents.call_places import digest_of, parts_of, place_of, remote_of, turn_of_open_call
 from aion_core.agents.adk.remote_agents.contact import contact
 from aion_core.agents.adk.remote_agents.marks import EarlierCalls, Mark, mark, mark_of
 from aion_core.agents.adk.remote_agents.turn_calls import RemoteTurn
 from aion_core.agents.adk.remote_agents.whole_responses import TRANSIENT, WholeResponses
-from aion_core.agents.adk.rewind import turn_of
 from aion_core.agents.adk.waits.pauses import pause_event
 from aion_core.agents.adk.waits.tool_runs import running_tool
-from aion_core.agents.emission_ids import deterministic_id
 from aion_core.delegation import ids
 from aion_core.delegation.client import RemoteClient
 from aion_core.delegation.depth import next_depth
@@ -32,7 +30,7 @@ from aion_core.engine.remote_calls.records import RemoteCall
 from aion_core.engine.task.states import INTERRUPTED, state_name
 from aion_core.errors import AgentFailed, RemoteAgentFailed
 from aion_core.protocol.message_json import to_json
-from aion_core.protocol.types import Message, Part, SendMessageRequest, StreamResponse, TaskState, TaskStatus
+from aion_core.protocol.types import Message, SendMessageRequest, StreamResponse, TaskState, TaskStatus
 
 PATIENCE = Patience()
 """Times of the attempts to reach a remote agent, from the first contact on."""
@@ -57,7 +55,7 @@ class RemoteRun:
         path = ctx.node_path or ""
         self._is_node = _NodePathBuilder.from_string(path).node_name == agent.name
         """True if ADK runs the agent as a node: after a crash it takes any event of the node for the node's end."""
-        self._place = _place(agent, ctx, self._in_tool)
+        self._place = place_of(agent, ctx, self._in_tool)
         self._earlier = self._calls_of(turn.calls.turn_id)
         self._stored: RemoteCall | None = None
         """The call of an earlier attempt at this place."""
@@ -94,7 +92,8 @@ class RemoteRun:
                 yield event
             return
         known = await self._turn.calls.all()
-        self._earlier = self._begun_before(known) or self._earlier
+        if turn_id := turn_of_open_call(known, self._place, self._ctx, in_tool=bool(self._in_tool)):
+            self._earlier = self._calls_of(turn_id)
         key = self._earlier.open or self._earlier.next
         self._stored = next((call for call in known if call.key == key), None)
         held: Event | None = None
@@ -110,7 +109,7 @@ class RemoteRun:
                     if not self._is_node:
                         yield event
                     else:
-                        parts += [part for part in _parts(event) if not part.thought]
+                        parts += [part for part in parts_of(event) if not part.thought]
                     continue
                 if held is not None:
                     yield held
@@ -124,7 +123,7 @@ class RemoteRun:
             return
         last = held or Event(author=self.name, invocation_id=self._ctx.invocation_id, branch=self._ctx.branch)
         if parts:
-            last.content = genai.Content(role="model", parts=[*parts, *_parts(last)])
+            last.content = genai.Content(role="model", parts=[*parts, *parts_of(last)])
         failure = self._finish(last)
         yield last
         if failure is not None and self._raises:
@@ -152,20 +151,6 @@ class RemoteRun:
 
     def _calls_of(self, turn_id: str) -> EarlierCalls:
         return EarlierCalls(f"{turn_id}/{self._place}", self._ctx.session.events, self._agent)
-
-    def _begun_before(self, known: Collection[RemoteCall]) -> EarlierCalls | None:
-        """Return the calls of an earlier turn at this place, if one of them still waits.
-
-        Its turn has ended with a question of another branch, and this turn has the client's answer.
-        """
-        reported = {mark.call for mark in map(mark_of, self._ctx.session.events) if mark and (mark.ended or mark.asks)}
-        turns = {turn_of(event) for event in self._ctx.session.events if event.invocation_id == self._ctx.invocation_id}
-        for call in known:
-            turn_id, _, place = call.key.partition("/")
-            is_mine = place.startswith(self._place) and call.key not in reported
-            if is_mine and turn_id != self._turn.calls.turn_id and (self._in_tool or turn_id in turns):
-                return self._calls_of(turn_id)
-        return None
 
     async def _ensure_resolved(self, ctx: InvocationContext | None = None) -> Any:
         """Return the client for ADK's code. Any error is raised by `events`, because ADK makes it an event."""
@@ -271,8 +256,8 @@ class RemoteRun:
             if self._continues or list(stored.message.parts) == list(given.parts):
                 return stored
             # A turn that has started over says something else now, so the earlier answer does not fit.
-            key = f"{key}#{_digest(given.parts)}"
-        calls, remote, message = self._turn.calls, _remote(self._agent), Message()
+            key = f"{key}#{digest_of(given.parts)}"
+        calls, remote, message = self._turn.calls, remote_of(self._agent), Message()
         message.CopyFrom(given)
         message.message_id = ids.message_id(calls.context, calls.task.task_id, key)
         if not message.context_id and not message.task_id:
@@ -343,29 +328,3 @@ class _Client:
         self, request: SendMessageRequest, *, context: ClientCallContext | None = None
     ) -> AsyncGenerator[StreamResponse, None]:
         return self._run.responses(self._client, request, context)
-
-
-def _place(agent: Any, ctx: InvocationContext, tool: str) -> str:
-    """Return what the keys of the agent's calls at this place of the author's code have after the turn's id.
-
-    ADK gives each execution of a workflow's node a path of its own.
-    """
-    place = deterministic_id(tool, ctx.branch or "", ctx.node_path or "")
-    return f"{agent.name[:100]}/{place}/"
-
-
-def _remote(agent: Any) -> str:
-    """Return what names the remote agent: the URL of its card, or of the agent itself."""
-    if agent._agent_card_source:
-        return str(agent._agent_card_source)
-    interfaces = agent._agent_card.supported_interfaces
-    return str(interfaces[0].url if interfaces else agent.name)
-
-
-def _parts(event: Event) -> Sequence[genai.Part]:
-    return (event.content.parts if event.content is not None else None) or ()
-
-
-def _digest(parts: Sequence[Part]) -> str:
-    content = b"\0".join(part.SerializeToString(deterministic=True) for part in parts)
-    return hashlib.sha256(content).hexdigest()[:16]
