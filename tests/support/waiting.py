@@ -23,12 +23,13 @@ from tests.support.stores import MemoryTaskStore
 class Conversation:
     """One client of a graph, and the graph's notes of what it did and when, in seconds."""
 
-    def __init__(self, build: Callable[["Conversation"], Any], *, lease_seconds: float = 0.0) -> None:
+    def __init__(self, build: Callable[["Conversation"], Any], *, lease_seconds: float = 0.0, **options: Any) -> None:
         """With `lease_seconds`, leases last longer than a test that moves the clock while a turn runs."""
         self.clock = ManualClock(at=datetime(2030, 1, 1, tzinfo=UTC))
         self.start, self.notes = self.clock.now(), list[tuple[str, float]]()
         store = MemoryTaskStore(self.clock, lease_seconds=lease_seconds) if lease_seconds else None
-        options: dict[str, Any] = {"lease_seconds": lease_seconds} if lease_seconds else {}
+        if lease_seconds:
+            options["lease_seconds"] = lease_seconds
         self.made: ServiceParts = parts(build(self), store, self.clock, **options)
         self.call, self._sent, self._busy = CallContext("owner", "test"), 0, 0
         self.woken: list[WakeUp] = []

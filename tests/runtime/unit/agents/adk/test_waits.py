@@ -1,17 +1,22 @@
 """Tools of ADK agents that sleep or call a remote agent: no process runs meanwhile, and each tool gets its own result."""
 
 import asyncio
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 from google.adk import Workflow
-from google.adk.agents import LlmAgent, LoopAgent, ParallelAgent, SequentialAgent
+from google.adk.agents import BaseAgent, LlmAgent, LoopAgent, ParallelAgent, SequentialAgent
+from google.adk.agents.invocation_context import InvocationContext
+from google.adk.apps import App, ResumabilityConfig
+from google.adk.events import Event
+from google.adk.runners import Runner
 from google.adk.tools.agent_tool import AgentTool
 from google.adk.tools.function_tool import FunctionTool
 from google.adk.tools.long_running_tool import LongRunningFunctionTool
+from google.genai import types as genai
 
 from aion.shared.remote import RemoteAgentError, call_agent, call_agents
 from aion.shared.sleeping import sleep
@@ -20,10 +25,11 @@ from aion_core.delegation import author_calls
 from aion_core.engine.runner import renewal
 from aion_core.protocol.types import Task
 from tests.runtime.unit.agents.adk.test_resumption import answering, transferring_agent
-from tests.support.adk import CrashingSessions, DecidingLlm, call, served
+from tests.support.adk import CrashingSessions, DecidingLlm, call, scripted_model, served, texts
 from tests.support.agents.remote import NOTES
 from tests.support.clock import settle
 from tests.support.held_remote import Remote, held_remote
+from tests.support.traces import KeptTraces
 from tests.support.waiting import Conversation, text_of
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*EXPERIMENTAL.*:UserWarning")
@@ -689,3 +695,132 @@ async def test_killed_process_loses_no_wait_and_no_answer(
             assert history.count("ask()") == history.count("-> ask") == 1, (place, history)
         appends = sessions.appends - 1
     assert appends > 3
+
+
+async def test_trace_shows_each_run_of_waiting_tool_and_one_of_other(remote: Remote) -> None:
+    kept = KeptTraces()
+
+    def build(talk: Talk) -> Any:
+        return caller([call("book"), call("ask", text=remote.hold("job"))], *Files(talk, remote).both)
+
+    talk = Talk(build, tracer=kept.tracer)
+    task = await talk.send()
+    remote.end("job")
+    task = await talk.passes(task, 30, step=5)
+    assert text_of(task) == results(book={"booked": "a flight"}, ask={"result": "Held."})
+    runs = [[(step.name, bool(step.error)) for step in trace.steps] for trace in await kept.tries()]
+    tools = [sorted(each for each in run if each[0] in ("book", "ask")) for run in runs]
+    assert tools == [[("ask", False), ("book", False)], [("ask", False)]]
+
+
+class Wraps(BaseAgent):
+    """Custom agent that runs its sub-agent. ADK cannot resume it."""
+
+    async def _run_async_impl(self, ctx: InvocationContext) -> AsyncGenerator[Event, None]:
+        async for event in self.sub_agents[0].run_async(ctx):
+            yield event
+
+
+IN_PROCESS: dict[str, Callable[[LlmAgent], Any]] = {
+    "custom agent": lambda agent: Wraps(name="root", sub_agents=[agent]),
+    "App that is not resumable": lambda agent: App(
+        name="app", root_agent=agent, resumability_config=ResumabilityConfig(is_resumable=False)
+    ),
+}
+
+
+@pytest.mark.parametrize("shape", IN_PROCESS)
+async def test_agent_that_adk_cannot_resume_waits_in_process(remote: Remote, shape: str) -> None:
+    talk = Talk(
+        lambda talk: IN_PROCESS[shape](
+            caller([call("ask", text=remote.hold("job"))], Files(talk, remote).ask, name="inner")
+        )
+    )
+    sending = asyncio.create_task(talk.send())
+    async with asyncio.timeout(60):
+        while "job" not in remote.heard():
+            await asyncio.sleep(0.01)
+    await asyncio.sleep(0.5)
+    assert not sending.done()
+    remote.end("job")
+    assert text_of(await sending) == results(ask={"result": "Held."})
+    assert len(talk.notes) == 1
+
+
+async def test_confirmed_tool_waits_in_process(remote: Remote) -> None:
+    talk = Talk(
+        lambda talk: caller(
+            [call("ask", text=remote.hold("job"))], FunctionTool(Files(talk, remote).ask, require_confirmation=True)
+        )
+    )
+    task = await talk.send()
+    answering_it = asyncio.create_task(talk.answers(task, "yes"))
+    async with asyncio.timeout(60):
+        while "job" not in remote.heard():
+            await asyncio.sleep(0.01)
+    await asyncio.sleep(0.5)
+    assert not answering_it.done()
+    remote.end("job")
+    assert text_of(await answering_it) == results(ask={"result": "Held."})
+
+
+async def test_callbacks_of_waiting_agent_frame_its_whole_run(remote: Remote) -> None:
+    def build(talk: Talk) -> Any:
+        def after(callback_context: Any) -> None:
+            talk.note("ended")
+
+        return caller([call("ask", text=remote.hold("job"))], Files(talk, remote).ask, after_agent_callback=after)
+
+    talk = Talk(build)
+    task = await talk.send()
+    assert [what for what, _ in talk.notes] == ["ask"]
+    remote.end("job")
+    await talk.passes(task, 30, step=5)
+    assert [what for what, _ in talk.notes] == ["ask", "ask", "ended"]
+
+
+async def test_transfer_beside_waiting_tool_happens_after_it(remote: Remote) -> None:
+    def build(talk: Talk) -> Any:
+        calls = [call("transfer_to_agent", agent_name="other"), call("ask", text=remote.hold("job"))]
+        return LlmAgent(
+            name="root",
+            model=DecidingLlm(decide=lambda seen: calls),
+            tools=[Files(talk, remote).ask],
+            sub_agents=[answering("other")],
+        )
+
+    talk = Talk(build)
+    task = await talk.send()
+    assert text_of(task).startswith("Waiting for"), text_of(task)
+    remote.end("job")
+    task = await talk.passes(task, 60, step=5)
+    assert task.status.state == 3, text_of(task)
+    assert [event.author for event in talk.events()][-1] == "other"
+    assert talk.history() == ["transfer_to_agent()", "ask()", "-> transfer_to_agent", "-> ask"]
+
+
+async def test_next_message_reads_history_that_adk_wrote(remote: Remote) -> None:
+    """The stored session is one that ADK's own Runner goes on with."""
+    talk = Talk(lambda talk: caller([call("book"), call("ask", text=remote.hold("job"))], *Files(talk, remote).both))
+    task = await talk.send()
+    remote.end("job")
+    task = await talk.passes(task, 30, step=5)
+    assert "Held." in text_of(task)
+    runner = Runner(
+        app_name="test",
+        agent=LlmAgent(name="root", model=(model := scripted_model(["Yes."]))),
+        session_service=talk.sessions,
+    )
+    message = genai.Content(role="user", parts=[genai.Part(text="Sure?")])
+    events = [event async for event in runner.run_async(user_id="owner", session_id="c", new_message=message)]
+    assert events[-1].content.parts[0].text == "Yes."
+    (seen,) = model.seen
+    lines = texts(seen)
+    assert lines[1:5] == [
+        "model: book({})",
+        f"model: ask({{'text': '{remote.hold('job')}'}})",
+        "user: book -> {'booked': 'a flight'}",
+        "user: ask -> {'result': 'Held.'}",
+    ]
+    assert lines[-1] == "user: Sure?"
+    assert len(lines) == 7
