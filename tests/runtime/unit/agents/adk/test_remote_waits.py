@@ -2,6 +2,8 @@
 
 import asyncio
 from collections.abc import Callable
+from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,10 +16,14 @@ from google.adk.agents.remote_a2a_agent import RemoteA2aAgent
 from google.adk.tools.agent_tool import AgentTool
 from google.adk.tools.long_running_tool import LongRunningFunctionTool
 
+from aion_core.delegation.looks import have_answers
+from aion_core.delegation.remote import Remote as RemoteOfYaml
+from aion_core.delegation.remotes import Remotes
 from aion_core.protocol.types import Message, Part, Task
 from tests.runtime.unit.agents.adk.test_resumption import answering, transferring_agent
-from tests.runtime.unit.agents.adk.test_waits import Talk, caller, hasty, remote, results
-from tests.support.adk import call
+from tests.runtime.unit.agents.adk.test_waits import Talk, caller, hasty, remote, results, through_losses
+from tests.runtime.unit.delegation.remote_servers import sdk_app
+from tests.support.adk import CrashingSessions, call
 from tests.support.agents.remote import NOTES
 from tests.support.held_remote import Remote, held_remote
 from tests.support.listening import free_port, listening
@@ -175,8 +181,6 @@ async def test_remote_that_ends_before_answer_of_other_branch(remote: Remote) ->
 
 
 async def test_forgotten_task_fails_with_reason(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from tests.runtime.unit.delegation.remote_servers import sdk_app
-
     port = free_port()
     url = f"http://127.0.0.1:{port}"
     monkeypatch.setenv(NOTES, str(tmp_path / "notes"))
@@ -209,3 +213,67 @@ async def test_blocking_client_gets_answer_without_suspension(remote: Remote) ->
     remote.end("job")
     assert "Held." in said(await sending)
     assert not any("Waiting" in "".join(part.text for part in each.parts) for each in (await sending).history)
+
+
+async def test_answer_stays_known_when_agent_is_gone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The look that finds the answer stores it, and the agent is gone when the turn goes on."""
+    monkeypatch.setenv(NOTES, str(tmp_path / "notes"))
+    server = ExitStack()
+    remote = server.enter_context(held_remote(tmp_path))
+    talk = Talk(lambda talk: SHAPES["in a sequence"](far(remote.url), remote))
+    task = await talk.send(remote.hold("job"))
+    remote.end("job")
+    looks = talk.made.worker._looks
+    assert looks is not None
+
+    async def last_look(*given: Any) -> bool:
+        found = await looks(*given)
+        if found:
+            await asyncio.to_thread(server.close)
+        return found
+
+    talk.made.worker._looks = last_look
+    task = await talk.passes(task, 60, step=5)
+    assert task.status.state == 3, text_of(task)
+    assert said(task).count("Held.") == 1
+
+
+async def test_remote_of_aion_yaml_waits_with_its_credentials(remote: Remote) -> None:
+    """Its name in aion.yaml stands for its URL, also in what the client reads, and in the looks."""
+    remotes = Remotes({"weather": RemoteOfYaml("weather", remote.url)})
+    talk = Talk(lambda talk: RemoteA2aAgent(name="far", agent_card="weather"), remotes=remotes)
+    talk.made.worker._looks = partial(have_answers, remotes.client, talk.made.store.remote_calls)
+    task = await talk.send(remote.hold("job"))
+    assert text_of(task) == "Waiting for weather."
+    remote.end("job")
+    task = await talk.passes(task, 30, step=5)
+    assert "Held." in said(task)
+    assert remote.heard() == ["job"]
+
+
+@pytest.mark.parametrize("shape", ["in a sequence", "in parallel", "after a transfer", "as a tool", "in a workflow"])
+@pytest.mark.parametrize("before", [False, True], ids=["after", "before"])
+async def test_killed_process_loses_no_wait_and_no_answer(
+    shape: str, before: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Lose the process at each event of the session, after or before the event is stored."""
+    place, appends = 0, 1
+    while place < appends:
+        place += 1
+        folder = tmp_path / str(place)
+        folder.mkdir()
+        monkeypatch.setenv(NOTES, str(folder / "notes"))
+        sessions = CrashingSessions(place, before=before)
+        with held_remote(folder) as remote:
+            says = remote.hold("job")
+            made = SHAPES[shape](far(remote.url, says=says), remote)
+            talk = Talk(lambda talk, made=made: made, sessions, lease_seconds=10_000)  # type: ignore[misc]
+            task = await through_losses(talk, talk.send())
+            for _ in range(2):
+                remote.end("job")
+                task = await through_losses(talk, talk.passes(task, 300, step=300))
+            assert task.status.state == 3, (place, text_of(task))
+            assert remote.heard() == ["job"], place
+            assert sum("Held." in text for text in said(task)) == 1, (place, said(task))
+        appends = sessions.appends - 1
+    assert appends > 2

@@ -22,10 +22,11 @@ from aion.shared.remote import RemoteAgentError, call_agent, call_agents
 from aion.shared.sleeping import sleep
 from aion_core.agents.adk.remote_agents import run
 from aion_core.delegation import author_calls
+from aion_core.delegation.remotes import Remotes
 from aion_core.engine.runner import renewal
 from aion_core.protocol.types import Task
 from tests.runtime.unit.agents.adk.test_resumption import answering, transferring_agent
-from tests.support.adk import CrashingSessions, DecidingLlm, call, scripted_model, served, texts
+from tests.support.adk import CrashingSessions, DecidingLlm, call, content, scripted_model, served, texts
 from tests.support.agents.remote import NOTES
 from tests.support.clock import settle
 from tests.support.held_remote import Remote, held_remote
@@ -69,10 +70,15 @@ class Talk(Conversation):
     """Conversation with an ADK agent, and its stored session."""
 
     def __init__(
-        self, build: Callable[["Talk"], Any], sessions: CrashingSessions | None = None, **options: Any
+        self,
+        build: Callable[["Talk"], Any],
+        sessions: CrashingSessions | None = None,
+        *,
+        remotes: Remotes | None = None,
+        **options: Any,
     ) -> None:
         self.sessions = sessions or CrashingSessions()
-        super().__init__(lambda made: served(build(made), self.sessions), **options)  # type: ignore[arg-type]
+        super().__init__(lambda made: served(build(made), self.sessions, remotes=remotes), **options)  # type: ignore[arg-type]
 
     def events(self) -> list[Any]:
         return self.sessions.stored()
@@ -813,7 +819,7 @@ async def test_next_message_reads_history_that_adk_wrote(remote: Remote) -> None
     )
     message = genai.Content(role="user", parts=[genai.Part(text="Sure?")])
     events = [event async for event in runner.run_async(user_id="owner", session_id="c", new_message=message)]
-    assert events[-1].content.parts[0].text == "Yes."
+    assert events[-1].content == content(genai.Part(text="Yes."))
     (seen,) = model.seen
     lines = texts(seen)
     assert lines[1:5] == [
