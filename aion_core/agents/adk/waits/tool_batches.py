@@ -37,7 +37,7 @@ def make_stoppable() -> None:
         events = original(self, invocation_context, function_call_event, llm_request)
         waits = turn_waits.get()
         # An agent that is a tool runs in a tool: what waits in it stops the whole tool.
-        if waits is not None and running_tool.get() is None:
+        if waits is not None and running_tool.get() is None and not _delegates(function_call_event, llm_request):
             events = _stoppable(waits, invocation_context, function_call_event, events)
         async with aclosing(events) as stream:
             async for event in stream:
@@ -48,6 +48,12 @@ def make_stoppable() -> None:
         _postprocess_handle_function_calls_async
     )
     BaseTool._defers_response = _Defers()  # type: ignore[assignment]
+
+
+def _delegates(message: Event, request: LlmRequest) -> bool:
+    """Return True if a call of the message gives a task to another agent: ADK runs this agent after the message's tools."""
+    tools = [request.tools_dict.get(call.name or "") for call in message.get_function_calls()]
+    return any(tool is not None and tool._defers_response for tool in tools)
 
 
 class _Defers:

@@ -770,6 +770,38 @@ async def test_confirmed_tool_waits_in_process(remote: Remote) -> None:
     assert text_of(await answering_it) == results(ask={"result": "Held."})
 
 
+async def test_tool_beside_task_waits_in_process(remote: Remote) -> None:
+    """ADK runs the agent of a task after the message's tools, before it would see that one of them waits."""
+
+    def work(seen: list[str]) -> list[Any]:
+        return [call("finish_task", result="done")]
+
+    def decide(seen: list[str]) -> list[Any]:
+        found = [line.partition(": ")[2] for line in seen if " -> " in line]
+        return ["; ".join(found)] if found else [call("inner", request="go"), call("ask", text=remote.hold("job"))]
+
+    def build(talk: Talk) -> Any:
+        inner = LlmAgent(name="inner", model=DecidingLlm(decide=work), mode="task")
+        return LlmAgent(
+            name="root",
+            model=DecidingLlm(decide=decide),
+            tools=[FunctionTool(Files(talk, remote).ask)],
+            sub_agents=[inner],
+        )
+
+    talk = Talk(build)
+    sending = asyncio.create_task(talk.send())
+    async with asyncio.timeout(60):
+        while "job" not in remote.heard():
+            await asyncio.sleep(0.01)
+    await asyncio.sleep(0.5)
+    assert not sending.done()
+    remote.end("job")
+    text = text_of(await sending)
+    assert "ask -> {'result': 'Held.'}" in text, text
+    assert "inner -> " in text, text
+
+
 async def test_callbacks_of_waiting_agent_frame_its_whole_run(remote: Remote) -> None:
     def build(talk: Talk) -> Any:
         def after(callback_context: Any) -> None:
