@@ -30,7 +30,7 @@ from aion_core.agents.adk.traced_callbacks import TracedPlugin
 from aion_core.agents.adk.translation import AdkTranslator
 from aion_core.agents.adk.turn_sessions import A2A_METADATA, TurnSessionService
 from aion_core.agents.adk.waits.pauses import is_pause
-from aion_core.agents.adk.waits.tool_calls import ToolCalls
+from aion_core.agents.adk.waits.tool_calls import AdkToolCalls
 from aion_core.agents.adk.waits.turn_waits import TurnWaits, turn_waits
 from aion_core.agents.author_sleeps import AuthorSleeps
 from aion_core.agents.reply_sink import TurnReplySink
@@ -255,7 +255,7 @@ class AdkTurn:
         remote_turn.set(
             RemoteTurn(calls, self._request, self.restarts > 0, remotes, self.waits) if calls is not None else None
         )
-        calling = ToolCalls(self._request, self.waits, self._channel.send)
+        calling = AdkToolCalls(self._request, self.waits, self._channel.send)
         remote_calls, sleeps = AuthorCalls(self._request, remotes, calling), AuthorSleeps(self._request.sleeps, calling)
         try:
             context = context_of(self._request, sink, name=self._setup.name)

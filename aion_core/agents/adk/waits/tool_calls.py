@@ -27,7 +27,7 @@ _ONLY_TOOLS = (
 )
 
 
-class ToolCalls:
+class AdkToolCalls:
     """`CallingTurn` and `SleepingTurn` of an ADK turn: a tool that runs again has the same call id."""
 
     question = ToolStops

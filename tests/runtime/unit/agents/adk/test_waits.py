@@ -703,7 +703,7 @@ async def test_killed_process_loses_no_wait_and_no_answer(
     assert appends > 3
 
 
-async def test_trace_shows_each_run_of_waiting_tool_and_one_of_other(remote: Remote) -> None:
+async def test_trace_shows_each_run_of_waiting_tool(remote: Remote) -> None:
     kept = KeptTraces()
 
     def build(talk: Talk) -> Any:
