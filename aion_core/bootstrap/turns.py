@@ -23,12 +23,14 @@ from aion_core.engine.remote_calls.cancellation import Canceled, RemoteCancellat
 from aion_core.engine.remote_calls.records import CallToCancel
 from aion_core.engine.runner.runner import TaskRunner
 from aion_core.engine.runner.worker import Worker
+from aion_core.errors import ConfigurationError
 from aion_core.loading.aion_yaml.agent import AgentConfig
 from aion_core.loading.deployment import read_deployment_config
 from aion_core.loading.frameworks import AgentDependencies
 from aion_core.loading.lazy_agent import AgentReplies, LazyAgent
+from aion_core.protocol.types import Task
 from aion_core.settings import Settings
-from aion_core.table.keys import TaskKey
+from aion_core.table.keys import ContextKey, TaskKey
 from aion_core.table.times import milliseconds
 
 
@@ -98,13 +100,22 @@ def build_turn_services(settings: Settings, telemetry: Telemetry) -> TurnService
         stores.tasks.remote_calls, cancel_remote, stores.tasks.note_unreached, stores.work_queue, clock
     )
 
-    async def look(task: TaskKey, calls: Sequence[AwaitedCall]) -> bool:
+    async def look_by_agent(context: ContextKey, task: TaskKey, call: AwaitedCall) -> Task:
+        deployed = agents.get(context.agent)
+        agent = await deployed.loaded() if deployed is not None else None
+        stored = {each.key: each for each in await stores.tasks.remote_calls.of_task(task)}.get(call.key)
+        if not isinstance(agent, CallsRemoteAgents) or stored is None:
+            raise ConfigurationError(f"The agent {context.agent!r} does not make the call {call.key!r} any more.")
+        return await agent.look_at_remote(context, task, stored)
+
+    async def look(context: ContextKey, task: TaskKey, calls: Sequence[AwaitedCall]) -> bool:
         # Import late, because most processes await no call.
         from aion_core.delegation.looks import have_answers
 
         if environment.has_secrets:
             environment.refresh_if_due()
-        return await have_answers(remotes.client, stores.tasks.remote_calls, task, calls)
+        found = remotes.client, stores.tasks.remote_calls, context, task, calls
+        return await have_answers(*found, own_look=look_by_agent)
 
     worker = Worker(stores.tasks, runner, stores.work_queue, clock, cancellations, look)
     background = None

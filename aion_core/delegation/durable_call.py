@@ -120,6 +120,11 @@ class DurableCall:
         self._news = RemoteNews(heard)
         if self.call.remote_task:
             self._news.resumes(self.call.remote_task)
+        if self.call.answer is not None:
+            # A look at a suspended turn has stored it. The remote agent may have forgotten its task since.
+            for each in list(self._news.of(self.call.answer)):
+                yield each
+            return
         reached = bool(self.call.remote_task)
         while True:
             source, last = self._follow(context) if reached else self._send(metadata or {}, context), None

@@ -44,13 +44,15 @@ class StoppedBy(StrEnum):
     """The process that ran the turn died or froze, so that its lease expired."""
 
 
-class AwaitedCall(Struct, frozen=True):
+class AwaitedCall(Struct, frozen=True, omit_defaults=True):
     """Call of a remote agent whose answer a suspended turn awaits."""
 
     key: str
     """Key of the call in its task: see `RemoteCall.key`."""
     remote: str
     remote_task: str
+    agent: str = ""
+    """Name of the ADK agent that makes the call: see `RemoteCall.agent`."""
     calls_back: bool = False
     """True while the remote agent has a one-use token to report the end of its task."""
 

@@ -350,7 +350,7 @@ class ScriptedAgent:
                     running.cancel()
                     await asyncio.wait({running})
                     if running.cancelled():
-                        call = AwaitedCall(key, REMOTE, durable.remote_task, bool(durable.call.callback))
+                        call = AwaitedCall(key, REMOTE, durable.remote_task, calls_back=bool(durable.call.callback))
                         word = f"word aion:wait/{asked.turn.id}/{key}"
                         return Suspended(key, word, until=self._limit(asked, key), calls=[call])
             return _answered(key, running.result())

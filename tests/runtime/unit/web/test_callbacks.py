@@ -225,6 +225,6 @@ async def test_lost_callback_is_named_by_net(caplog: pytest.LogCaptureFixture) -
             answers = [each async for each in client.send_message(SendMessageRequest(message=message))]
         for calls_back in (False, True):
             assert not caplog.text
-            awaited = AwaitedCall("k", url, answers[0].task.id, calls_back)
+            awaited = AwaitedCall("k", url, answers[0].task.id, calls_back=calls_back)
             assert await have_answers(remotes.client, calls, task, [awaited])
     assert f"The agent {url} has not called back" in caplog.text
