@@ -15,7 +15,6 @@ from aion_core.web.public_routes import server_routes
 from tests.runtime.unit.auth.guarded import guarded, jwt_scheme
 from tests.support.asgi import ask
 from tests.support.issuer import Issuer
-from tests.support.service import http, send
 
 KEYS = "/.well-known/jwks.json"
 PUBLIC = [
@@ -203,19 +202,3 @@ async def test_websocket_connection_is_refused(app: FastAPI, on_loopback: bool) 
 
     await served({"type": "websocket", "path": "/", "headers": []}, receive, keep)
     assert sent == [{"type": "websocket.close", "code": 1008}]
-
-
-async def test_authenticated_caller_is_served_on_every_binding(app: FastAPI, issuer: Issuer) -> None:
-    async with http(app) as client:
-        client.headers["Authorization"] = f"Bearer {issuer.token()}"
-        for where, word in (("", "one"), ("/agents/one", "one"), ("/agents/two", "two")):
-            for method in ("SendMessage", "message/send"):
-                assert word in (await client.post(f"{where}/", json=send(method=method))).text
-            body = send()["params"]
-            task = (await client.post(f"{where}/message:send", json=body)).json()["task"]
-            assert (await client.get(f"{where}/tasks/{task['id']}")).status_code == 200
-            assert (await client.get(f"{where}/v1/tasks/{task['id']}")).status_code == 200
-        assert (await client.get("/extendedAgentCard")).json()["description"] == "More."
-        assert (await client.get("/agent/authenticatedExtendedCard")).json()["description"] == "More."
-        assert (await client.get("/nothing")).status_code == 404
-    assert issuer.fetches() == 1
