@@ -162,12 +162,9 @@ async def test_refused_v03_stream_consists_of_one_error_frame(method: str, param
 @each_row(
     ("agent", "is_stream"),
     [
-        ("Go-http-client/1.1", True),
         ("Go-http-client/2.0", True),
         (None, True),
-        ("python-httpx/0.28.1", False),
         ("node", False),
-        ("Java-http-client/17", False),
         ("Mozilla/5.0", False),
     ],
 )
@@ -183,15 +180,13 @@ async def test_refused_v1_stream_is_readable_by_client(method: str, agent: str |
     assert (body["id"], body["error"]["code"] < 0) == ("r-1", True)
 
 
-@each_row("length", [-1, 2**31, 2**40, 1e12, "x", 1.5])
+@each_row("length", [-1, 2**31, "x", 1.5])
 @each_row(
     ("method", "where"),
     [
         ("GetTask", "historyLength"),
-        ("ListTasks", "historyLength"),
         ("tasks/get", "historyLength"),
         ("SendMessage", "configuration.historyLength"),
-        ("message/send", "configuration.historyLength"),
         ("message/stream", "configuration.historyLength"),
     ],
 )
