@@ -3,7 +3,7 @@
 The blocks show the emit functions, the runtime context, and the graph's state.
 """
 
-from typing import Annotated, Any, Optional, TypedDict
+from typing import Annotated, Any, TypedDict
 
 import pytest
 from google.protobuf.json_format import MessageToDict
@@ -14,9 +14,7 @@ from langgraph.types import StreamWriter
 
 from aion.langgraph import AionContext
 from aion.langgraph.stream import emit_data, emit_file, emit_message, emit_task_metadata
-from aion.shared.types import A2AInbox
 from aion_core.authoring.emit import ArtifactEmitted, MessageEmitted, MetadataEmitted
-from aion_core.protocol import types as a2a
 from tests.runtime.unit.authoring.recording_sink import RecordingSink, a_turn
 
 
@@ -90,26 +88,3 @@ async def test_graph_without_context_schema_receives_aion_context() -> None:
     context: Any = a_turn(sink)
     await graph.ainvoke({"messages": []}, context=context)
     assert sink.texts == ["Here is what I can do."]
-
-
-async def test_node_reads_inbox_given_in_graph_input() -> None:
-    class HybridProgramState(TypedDict):
-        messages: Annotated[list[AnyMessage], add_messages]
-        a2a_inbox: Optional[A2AInbox]  # noqa: UP045  # as the seed has it
-
-    seen: list[A2AInbox | None] = []
-
-    async def look(state: HybridProgramState) -> dict:  # type: ignore[type-arg]
-        seen.append(state["a2a_inbox"])
-        return {"messages": [AIMessage("seen")]}
-
-    graph = StateGraph(HybridProgramState).add_node("look", look).add_edge(START, "look").compile()
-    inbox = A2AInbox(
-        task=a2a.Task(id="t-1"),
-        message=a2a.Message(parts=[a2a.Part(url="https://example.com/a.png", media_type="image/png")]),
-        metadata={"trace": "x"},
-    )
-    for given in (inbox, None):
-        final = await graph.ainvoke({"messages": [], "a2a_inbox": given})
-        assert final["messages"][-1].text == "seen"
-    assert seen == [inbox, None]
