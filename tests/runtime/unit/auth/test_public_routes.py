@@ -1,7 +1,6 @@
 """Public routes: every other path requires credentials, whatever its spelling."""
 
 from pathlib import Path
-from typing import Any
 
 import pytest
 from fastapi import FastAPI
@@ -11,7 +10,6 @@ from starlette.routing import Route
 
 from aion_core.protocol.keys import CardKey
 from aion_core.web.middleware.loopback import LoopbackOnlyMiddleware
-from aion_core.web.public_routes import server_routes
 from tests.runtime.unit.auth.guarded import guarded, jwt_scheme
 from tests.support.asgi import ask
 from tests.support.issuer import Issuer
@@ -85,21 +83,6 @@ async def test_new_route_requires_authentication(app: FastAPI, issuer: Issuer) -
     token = {"authorization": f"Bearer {issuer.token()}"}
     for path in ("/agents/one/new", "/.well-known/new.json"):
         assert (await ask(app, "GET", path, token)).text == "new"
-
-
-async def test_check_of_public_routes_finds_added_public_route(
-    tmp_path: Path, issuer: Issuer, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Add a public route: `test_only_listed_routes_answer_without_credentials` must find it."""
-
-    async def answer(_: Request) -> Response:
-        return Response("open")
-
-    def with_a_hole(*given: Any, **more: Any) -> list[Route]:
-        return [*server_routes(*given, **more), Route("/admin", answer, methods=["GET", "POST"])]
-
-    monkeypatch.setattr("aion_core.web.app.server_routes", with_a_hole)
-    assert await open_routes(guarded(tmp_path, jwt_scheme(issuer))) - OPEN == {("GET", "/admin"), ("HEAD", "/admin")}
 
 
 SPELLINGS = [

@@ -180,26 +180,6 @@ async def test_refused_v1_stream_is_readable_by_client(method: str, agent: str |
     assert (body["id"], body["error"]["code"] < 0) == ("r-1", True)
 
 
-@each_row("length", [-1, 2**31, "x", 1.5])
-@each_row(
-    ("method", "where"),
-    [
-        ("GetTask", "historyLength"),
-        ("tasks/get", "historyLength"),
-        ("SendMessage", "configuration.historyLength"),
-        ("message/stream", "configuration.historyLength"),
-    ],
-)
-async def test_invalid_history_length_is_refused(method: str, where: str, length: Any) -> None:
-    """The error names the field, and is not an internal error."""
-    given = send(method=method) if where.startswith("configuration") else {**send(), "params": {"id": "t-1"}}
-    (given["params"].setdefault("configuration", {}) if "." in where else given["params"])["historyLength"] = length
-    async with http(parts(talking(1)).app()) as client:
-        error = rpc_body(await client.post("/", json={**given, "method": method}))["error"]
-    assert error["code"] == -32602
-    assert [violation["field"] for violation in error["data"][1]["fieldViolations"]] == [where]
-
-
 @each_row("path", ["/", "/message:stream", "/v1/message:stream", "message/stream"])
 @each_row(("length", "kept"), [(0, 0), (1, 1), (2, 2), (None, 3)])
 async def test_first_task_of_stream_has_requested_history_length(path: str, length: int | None, kept: int) -> None:

@@ -124,7 +124,6 @@ def lists(state: MessagesState, writer: StreamWriter) -> dict[str, Any]:
 V03_REQUESTS = [
     ("POST", "/", {"jsonrpc": "2.0", "id": 1, "method": "tasks/get", "params": {"id": "{}"}}, {}),
     ("GET", "/v1/tasks/{}", None, {}),
-    ("GET", "/v1/tasks/{}", None, {"Accept": "application/json"}),
     ("POST", "/", send(method="message/stream", message_id="m-2", contextId="c-1"), {}),
     ("POST", "/v1/message:stream", old_body(message_id="m-2", contextId="c-1"), {}),
     ("POST", "/v1/message:stream", send(method="message/stream", message_id="m-2", contextId="c-1")["params"], {}),
