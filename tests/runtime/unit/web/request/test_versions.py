@@ -121,7 +121,7 @@ def lists(state: MessagesState, writer: StreamWriter) -> dict[str, Any]:
     return {}
 
 
-V03_REQUESTS = [
+V03_REQUESTS: list[tuple[str, str, Any, dict[str, str]]] = [
     ("POST", "/", {"jsonrpc": "2.0", "id": 1, "method": "tasks/get", "params": {"id": "{}"}}, {}),
     ("GET", "/v1/tasks/{}", None, {}),
     ("POST", "/", send(method="message/stream", message_id="m-2", contextId="c-1"), {}),
