@@ -30,7 +30,8 @@ class Remote:
     def end(self, name: str) -> None:
         """Let the task end, or ask. If it has begun, wait until its server says so: its time is not the conversation's."""
         end = self._folder / name
-        before, runs = self._at_rest(), name in self.heard() and not end.exists()
+        has_begun = any(text.split()[0] == name for text in self.heard())
+        before, runs = self._at_rest(), has_begun and not end.exists()
         end.touch()
         while runs and self._at_rest() == before:
             time.sleep(0.01)

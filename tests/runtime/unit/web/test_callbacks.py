@@ -14,7 +14,7 @@ from aion_core.delegation.remotes import Remotes
 from aion_core.engine.records import AwaitedCall
 from aion_core.engine.remote_calls.callbacks import hash_of
 from aion_core.protocol.types import Message, Part, Role, SendMessageRequest
-from aion_core.table.keys import TaskKey
+from aion_core.table.keys import ContextKey, TaskKey
 from aion_core.web import callbacks
 from aion_core.web.callbacks import MAX_BODY_BYTES, PER_MINUTE
 from tests.runtime.unit.delegation.remote_servers import served_by_sdk, served_here
@@ -218,7 +218,8 @@ def test_address_that_cannot_be_called_back_is_named(
 
 
 async def test_lost_callback_is_named_by_net(caplog: pytest.LogCaptureFixture) -> None:
-    remotes, calls, task = Remotes(), MemoryTaskStore(SystemClock()).remote_calls, TaskKey("ann", "t")
+    remotes, calls = Remotes(), MemoryTaskStore(SystemClock()).remote_calls
+    context, task = ContextKey("ann", "a", "c"), TaskKey("ann", "t")
     with sdk_server() as url:
         async with remotes.client(url) as client:
             message = Message(message_id="m", role=Role.ROLE_USER, parts=[Part(text="say hello")])
@@ -226,5 +227,5 @@ async def test_lost_callback_is_named_by_net(caplog: pytest.LogCaptureFixture) -
         for calls_back in (False, True):
             assert not caplog.text
             awaited = AwaitedCall("k", url, answers[0].task.id, calls_back=calls_back)
-            assert await have_answers(remotes.client, calls, task, [awaited])
+            assert await have_answers(remotes.client, calls, context, task, [awaited])
     assert f"The agent {url} has not called back" in caplog.text

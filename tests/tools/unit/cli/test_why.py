@@ -241,7 +241,7 @@ def test_why_explains_what_task_waits_for(
         if calls_back:
             call = RemoteCall("ask", "weather", Message(message_id="r"), callback="hash")
             await chat.store.remote_calls.begin(begun.lease, call)
-        calls = [AwaitedCall("ask", "weather", "r-1", calls_back)] if for_agent else []
+        calls = [AwaitedCall("ask", "weather", "r-1", calls_back=calls_back)] if for_agent else []
         _, suspended = await chat.store.suspend(
             begun.lease,
             begun.head,

@@ -52,6 +52,12 @@ def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(module, "SUSPEND_SECONDS", 0.1)
 
 
+@pytest.fixture
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Suspend no turn whose remote agent answers, however slow the machine is."""
+    monkeypatch.setattr(author_calls, "SUSPEND_SECONDS", 60.0)
+
+
 def caller(calls: list[Any], *tools: Any, name: str = "root", **options: Any) -> LlmAgent:
     """Return an agent whose model makes these calls in one message, and then says their results."""
 
@@ -375,12 +381,14 @@ async def test_authorization_of_agent_reaches_client(remote: Remote) -> None:
     assert text_of(task) == results(ask={"result": "Authorized."})
 
 
+@pytest.mark.usefixtures("patient")
 async def test_files_of_agent_become_artifacts(remote: Remote) -> None:
     talk = Talk(lambda talk: caller([call("ask", text="file")], Files(talk, remote).ask))
     task = await talk.send()
     assert [artifact.parts[0].filename for artifact in task.artifacts] == ["map.png"]
 
 
+@pytest.mark.usefixtures("patient")
 async def test_failure_of_agent_fails_turn(remote: Remote) -> None:
     talk = Talk(lambda talk: caller([call("ask", text="fail")], Files(talk, remote).ask))
     task = await talk.send()
