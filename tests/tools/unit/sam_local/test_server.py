@@ -98,6 +98,8 @@ def ended(project: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, 
 def test_greeting_follows_the_first_answer(ended: dict[str, Any]) -> None:
     assert f"My agent is available at http://127.0.0.1:{ended['port']}/" in ended["out"]
     assert "A stream arrives whole, at its end." in ended["out"]
+    assert f"  curl -sN http://127.0.0.1:{ended['port']}/ -H 'Content-Type: application/json'" in ended["out"]
+    assert "register http://127.0.0.1:PORT/" in ended["out"], "the address of webhooks"
 
 
 def test_missing_secret_is_told_by_name_only(ended: dict[str, Any]) -> None:
