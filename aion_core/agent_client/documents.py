@@ -52,13 +52,19 @@ async def document_of(request: Awaitable[httpx.Response]) -> httpx.Response:
 async def card_of(client: httpx.AsyncClient, url: str) -> AgentCard:
     """Return the card of the agent at the URL, which may be that of the card itself. Raises A2AClientError.
 
-    Interfaces without an http or https URL are left out.
+    Interfaces without an http or https URL are left out, and those without TLS if the card is read with it: whoever
+    reads along at the other address would read the messages.
     """
     is_card = httpx.URL(url).path.endswith(".json")
     resolver = A2ACardResolver(client, url, "") if is_card else A2ACardResolver(client, url)
     with usable():
         card = await in_time(resolver.get_agent_card())
-    interfaces = [each for each in card.supported_interfaces if origin_of(each.url) is not None]
+    given = {each.url: origin_of(each.url) for each in card.supported_interfaces}
+    is_secure = httpx.URL(url).scheme == "https"
+    usable_urls = {each for each, origin in given.items() if origin and (origin[0] == "https" or not is_secure)}
+    if any(given.values()) and not usable_urls:
+        raise UnusableAnswer("Its addresses begin with http://, although the card's own begins with https://.")
+    interfaces = [each for each in card.supported_interfaces if each.url in usable_urls]
     del card.supported_interfaces[:]
     card.supported_interfaces.extend(interfaces)
     return card

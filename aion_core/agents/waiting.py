@@ -6,12 +6,13 @@ from contextlib import suppress
 from typing import Any, Generic, TypeVar
 
 from aion_core.engine.agent import Batch, Durable, Emission
+from aion_core.engine.task.transition import MOST_TOGETHER
 
 T = TypeVar("T")
 
 
 def together(emissions: Iterable[Emission]) -> Iterator[Emission]:
-    """Yield the emissions in order; those that are recorded, and follow one another, as one Batch.
+    """Yield the emissions in order; those that are recorded, and follow one another, in Batches of up to MOST_TOGETHER.
 
     If `emissions` raises an error, the emissions before it are yielded first.
     """
@@ -27,6 +28,10 @@ def together(emissions: Iterable[Emission]) -> Iterator[Emission]:
             raise
         if isinstance(emission, Durable):
             waiting.append(emission)
+            if len(waiting) == MOST_TOGETHER:
+                # Another agent may send thousands of files at once: record these before the next ones are made.
+                yield from _batch(waiting)
+                waiting = []
             continue
         yield from _batch(waiting)
         waiting = []

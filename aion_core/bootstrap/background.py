@@ -45,8 +45,13 @@ class Background:
         self._sweep, self._clock, self._lease_seconds = sweep, clock, lease_seconds
         self.consumers: Sequence[QueueConsumer] = ()
         """Consumers of the local queues. Empty if the queues pass each message to its handler when it is sent."""
-        self.deadline = Deadline()
-        """Deadline of running turns, by default never. A server that can be stopped replaces it before it serves."""
+        self.deadline: Deadline | None = None
+        """Deadline of running turns, if there is one. A server that can be stopped sets it before it serves."""
+
+    @property
+    def is_stopping(self) -> bool:
+        """True once the server has asked its turns to end."""
+        return self.deadline is not None and self.deadline.now.is_set()
 
     async def run(self) -> None:
         """Consume the queues until cancelled. Sweep at once, then after a lease's duration, then once a minute."""
@@ -100,9 +105,7 @@ def build_background(
         from aion_core.bootstrap.push import push_delivery
 
         # Let a stopping process release its claims, because the next process waits for the end of a claim.
-        return push_delivery(
-            settings, stores.tasks, push, clock, telemetry, stops=lambda: background.deadline.now.is_set()
-        )
+        return push_delivery(settings, stores.tasks, push, clock, telemetry, stops=lambda: background.is_stopping)
 
     async def deliver(wake_up: PushWakeUp) -> None:
         log.note(task_id=wake_up.task.task_id)

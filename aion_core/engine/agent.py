@@ -93,9 +93,10 @@ class AgentArtifact(Struct, frozen=True):
 
 
 class Batch(Struct, frozen=True):
-    """Emissions that waited for the log at the same time. They are recorded in order, in as few writes as possible."""
+    """Emissions that waited for the log at the same time. They are recorded in order, in one write."""
 
     emissions: Sequence[AgentMessage | AgentMetadata | AgentArtifact]
+    """At most MOST_TOGETHER."""
 
 
 class AgentTyping(Struct, frozen=True):

@@ -52,7 +52,7 @@ class EventReader:
             path.encode()  # raises UnicodeEncodeError
             changed = {
                 "path": path,
-                "raw_path": (event.get("rawPath") or event["path"]).encode(),
+                "raw_path": _raw_path(event).encode(),
                 "headers": [[name.encode(), value.encode()] for name, value in headers.items()],
                 "scheme": headers.get("x-forwarded-proto", "https"),
                 "server": _server(headers),
@@ -75,6 +75,13 @@ def _path(path: str, event: Mapping[str, Any]) -> str:
     if event.get("version") != "2.0" or stage in (None, "", "$default") or not f"{path}/".startswith(f"/{stage}/"):
         return path
     return path.removeprefix(f"/{stage}") or "/"
+
+
+def _raw_path(event: Mapping[str, Any]) -> str:
+    """Return the path as the client has sent it; of a REST API without the stage, unless it has no slash after the stage."""
+    raw: str = event.get("rawPath") or event["path"]
+    context = event["requestContext"]
+    return context["path"] if raw == "/" and context.get("path") == f"/{context.get('stage')}" else raw
 
 
 _HEADER_NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")

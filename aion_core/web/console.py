@@ -11,7 +11,7 @@ from typing import Any
 
 from starlette.datastructures import Headers
 from starlette.requests import Request
-from starlette.responses import Response
+from starlette.responses import RedirectResponse, Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from aion_core.web.cacheable_document import CacheableDocument
@@ -70,7 +70,9 @@ class ConsoleMiddleware:
         """Serve a file of the console, or pass the request to the app."""
         app = self._app
         if scope["type"] == "http" and (name := _file_name(scope)) is not None:
-            app = self._response(name, Request(scope))
+            stage = (scope.get("raw_path") or b"/").decode().rpartition("/")[2] if scope["path"] == "/" else ""
+            # The page's relative paths begin at an API's stage only if a slash follows it.
+            app = RedirectResponse(f"{stage}/") if stage else self._response(name, Request(scope))
         await app(scope, receive, send)
 
     def _response(self, name: str, request: Request) -> Response:

@@ -1,6 +1,7 @@
 """The A2A server at a URL: its card, and its answers to the page's requests."""
 
 import json
+import re
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
 from contextlib import aclosing
 from typing import Any
@@ -8,7 +9,7 @@ from typing import Any
 import httpx
 from a2a.client.card_resolver import parse_agent_card
 from a2a.client.errors import A2AClientError
-from a2a.types import AgentCard
+from a2a.types import AgentCard, AgentInterface
 from a2a.utils.constants import TransportProtocol
 from a2a.utils.errors import JSON_RPC_ERROR_CODE_MAP, A2AError, InternalError
 from starlette.responses import JSONResponse, Response, StreamingResponse
@@ -26,11 +27,22 @@ PASSED_ON = ("a2a-version", "a2a-extensions", "authorization", "last-event-id", 
 """Headers of the page's requests that the server gets, beside those that its card names for API keys. A browser adds
 others, such as the cookies of all servers on this machine."""
 
+BROWSERS_OWN = re.compile(
+    r"accept.*|connection|content-.*|cookie2?|date|dnt|expect|host|keep-alive|origin|priority|proxy-.*|referer|sec-.*"
+    r"|te|trailer|transfer-encoding|upgrade.*|user-agent|via"
+)
+"""Headers that a browser adds by itself (those that no page can set, fetch.spec.whatwg.org 2.2.2, and some more). A card
+that names one for its API key would get the cookies of other servers."""
+
 EVENTS = "text/event-stream"
 
 
 class CardUnusable(Exception):
-    """The server's card cannot be used. The message is a sentence about it."""
+    """The server's card cannot be used. The message is a sentence about it, and `received` what the server has sent."""
+
+    def __init__(self, message: str, received: str = "") -> None:
+        super().__init__(message)
+        self.received = received
 
 
 class OtherServer(A2AClientError):
@@ -54,18 +66,21 @@ class RemoteAgent:
     async def card(self) -> dict[str, Any]:
         """Return the card as the server sends it. Raises CardUnusable, and httpx.RequestError if the server is not there."""
         paths = ("",) if httpx.URL(self.url).path.endswith(".json") else CARD_PATHS
+        received = ""
         try:
             for path in paths:
                 answer = await document_of(self._http.get(f"{self.url}{path}"))
+                received = answer.text
                 if answer.status_code != httpx.codes.NOT_FOUND:
                     break
             if answer.status_code != httpx.codes.OK:
-                raise CardUnusable(f"{answer.url} answers with {answer.status_code}.")
+                tried = " and ".join(f"{self.url}{each}" for each in paths[: paths.index(path) + 1])
+                raise CardUnusable(f"There is no card: {tried} answered with status {answer.status_code}.", received)
             with usable():
                 sent = answer.json()
                 card = parse_agent_card(answer.json())
         except A2AClientError as error:
-            raise CardUnusable(f"The card cannot be used. {error}") from error
+            raise CardUnusable(f"The card cannot be used. {error}", received) from error
         self._read_card(card)
         self._card = card
         card_json: dict[str, Any] = sent
@@ -82,17 +97,21 @@ class RemoteAgent:
             if self._card is None:
                 await self.card()
             assert self._card is not None  # noqa: S101  # `card` has set it
-            if own := self._direct(self._card):
-                return await self._passed_on(own, body, number, self._headers(headers, self._card))
-            return await self._translated(method, params, number)
+            own = self._interfaces(self._card)
+            direct = (TransportProtocol.JSONRPC, "1.")
+            for each in own:
+                if (each.protocol_binding, each.protocol_version[:2]) == direct:
+                    return await self._passed_on(each.url, body, number, self._headers(headers, self._card))
+            card = AgentCard()
+            card.CopyFrom(self._card)
+            del card.supported_interfaces[:]
+            card.supported_interfaces.extend(own)
+            return await self._translated(card, method, params, number)
         except (CardUnusable, A2AError, httpx.HTTPError) as error:
             return JSONResponse(_failure(number, error))
 
-    def _direct(self, card: AgentCard) -> str:
-        """Return the URL of the card's interface for JSON-RPC of A2A 1.0 at this server, or "".
-
-        Raises OtherServer if all interfaces are those of other servers.
-        """
+    def _interfaces(self, card: AgentCard) -> list[AgentInterface]:
+        """Return the card's interfaces at this server. Raises OtherServer if all are those of other servers."""
         origin = origin_of(self.url)
         own = [each for each in card.supported_interfaces if origin_of(each.url) == origin]
         if card.supported_interfaces and not own:
@@ -101,12 +120,12 @@ class RemoteAgent:
                 f"The card of {self.url} sends messages to {other}, and this console calls only {self.url}. "
                 f"If you trust that server, call it: aion console {other}"
             )
-        direct = (TransportProtocol.JSONRPC, "1.")
-        return next((each.url for each in own if (each.protocol_binding, each.protocol_version[:2]) == direct), "")
+        return own
 
     def _headers(self, given: Mapping[str, str], card: AgentCard) -> dict[str, str]:
         schemes = [each.api_key_security_scheme for each in card.security_schemes.values()]
         named = {each.name.lower() for each in schemes if each.location.lower() == "header"}
+        named = {name for name in named if not BROWSERS_OWN.fullmatch(name)}
         passed = {name: value for name, value in given.items() if name.lower() in {*PASSED_ON, *named}}
         return {"Content-Type": "application/json", "Accept": f"application/json, {EVENTS}", **passed}
 
@@ -128,14 +147,7 @@ class RemoteAgent:
         text = f"The server answers with HTTP status {answer.status_code} {answer.reason_phrase}, and no JSON."
         return JSONResponse({"jsonrpc": "2.0", "id": number, "error": {"code": answer.status_code, "message": text}})
 
-    async def _translated(self, method: str, params: Any, number: Any) -> Response:
-        assert self._card is not None  # noqa: S101  # see `answer`
-        origin, card = origin_of(self.url), AgentCard()
-        card.CopyFrom(self._card)
-        del card.supported_interfaces[:]
-        card.supported_interfaces.extend(
-            each for each in self._card.supported_interfaces if origin_of(each.url) == origin
-        )
+    async def _translated(self, card: AgentCard, method: str, params: Any, number: Any) -> Response:
         try:
             results = Translation(self._http, card).results(method, params)
         except ValueError as error:

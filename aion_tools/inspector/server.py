@@ -63,10 +63,10 @@ class _Requests:
         try:
             return JSONResponse(await self._remote.card(), headers={"cache-control": "no-store"})
         except CardUnusable as error:
-            text = str(error)
+            failure = {"message": str(error), "received": error.received}
         except httpx.HTTPError as error:
-            text = f"The server at {self._remote.url} doesn't answer: {error or type(error).__name__}"
-        return JSONResponse({"error": {"message": text}}, 502)
+            failure = {"message": f"The server at {self._remote.url} doesn't answer: {error or type(error).__name__}"}
+        return JSONResponse({"error": failure}, 502)
 
     async def call(self, request: Request) -> Response:
         """Pass a JSON-RPC request on."""
@@ -83,13 +83,8 @@ class _Requests:
     async def webhooks(self, request: Request) -> Response:
         """Return the task's posts that the receiver has got. Only the server knows its webhooks, and their secrets."""
         posts = self._receiver.posts_of(request.query_params.get("taskId", ""))
-        shown = {"url": self._receiver.url, "status": self._receiver.status, "statuses": STATUSES}
-        content = {
-            "receiver": shown,
-            "webhooks": None,
-            "posts": [{**post.document([]), "signed": None} for post in posts],
-        }
-        return JSONResponse(content, headers={"cache-control": "no-store"})
+        shown = [{**post.document([]), "signed": None} for post in posts]
+        return JSONResponse({"webhooks": None, "posts": shown}, headers={"cache-control": "no-store"})
 
     async def set_receiver(self, request: Request) -> Response:
         """Set the status code for the receiver's next responses."""

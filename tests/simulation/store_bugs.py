@@ -21,6 +21,7 @@ from aion_core.engine.task.log import TaskLog
 from aion_core.engine.task.rows import LogRows
 from aion_core.engine.task_store import TaskStore
 from aion_core.engine.turn import progress, start, wait
+from aion_core.engine.turn.store import TurnStore
 from aion_core.table import retries
 from aion_core.table.reads import Reads
 from tests.simulation.bugs import FORGOTTEN, LISTENS_LATE, LOST_WAKE_UPS, aims, bug
@@ -230,6 +231,13 @@ STORE_BUGS = [
         "I16",
         Edit(TaskRunner, "_has_time", "> 2 * DRAIN_SECONDS", "> 0"),
         scenarios=("double texting: enqueue", "cancel what waits"),
+    ),
+    bug(
+        "begins the next turn with the time that it had before a freeze",
+        "I16",
+        Edit(TurnStore, "finish", "and not has_time()", "and False"),
+        scenarios=("follow-up at the end",),
+        together=(Aim(Fault.TIME_IS_SHORT, "invoke", 2, 70.0), Aim(Fault.FROZEN_AFTER, "finish.get", 5, 29.0)),
     ),
     bug(
         "takes an old read for a fresh one when the clock is set back",

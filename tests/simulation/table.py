@@ -140,6 +140,7 @@ class SimTable:
 
     async def _request(self, method: str, *arguments: Any, made: SimOperation | None = None, **options: Any) -> Any:
         world, made = self._world, made or OPERATION.get()
+        asked = world.loop.now
         writes = arguments[0] if method == "transact" else arguments[:1] if "write" in method else ()
 
         async def make() -> Any:
@@ -149,7 +150,7 @@ class SimTable:
             if writes and world.is_made_now(options.get("token", "")):
                 # Record the commit with the time before its first write, because queries may return parts of the
                 # transaction from then on.
-                world.watch.committed(self._process, made, writes, at)
+                world.watch.committed(self._process, made, writes, at, asked)
             return result
 
         return await self._process.effect(f"{made.name}.{method}", make)

@@ -37,8 +37,10 @@ class Watch:
 
     # ── Commits ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
-    def committed(self, process: "Process", operation: SimOperation, writes: Sequence[TableWrite], at: float) -> None:
-        """Record the writes of the process's operation."""
+    def committed(
+        self, process: "Process", operation: SimOperation, writes: Sequence[TableWrite], at: float, asked: float
+    ) -> None:
+        """Record the writes of the process's operation, which were made at one time and requested at another."""
         lease = next((argument for argument in operation.arguments[:1] if isinstance(argument, Lease)), None)
         if lease is not None and operation.method in ("append", "finish", "pause", "suspend"):
             newest = self._history.fence(lease.context)
@@ -59,7 +61,7 @@ class Watch:
             key, item = write.key, self._world.table.get_blocking(write.key)
             self.follow(key, item)
             if key.partition.startswith("CONTEXT#") and item is not None:
-                self._lease(process, operation, keys.context_of(key), item, at)
+                self._lease(process, operation, keys.context_of(key), item, at, asked)
             elif key.partition.startswith(keys.TASKS):
                 tasks[keys.task_of(key)] = None
                 if key.sort.startswith("PUSH#"):
@@ -78,7 +80,9 @@ class Watch:
             if item is not None:
                 self._contexts[context] = item
 
-    def _lease(self, process: "Process", operation: SimOperation, context: ContextKey, item: Item, at: float) -> None:
+    def _lease(
+        self, process: "Process", operation: SimOperation, context: ContextKey, item: Item, at: float, asked: float
+    ) -> None:
         """Record the holder of the context's lease, and its expiry."""
         fence, turn = item.get("fence", 0), item.get("running")
         is_held = turn is not None and item.get("holder", "") != ""
@@ -90,9 +94,8 @@ class Watch:
                 hold.over = at
         if turn is not None and is_held and all(hold.fence != fence for hold in holds):
             self._world.trace(process.name, f"has the lease {fence} of {turn['id']}")
-            # Use the remaining time at the start of the operation: a process that is frozen during the operation has
-            # decided before the freeze.
-            until, left = _seconds(item["until"]), process.remaining() + self._world.loop.now - operation.at
+            # Use the remaining time at the request: a process that is frozen during the request has decided before.
+            until, left = _seconds(item["until"]), process.remaining() + self._world.loop.now - asked
             if operation.method == "finish" and left < NEXT_TURN_SECONDS and not self._world.skewed:
                 self._history.surprises.append(f"I16: {process.name} began another turn {left:.0f} s before its end.")
             self._history.holds.append(

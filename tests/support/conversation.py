@@ -134,7 +134,8 @@ class StoreConversation:
         self, begun: TurnStarted, state: TaskState = COMPLETED, text: str = "done", *, run_next: bool = False
     ) -> TurnFinished:
         """End the turn; its task then has this state."""
-        return await self.store.finish(begun.lease, begun.head, self.says(begun.head, state, text), run_next=run_next)
+        said = self.says(begun.head, state, text)
+        return await self.store.finish(begun.lease, begun.head, said, has_time=lambda: run_next)
 
     # ── Stored state ──────────────────────────────────────────────────────────────────────────────────────────────────
 

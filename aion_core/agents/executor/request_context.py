@@ -82,7 +82,7 @@ async def _related_tasks(request: TurnRequest, tasks: StoredTasks) -> list[Task]
     references, context = dict.fromkeys(request.message.reference_task_ids), request.context
     logs = await asyncio.gather(*(tasks.log(TaskKey(context.owner, task_id)) for task_id in references))
     return [
-        projection.with_message_once(projection.fold(log.events))
+        projection.fold_once(log.events)
         for log in logs
         if log is not None and is_visible(log.head, context.owner, context.agent)
     ]

@@ -1,7 +1,7 @@
 """Execution of one turn: what the agent emits is numbered, recorded, and then published."""
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -29,7 +29,6 @@ from aion_core.engine.runner.turn_text import TurnText
 from aion_core.engine.stream.broadcast import EventBroadcast
 from aion_core.engine.stream.delta_writer import DeltaWriter
 from aion_core.engine.task import projection, timestamps
-from aion_core.engine.task.transition import MOST_TOGETHER
 from aion_core.engine.turn.sleeps import TurnSleeps
 from aion_core.engine.turn.store import TurnStore
 from aion_core.errors import PendingInput
@@ -154,7 +153,7 @@ class TurnExecution:
     async def emit(self, *emissions: Durable) -> None:
         """Record an agent's emissions as events of the task. Skip those whose key was recorded by an earlier try.
 
-        Emissions that come together share transactions. They are published after they are recorded.
+        Emissions that come together, at most MOST_TOGETHER, share a transaction. They are published after it.
         """
         events: list[Event] = []
         keys: list[str] = []
@@ -165,8 +164,8 @@ class TurnExecution:
                     keys.append(emission.key)
         finally:
             # Record the emissions before one that cannot be stored, and then fail.
-            for start in range(0, len(events), MOST_TOGETHER):
-                await self._record(events[start : start + MOST_TOGETHER], keys[start : start + MOST_TOGETHER])
+            if events:
+                await self._record(events, keys)
 
     def _event_of(self, emission: Durable) -> Event:
         """Return the event of an emission. Raises an error for a value without a JSON form, which no client could read."""
@@ -193,10 +192,10 @@ class TurnExecution:
         prepare_event(event)
         return event
 
-    async def end(self, ending: Reply | InputRequired, *, run_next: bool) -> None:
+    async def end(self, ending: Reply | InputRequired, *, has_time: Callable[[], bool]) -> None:
         """Record the answer or the interrupt as the turn's last event, and release the lease.
 
-        With `run_next`, the same holder gets the lease of the next turn. If a further message to this task is queued,
+        If the process `has_time`, the same holder gets the lease of the next turn. If a further message to this task is queued,
         the task does not end: the answer becomes a message of the working task.
         """
         self.text.close(
@@ -218,7 +217,7 @@ class TurnExecution:
             self._broadcast.replies_with_message = True
             event.metadata.update({REPLY: ReplyAs.MESSAGE})
         try:
-            await self._finish(event, run_next=run_next)
+            await self._finish(event, has_time=has_time)
         except PendingInput:
             event.status.state = TaskState.TASK_STATE_WORKING
             if self._broadcast.replies_with_message:
@@ -226,7 +225,7 @@ class TurnExecution:
                 del event.metadata[REPLY]
                 if not event.metadata:
                     event.ClearField("metadata")
-            await self._finish(event, run_next=run_next)
+            await self._finish(event, has_time=has_time)
         # End the broadcast now: the agent's code may run on after its answer, and clients should not wait for it.
         self._broadcast.end()
 
@@ -238,11 +237,11 @@ class TurnExecution:
         self._set_server_fields(message)
         return form_of(message, ending, self._answer_as, self.lease.turn, self._broadcast.log)
 
-    async def fail(self, reason: str, *, run_next: bool) -> None:
+    async def fail(self, reason: str, *, has_time: Callable[[], bool]) -> None:
         """End the task as failed, with the reason as its message, and release the lease."""
         reason = utf8(reason)
         message = Message(role=Role.ROLE_AGENT, parts=[Part(text=reason)])
-        await self.end(Reply(message, TaskState.TASK_STATE_FAILED, {"error": reason}), run_next=run_next)
+        await self.end(Reply(message, TaskState.TASK_STATE_FAILED, {"error": reason}), has_time=has_time)
 
     async def pause(self) -> None:
         """Suspend the turn: write its chunks and release its lease. Another process can then resume it."""
@@ -297,13 +296,13 @@ class TurnExecution:
         # Let the readers send the events before the agent continues, which halves the time to the first event.
         await asyncio.sleep(0)
 
-    async def _finish(self, event: Event, *, run_next: bool) -> None:
+    async def _finish(self, event: Event, *, has_time: Callable[[], bool]) -> None:
         prepare_event(event)
         await self._deltas.flush()
         self.releasing = True
         try:
             self.ended = await self._store.finish(
-                self.lease, self._head, event, run_next=run_next, snapshot=self._snapshot(event)
+                self.lease, self._head, event, has_time=has_time, snapshot=self._snapshot(event)
             )
         except BaseException:
             self.releasing = False
@@ -316,7 +315,7 @@ class TurnExecution:
         """Return a snapshot of the task after the turn's last event if its log is long, else None."""
         if len(self._broadcast.log) < SNAPSHOT_EVERY:
             return None
-        return projection.fold([*self._broadcast.log, Numbered(self._head.generation + 1, event)])
+        return projection.fold_once([*self._broadcast.log, Numbered(self._head.generation + 1, event)])
 
     def _set_server_fields(self, message: Message) -> None:
         """Set the message's role, task id and context id, and an id if it has none."""

@@ -4,6 +4,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Mapping
 from contextlib import aclosing
+from functools import partial
 
 from aion_core import log
 from aion_core.clock import Clock
@@ -166,6 +167,7 @@ class TaskRunner:
     async def _work(
         self, turn: TurnExecution, metrics: TurnMetrics, broadcast: EventBroadcast, deadline: Deadline
     ) -> None:
+        has_time = partial(self._has_time, deadline)
         try:
             try:
                 logger.info("A turn begins.", extra=labels.start_of(turn.lease))
@@ -173,7 +175,7 @@ class TaskRunner:
                     async with aclosing(self._agent(turn).run(turn.request())) as emitted:
                         ending = await emissions.record(turn, metrics, emitted, keep_handlers)
                         if not isinstance(ending, Paused | Suspended):
-                            await turn.end(ending, run_next=self._has_time(deadline))
+                            await turn.end(ending, has_time=has_time)
                             await emissions.run_out(emitted)
                 if isinstance(ending, Suspended):
                     suspended = await turn.suspend(ending)
@@ -183,7 +185,7 @@ class TaskRunner:
                     await self._suspend(turn)
             except StoreCorrupt:
                 logger.exception("A record of the task cannot be read.")
-                await turn.fail(failures.UNREADABLE, run_next=self._has_time(deadline))
+                await turn.fail(failures.UNREADABLE, has_time=has_time)
             except (LeaseLost, StoreError, GeneratorExit):
                 raise
             except BaseException as error:  # an agent may raise any exception, as the panic of a library in Rust
@@ -196,9 +198,7 @@ class TaskRunner:
                 if turn.trace is not None:
                     turn.trace.failure = error
                 if turn.ended is None and not turn.stopped:
-                    await turn.fail(
-                        failures.reason_of(error, reveal=self._reveal_errors), run_next=self._has_time(deadline)
-                    )
+                    await turn.fail(failures.reason_of(error, reveal=self._reveal_errors), has_time=has_time)
         except LeaseLost:
             self._lose(turn)
         except StoreError as error:

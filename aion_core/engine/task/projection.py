@@ -43,13 +43,25 @@ def with_message_once(task: Task) -> Task:
 
     Snapshots are stored in this form, and `fold` restores the other. It is also the form of the a2a-sdk's own server.
     """
-    message = task.status.message
-    if not (message.message_id and task.history and task.history[-1] == message):
+    if not _has_message_twice(task):
         return task
     once = Task()
     once.CopyFrom(task)
     del once.history[-1]
     return once
+
+
+def fold_once(log: Iterable[Numbered]) -> Task:
+    """Return the task of `fold` in the form of `with_message_once`, without a copy of a task that may be large."""
+    task = fold(log)
+    if _has_message_twice(task):
+        del task.history[-1]
+    return task
+
+
+def _has_message_twice(task: Task) -> bool:
+    message = task.status.message
+    return bool(message.message_id and task.history and task.history[-1] == message)
 
 
 class GrowingArtifact:

@@ -22,13 +22,11 @@ from aion_core.table.writes import Change
 
 
 class TurnEnding(Struct, frozen=True, dict=True):
-    """Input for the end of a turn: its lease, the task's head (current state), its last event, and `run_next`."""
+    """Input for the end of a turn: its lease, the task's head (current state), and its last event."""
 
     lease: Lease
     head: Head
     event: Event
-    run_next: bool
-    """True if the same lease holder is to run the next queued turn."""
 
     @cached_property
     def after(self) -> Head:
@@ -87,15 +85,16 @@ def finished(
     queued: QueuedMessage | None,
     *,
     times: Times,
+    run_next: bool,
 ) -> Transition[TurnFinished]:
-    """Return the transition to end a turn while another turn is queued. This or another holder runs the next turn."""
+    """Return the transition to end a turn while another turn is queued. With `run_next`, this holder begins that turn."""
     lease, head, after = ending.lease, ending.head, ending.after
     row = new_event(head, after.generation, ending.event, token=ending.token)
     move = HeadMove(moved(head, after), after)
     same_task = turn.task_id == head.key.task_id
     if same_task:
         next_head = after
-    if not ending.run_next or next_head is None:
+    if not run_next or next_head is None:
         return Transition(TurnFinished(after, waiting=True), changes.released_for_next(record, times), (move,), (row,))
     to_begin = replace(lease, turn=turn, fence=record.fence + 1)
     next_lease, next_move, events = beginning(to_begin, next_head, queued, times)

@@ -1,6 +1,6 @@
 """Store of turns: a context has at most one running turn, under a lease whose fence every write checks."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import datetime
 
 from msgspec.structs import replace
@@ -130,16 +130,22 @@ class TurnStore(StoredTasks):
         return after
 
     async def finish(
-        self, lease: Lease, head: Head, event: Event, *, run_next: bool = False, snapshot: Task | None = None
+        self,
+        lease: Lease,
+        head: Head,
+        event: Event,
+        *,
+        has_time: Callable[[], bool] = lambda: False,
+        snapshot: Task | None = None,
     ) -> TurnFinished:
-        """Record the turn's last event and release the lease atomically. With `run_next`, lease the next turn.
+        """Record the turn's last event and release the lease atomically. If the process `has_time`, lease the next turn.
 
-        The next turn begins as by `begin`, with the same holder. If the event interrupts the task, no turn begins
-        before the client's answer. `snapshot` is the task after this event; readers of the log begin with it. If a
+        The next turn begins as by `begin`, with the same holder. `has_time` is asked just before the transaction. If the
+        event interrupts the task, no turn begins before the client's answer. `snapshot` is the task after this event; readers of the log begin with it. If a
         message is queued for the task that the event would end, nothing is recorded and PendingInput is raised. Raises
         LeaseLost as `append` does.
         """
-        ending, until = TurnEnding(lease, replace(head, fence=lease.fence), event, run_next), self._lease_end()
+        ending, until = TurnEnding(lease, replace(head, fence=lease.fence), event), self._lease_end()
 
         async def plan(attempt: int) -> TransactionPlan[TurnFinished]:
             nonlocal ending
@@ -151,12 +157,15 @@ class TurnStore(StoredTasks):
                     if await self._log.holds(head.key, ending.after.generation, ending.token):
                         return TransactionPlan(await self._finished_before(ending))
                     ending = replace(ending, head=progress.still_mine(ending.head, now))
-                finished = await self._finished(ending, record, times)
+                finished = await self._finished(ending, record, times, run_next=has_time())
             else:
                 finished = end.finished_alone(ending)
             writes = await self._writes(lease.context, finished, times)
             if snapshot is not None:
                 writes.append(await self._rows.snapshot_row(head.key, ending.after.generation, snapshot, times))
+            if finished.outcome.next is not None and not has_time():
+                # The process was slow or frozen while it read, so another process has to run the next turn.
+                return await plan(attempt)
             return TransactionPlan(finished.outcome, writes)
 
         finished = await commit(self._table, plan, busy=BUSY)
@@ -171,16 +180,18 @@ class TurnStore(StoredTasks):
         next_head = await self._log.head(task_of(ending.lease.context, record.running)) if record.running else None
         return end.finished_before(ending, record, next_head)
 
-    async def _finished(self, ending: TurnEnding, record: ContextRecord, times: Times) -> Transition[TurnFinished]:
+    async def _finished(
+        self, ending: TurnEnding, record: ContextRecord, times: Times, *, run_next: bool
+    ) -> Transition[TurnFinished]:
         turn = end.next_turn(ending, record)
         if turn is None or ending.requires_input:
             return end.finished_alone(ending)
         task = task_of(ending.lease.context, turn)
         next_head, queued = None, None
-        if ending.run_next:
+        if run_next:
             next_head = None if task == ending.head.key else await self._log.head(task)
             queued = None if turn.message_generation else await self._log.queued(task, turn.id)
-        return end.finished(ending, record, turn, next_head, queued, times=times)
+        return end.finished(ending, record, turn, next_head, queued, times=times, run_next=run_next)
 
     async def pause(
         self, lease: Lease, *, made_progress: bool, stopped_by: StoppedBy | None = StoppedBy.DEADLINE

@@ -31,6 +31,8 @@ class QueueConsumer:
     async def run(self) -> None:
         """Receive messages until `stop` or cancellation. Running handlers continue afterwards."""
         loop = asyncio.get_running_loop()
+        # A new event, because that of an earlier run belongs to its event loop: tests serve one app in several.
+        self._noticed = asyncio.Event()
 
         def notice() -> None:
             # Ignore a message sent by an agent's thread after the end of the server.

@@ -41,8 +41,9 @@ class BlobArtifacts(BaseArtifactService):
     """ADK's artifact service for all turns.
 
     A file name with the prefix `user:` belongs to the user in every session. Version numbers begin with 0, and no two
-    saves share one; after a delete they begin with 0 again. On S3, a session's artifact expires one retention after its
-    save, and a user's artifact never. Every method may raise StoreUnavailable.
+    saves share one; after a delete they begin with 0 again, unless another process saves the artifact meanwhile. On S3,
+    a session's artifact expires one retention after its save, and a user's artifact never. Every method may raise
+    StoreUnavailable.
     """
 
     def __init__(self, blobs: Blobs, clock: Clock) -> None:
@@ -106,9 +107,15 @@ class BlobArtifacts(BaseArtifactService):
     async def delete_artifact(
         self, *, app_name: str, user_id: str, filename: str, session_id: str | None = None
     ) -> None:
-        """Delete all versions of an artifact. A missing artifact is no error."""
-        found = await self._blobs.names(artifact_folder(artifact_key(app_name, user_id, filename, session_id)))
-        await asyncio.gather(*map(self._blobs.delete, found))
+        """Delete all versions of an artifact. A missing artifact is no error.
+
+        A version that another process saves meanwhile may stay, as the first of a new artifact.
+        """
+        key = artifact_key(app_name, user_id, filename, session_id)
+        found = sorted(await self._versions(key))
+        # The newest one last: without it, readers would take an older version for the artifact.
+        for versions in (found[:-1], found[-1:]):
+            await asyncio.gather(*(self._blobs.delete(artifact_folder(key) + str(number)) for number in versions))
 
     async def list_versions(
         self, *, app_name: str, user_id: str, filename: str, session_id: str | None = None

@@ -12,34 +12,43 @@ function missing(owner, object, names) {
 function inForm(card) {
   if (card.supportedInterfaces || !card.url) return card;
   const protocolVersion = card.protocolVersion ?? "0.3";
-  const more = (card.additionalInterfaces ?? []).map(({ url, transport }) => ({ url, protocolBinding: transport, protocolVersion }));
+  const more = objects(card.additionalInterfaces).map(({ url, transport }) => ({ url, protocolBinding: transport, protocolVersion }));
   const supportedInterfaces = [{ url: card.url, protocolBinding: card.preferredTransport ?? "JSONRPC", protocolVersion }, ...more];
-  return { ...card, supportedInterfaces, securityRequirements: (card.security ?? []).map((schemes) => ({ schemes })) };
+  return { ...card, supportedInterfaces, securityRequirements: objects(card.security).map((schemes) => ({ schemes })) };
 }
 
-/** Return the errors of a card served at `url`. */
-export function errors(sent, url) {
-  const card = inForm(sent);
-  const { skills = [], supportedInterfaces = [], securitySchemes = {}, securityRequirements = [] } = card;
+/** Return the objects of a list, and nothing of anything else. */
+const objects = (list) => (Array.isArray(list) ? list : []).filter((each) => each && typeof each === "object");
+
+/** Return what is wrong with the card that was received from `url`, and advice. `failure` says why it cannot be used at all. */
+export function checked(received, url, failure) {
+  const [card] = objects([received]);
+  if (!card) return { wrong: [failure, "The answer is no card. It is shown below."], advice: [] };
+  return { wrong: [...(failure ? [failure] : []), ...errors(inForm(card), url)], advice: failure ? [] : advice(card) };
+}
+
+function errors(card, url) {
+  const { securitySchemes } = card;
+  const [skills, interfaces, requirements] = [card.skills, card.supportedInterfaces, card.securityRequirements].map(objects);
   const ids = skills.map(({ id }) => id);
-  const named = securityRequirements.flatMap(({ schemes }) => Object.keys(schemes ?? {}));
+  const named = requirements.flatMap(({ schemes }) => Object.keys(schemes ?? {}));
   return [
     ...missing("The card", card, ["name", "description", "version", "supportedInterfaces", "capabilities", "defaultInputModes", "defaultOutputModes", "skills"]),
     ...skills.flatMap((skill, place) => missing(`Skill ${skill.id || place + 1}`, skill, ["id", "name", "description", "tags"])),
     ...ids.filter((id, place) => ids.indexOf(id) < place).map((id) => `Two skills have the id ${id}.`),
-    ...supportedInterfaces.flatMap((each, place) => missing(`Interface ${place + 1}`, each, ["url", "protocolBinding", "protocolVersion"])),
-    ...supportedInterfaces.filter((each) => !URL.canParse(each.url)).map((each) => `The interface's URL ${each.url} is not absolute.`),
-    ...named.filter((name) => !(name in securitySchemes)).map((name) => `The security scheme ${name} is required but not defined.`),
-    supportedInterfaces.length > 0 && !supportedInterfaces.some((each) => hostOf(each.url) === hostOf(url)) &&
+    ...interfaces.flatMap((each, place) => missing(`Interface ${place + 1}`, each, ["url", "protocolBinding", "protocolVersion"])),
+    ...interfaces.filter((each) => !URL.canParse(each.url)).map((each) => `The interface's URL ${each.url} is not absolute.`),
+    ...named.filter((name) => !(name in Object(securitySchemes))).map((name) => `The security scheme ${name} is required but not defined.`),
+    interfaces.length > 0 && !interfaces.some((each) => hostOf(each.url) === hostOf(url)) &&
       `No interface has the host of this page, ${hostOf(url)}: clients call another server (AION_BASE_URL).`,
   ].filter(Boolean);
 }
 
 /** Return advice for a card that follows the specification. */
-export function advice({ skills = [], provider, securitySchemes, documentationUrl, signatures, description = "" }) {
+function advice({ skills, provider, securitySchemes, documentationUrl, signatures, description = "" }) {
   return [
     description && description.length < 20 && "The description is short: other agents choose this one by it.",
-    skills.some(({ examples }) => isEmpty(examples)) && "A skill has no examples: they show clients what to send.",
+    objects(skills).some(({ examples }) => isEmpty(examples)) && "A skill has no examples: they show clients what to send.",
     !provider && "The card names no provider.",
     !documentationUrl && "The card has no documentationUrl.",
     !securitySchemes && "The card has no security schemes: everyone who can reach the server may use the agent.",

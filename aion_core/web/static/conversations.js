@@ -1,11 +1,10 @@
 // List of conversations: one row for each context, newest first, with the state of its newest task.
 
 import { element } from "./render.js";
-import { METHOD_NOT_FOUND, hasEnded, isInterrupted, short, visible } from "./wire.js";
+import { METHOD_NOT_FOUND, firstText, isRunning, short, visible } from "./wire.js";
 
-const isRunning = (state) => !hasEnded(state) && !isInterrupted(state);
-const textOf = (message) => visible(message).map(({ text }) => text ?? "").find(Boolean) ?? "";
-const AGAIN = 3000; // milliseconds between two looks at agents whose tasks run
+const AGAIN = 3000; // milliseconds between two looks at the chosen agent, and at agents whose tasks run
+const SELDOM = 3; // each third look is at all agents
 
 export class Conversations {
   #list;
@@ -17,20 +16,24 @@ export class Conversations {
   #titles = new Map(); // first messages, by agent and context id
   #chosen = "";
   #listings = 0;
-  isLive = false; // look at the chosen agent again and again, also while none of its tasks runs
+  isLive = false; // look at the agents again and again, also while none of their tasks runs
 
-  /** `open` gets the path of an agent and a context's id. */
+  /** `open` gets the path of an agent, a context's id, and a task of the context if its server cannot list them. */
   constructor(list, more, open) {
     [this.#list, this.#more, this.#open] = [list, more, open];
-    setInterval(() => {
+    let looks = 0;
+    const look = () => {
       const runs = ({ id }) => [...this.#rows.values()].some((row) => row.agent.id === id && isRunning(row.state));
-      const looked = this.#agents.filter((agent, place) => !agent.isUnlisted && ((this.isLive && !place) || runs(agent)));
+      const looked = this.#agents.filter((agent, place) => !agent.isUnlisted && ((this.isLive && (!place || looks % SELDOM === 0)) || runs(agent)));
       if (!document.hidden) looked.forEach((agent) => this.#page(agent).catch(() => {}));
-    }, AGAIN);
+      looks += 1;
+    };
+    setInterval(look, AGAIN);
+    document.addEventListener("visibilitychange", () => look((looks = 0)));
   }
 
-  /** Show the newest conversations with these agents. The first one is the chosen agent: only its failure is shown. */
-  async load(agents) {
+  /** Show the newest conversations with these agents, or again. The first one is the chosen agent: only its failure is shown. */
+  async load(agents = this.#agents) {
     const listing = ++this.#listings;
     this.#agents = agents;
     this.#list.setAttribute("aria-busy", "true");
@@ -58,12 +61,12 @@ export class Conversations {
     for (const [key, { item }] of this.#rows) item.firstElementChild.setAttribute("aria-current", String(key === this.#chosen));
   }
 
-  /** Show at once what the page knows before the list does: a new conversation by its first `text`, and its state. */
-  note(agent, contextId, state, text = "", at = new Date().toISOString()) {
+  /** Show at once what the page knows before the list does: a new conversation by its first `text`, its state, and its newest `task`. */
+  note(agent, contextId, state, { text = "", at = new Date().toISOString(), task }) {
     const key = `${agent.id} ${contextId}`;
     if (!this.#rows.has(key) && text) this.#titles.set(key, text);
     this.#show(agent, contextId, { state, at, title: text });
-    this.#rows.get(key).noted = performance.now();
+    Object.assign(this.#rows.get(key), { task, noted: performance.now() });
   }
 
   /** Remove a conversation whose first message was refused. */
@@ -84,7 +87,7 @@ export class Conversations {
       const history = (earlier.at(-1) ?? newest).history ?? [];
       // Three messages may not be the whole history, and with further pages this page may lack the first task.
       if (nextPageToken || next || history.length > 2) unnamed.push(contextId);
-      this.#show(agent, contextId, { state: newest.status.state, at: newest.status.timestamp ?? "", title: textOf(history[0]) });
+      this.#show(agent, contextId, { state: newest.status.state, at: newest.status.timestamp ?? "", title: firstText(visible(history[0])) });
     }
     this.#more.hidden = ![...this.#pages.values()].some(Boolean);
     for (const contextId of unnamed) await this.#name(agent, contextId).catch(() => {});
@@ -100,7 +103,7 @@ export class Conversations {
       [oldest, pageToken] = [page.tasks?.at(-1) ?? oldest, page.nextPageToken];
     } while (pageToken);
     const task = oldest && (await agent.wire.call("GetTask", { id: oldest.id }));
-    this.#titles.set(key, textOf(task?.history?.[0]));
+    this.#titles.set(key, firstText(visible(task?.history?.[0])));
     const row = this.#rows.get(key);
     if (row) this.#show(agent, contextId, row);
   }
@@ -115,7 +118,7 @@ export class Conversations {
     const button = element("button", { class: "conversation", type: "button", title: contextId, "aria-current": String(key === this.#chosen) });
     const several = this.#agents.length > 1 ? [element("small", {}, agent.id)] : [];
     button.append(element("span", {}, named.slice(0, 200)), element("span", { class: "bar" }, element("span", { class: "state", "data-state": short(state) }, short(state)), ...several, element("small", {}, when(at))));
-    button.addEventListener("click", () => this.#open(agent.path, contextId));
+    button.addEventListener("click", () => this.#open(agent.path, contextId, agent.isUnlisted ? row.task : undefined));
     row.item.replaceChildren(button);
     this.#rows.set(key, row);
     this.#list.querySelectorAll(":scope > .empty").forEach((each) => each.remove());

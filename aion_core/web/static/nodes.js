@@ -8,7 +8,10 @@ const PICTURE = /^data:image\/(png|jpeg|gif|webp);/i;
 const pictures = new Map(); // the pictures among the files of the conversation, by name
 
 /** Return a link to another page. */
-export const link = (href, ...nodes) => element("a", { href, rel: "noreferrer noopener", target: "_blank" }, ...nodes);
+const link = (href, ...nodes) => element("a", { href, title: href, rel: "noreferrer noopener", target: "_blank" }, ...nodes);
+
+/** Return a link to a file of another host, with the name of this host; undefined for an address that is not of the web. */
+export const foreign = (href, name) => (WEB.test(href) ? link(href, `${name} (${URL.canParse(href) ? new URL(href).host : href})`) : undefined);
 
 /** Return a picture that is a file, and show it wherever a text names it. */
 export function picture(name, src) {
@@ -20,16 +23,21 @@ export function picture(name, src) {
 /** Forget the files of a conversation. */
 export const forget = () => pictures.clear();
 
+/** Return a button that copies what `text` returns. */
+export function copying(text, label = "Copy") {
+  const button = element("button", { type: "button" }, label);
+  button.addEventListener("click", async () => {
+    await navigator.clipboard.writeText(text());
+    button.textContent = label.replace(/^Copy( as)?/, "Copied");
+    setTimeout(() => (button.textContent = label), 2000);
+  });
+  return button;
+}
+
 /** Return a block of code, with the name of its language and a button that copies it. `pieces` are texts, or [kind, text]. */
 export function code(language, pieces) {
   const text = element("code", {}, ...pieces.map(build));
-  const button = element("button", { type: "button" }, "Copy");
-  button.addEventListener("click", async () => {
-    await navigator.clipboard.writeText(text.textContent);
-    button.textContent = "Copied";
-    setTimeout(() => (button.textContent = "Copy"), 2000);
-  });
-  return element("div", { class: "code" }, element("div", { class: "bar" }, element("small", {}, language), button), element("pre", { tabindex: "0" }, text));
+  return element("div", { class: "code" }, element("div", { class: "bar" }, element("small", {}, language), copying(() => text.textContent)), element("pre", { tabindex: "0" }, text));
 }
 
 /** Return the DOM node of a tree. */
@@ -66,9 +74,8 @@ function decoded(address) {
 function named({ src, alt }) {
   const name = decoded(src).split("/").pop();
   if (PICTURE.test(src)) return element("img", { src, alt });
-  if (WEB.test(src)) return link(src, `${alt || "Picture"} (${URL.canParse(src) ? new URL(src).host : src})`);
-  if (pictures.has(name)) return element("img", { src: pictures.get(name), alt });
-  return element("span", { "data-picture": name, "data-alt": alt }, `${alt} (${src})`);
+  if (pictures.has(name) && !WEB.test(src)) return element("img", { src: pictures.get(name), alt });
+  return foreign(src, alt || "Picture") ?? element("span", { "data-picture": name, "data-alt": alt }, `${alt} (${src})`);
 }
 
 /** Change the children of an element, from the `first` on, from the nodes of the trees `before` to those `after`. Equal ones stay. */

@@ -1,7 +1,7 @@
 // Rendering of messages: texts, files and data as DOM nodes. No text of an agent is ever parsed as HTML.
 
 import { element } from "./element.js";
-import { code, link, picture } from "./nodes.js";
+import { code, foreign, picture } from "./nodes.js";
 import { Text } from "./text.js";
 
 export { element } from "./element.js";
@@ -34,7 +34,7 @@ export function show(shown, parts, isOpen) {
 
 function file({ raw, url, filename, mediaType = "" }) {
   const name = filename || mediaType || "file";
-  if (raw === undefined) return /^https?:/i.test(url ?? "") ? [link(url, name)] : [element("code", {}, String(url))];
+  if (raw === undefined) return [foreign(url, name) ?? element("code", {}, String(url))];
   const type = mediaType.split(";")[0].trim().toLowerCase();
   const src = `data:${type || "application/octet-stream"};base64,${raw}`;
   if (/^image\/(png|jpe?g|gif|webp)$/.test(type)) return [picture(name, src)];

@@ -1,5 +1,6 @@
 // Timeline: every message in both directions, chunks in groups, each as raw JSON and as code to copy.
 
+import { copying } from "./nodes.js";
 import { element } from "./render.js";
 import { hasEnded, short } from "./wire.js";
 
@@ -64,10 +65,10 @@ export class Timeline {
   }
 }
 
-function clock() {
-  const now = new Date();
-  return element("time", { datetime: now.toISOString() }, now.toISOString().slice(11, 23));
-}
+/** Return the clock time of an instant in ISO 8601. */
+export const time = (text) => element("time", { datetime: text }, text.slice(11, 23));
+
+const clock = () => time(new Date().toISOString());
 
 function title(direction, body) {
   if (direction === "out") return body.method;
@@ -92,14 +93,8 @@ function contents(bodies, { url, headers, secret }) {
   const raw = element("pre", { tabindex: "0" }, bodies.map((each) => JSON.stringify(each, null, 2)).join("\n"));
   if (!url) return [raw];
   const [body] = bodies;
-  const buttons = Object.entries({ curl, Python: python, TypeScript: typescript }).map(([name, write]) => {
-    const button = element("button", { type: "button" }, `Copy as ${name}`);
-    button.addEventListener("click", async () => {
-      await navigator.clipboard.writeText(write(url, { "A2A-Version": "1.0", ...headers }, body, secret));
-      button.textContent = `Copied ${name}`;
-    });
-    return button;
-  });
+  const languages = Object.entries({ curl, Python: python, TypeScript: typescript });
+  const buttons = languages.map(([name, write]) => copying(() => write(url, { "A2A-Version": "1.0", ...headers }, body, secret), `Copy as ${name}`));
   return [element("div", { class: "bar" }, ...buttons), raw];
 }
 
@@ -109,21 +104,21 @@ const isStream = (body) => body.method === "SendStreamingMessage" || body.method
 const VARIABLE = "AION_KEY";
 const remark = (start, secret) => (secret ? `${start} Needs the value of the header ${secret} in the environment variable ${VARIABLE}.\n` : "");
 
-export function curl(url, headers, body, secret) {
+function curl(url, headers, body, secret) {
   const quoted = (text) => `'${text.replaceAll("'", "'\\''")}'`;
   const lines = Object.entries({ "Content-Type": "application/json", ...headers }).map(([name, value]) => `  -H ${quoted(`${name}: ${value}`)} \\`);
   if (secret) lines.push(`  -H ${quoted(`${secret}: `)}"$${VARIABLE}" \\`);
   return [`${remark("#", secret)}curl -s${isStream(body) ? "N" : ""} ${quoted(url)} \\`, ...lines, `  -d ${quoted(JSON.stringify(body))}\n`].join("\n");
 }
 
-export function python(url, headers, body, secret) {
+function python(url, headers, body, secret) {
   const key = secret ? `headers[${JSON.stringify(secret)}] = os.environ["${VARIABLE}"]\n` : "";
   const start = `${remark("#", secret)}import json\n${secret ? "import os\n" : ""}\nimport httpx\n\nbody = json.loads(${JSON.stringify(JSON.stringify(body))})\nheaders = ${JSON.stringify(headers)}\n${key}`;
   if (!isStream(body)) return `${start}print(httpx.post(${JSON.stringify(url)}, json=body, headers=headers, timeout=60).json())\n`;
   return `${start}with httpx.stream("POST", ${JSON.stringify(url)}, json=body, headers=headers, timeout=None) as response:\n    for line in response.iter_lines():\n        print(line)\n`;
 }
 
-export function typescript(url, headers, body, secret) {
+function typescript(url, headers, body, secret) {
   const key = secret ? `, ${JSON.stringify(secret)}: process.env.${VARIABLE} ?? ""` : "";
   const sent = JSON.stringify({ "Content-Type": "application/json", ...headers }).slice(0, -1);
   return `${remark("//", secret)}const response = await fetch(${JSON.stringify(url)}, {\n  method: "POST",\n  headers: ${sent}${key}},\n  body: JSON.stringify(${JSON.stringify(body)}),\n});\nconsole.log(await response.text());\n`;

@@ -13,6 +13,8 @@ export const CREDENTIAL = "console.credential";
 /** Return the parts of a message to show. A credential is hidden, and so is the schema of a question: it becomes a form. */
 export const visible = ({ parts = [], metadata } = {}) => (metadata?.[CREDENTIAL] ? [{ text: "••••" }] : metadata?.interrupts ? parts.flatMap(withoutSchema) : parts);
 export const isInterrupted = (state) => INTERRUPTED.has(state);
+export const isRunning = (state) => !hasEnded(state) && !isInterrupted(state);
+export const firstText = (parts) => parts.map(({ text }) => text ?? "").find(Boolean) ?? "";
 
 const SCHEMAS = new Set(["response_schema", "responseSchema", "schema"]);
 
@@ -56,16 +58,20 @@ export class Wire {
     return result(body, response);
   }
 
-  /** Return {history, artifacts, status} of a context, oldest first. A server without GetContext is asked for its tasks. */
-  async conversation(contextId) {
-    try {
-      return await this.call("GetContext", { contextId });
-    } catch (error) {
-      if (error.code !== METHOD_NOT_FOUND) throw error;
-    }
-    const { tasks = [] } = await this.call("ListTasks", { contextId, pageSize: 100, includeArtifacts: true });
+  /**
+   * Return {history, artifacts, status} of a context, oldest first. A server without GetContext is asked for its tasks. If it cannot
+   * list them either, the result `isPart`: it has only the `known` task, if there is one.
+   */
+  async conversation(contextId, known) {
+    const unless = (isKnown) => (error) => {
+      if (error.code !== METHOD_NOT_FOUND || !isKnown) throw error;
+    };
+    const whole = await this.call("GetContext", { contextId }).catch(unless(true));
+    if (whole) return whole;
+    const listed = await this.call("ListTasks", { contextId, pageSize: 100, includeArtifacts: true }).catch(unless(known));
+    const { tasks = [] } = listed ?? { tasks: [await this.call("GetTask", { id: known })] };
     const messages = ({ id, history = [], status }) => [...history, status.message].filter(Boolean).map((each) => ({ ...each, taskId: id }));
-    return { history: tasks.toReversed().flatMap(messages), artifacts: tasks.toReversed().flatMap(({ artifacts = [] }) => artifacts), status: tasks[0]?.status };
+    return { history: tasks.toReversed().flatMap(messages), artifacts: tasks.toReversed().flatMap(({ artifacts = [] }) => artifacts), status: tasks[0]?.status, isPart: !listed };
   }
 
   /** Make a request of the console itself: GET, or POST with a body. The timeline does not show it. */

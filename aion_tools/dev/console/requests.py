@@ -105,9 +105,9 @@ class _ConsoleRequests:
         return msgspec.to_builtins(drawing)
 
     async def turns(self, call: CallContext, request: Request) -> Any:
-        """Return the steps of a task's turns, and the lease of the running one."""
-        head = await self._task(call, request.query_params.get("taskId", ""))
-        return await self._console.turns.view(head.key, head.context)
+        """Return the steps of the turns of each `taskId`, and the lease of the running one, by the tasks' ids."""
+        heads = [await self._task(call, each) for each in request.query_params.getlist("taskId") or [""]]
+        return {head.key.task_id: await self._console.turns.view(head.key, head.context) for head in heads}
 
     async def fork(self, call: CallContext, request: Request) -> Any:
         """Let a new context begin at an entry of the stored state of `contextId`, with edited `values` of its state.
@@ -135,12 +135,11 @@ class _ConsoleRequests:
 
     async def webhooks(self, call: CallContext, request: Request) -> Any:
         """Return the webhooks of a task with their delivery states, and the posts that the receiver got."""
-        key, receiver = (await self._task(call, request.query_params.get("taskId", ""))).key, self._console.receiver
+        key = (await self._task(call, request.query_params.get("taskId", ""))).key
         configs = {config.id: config for config in await self._console.configs.all(key)}
         deliveries = await self._console.configs.deliveries(key)
-        posts = receiver.posts_of(key.task_id) if configs else []
+        posts = self._console.receiver.posts_of(key.task_id) if configs else []
         return {
-            "receiver": {"url": receiver.url, "status": receiver.status, "statuses": STATUSES},
             "webhooks": [_webhook(each, configs[each.config_id]) for each in deliveries if each.config_id in configs],
             "posts": [post.document(list(configs.values())) for post in posts],
         }

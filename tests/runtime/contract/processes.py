@@ -581,6 +581,24 @@ def saves(text: str) -> Act:
     return saves
 
 
+def saves_again(text: str) -> Act:
+    """Return an act that saves a version of which only the order counts: it may follow versions that are deleted."""
+
+    async def saves_again(process: Process) -> None:
+        await saves(text)(process)
+
+    return saves_again
+
+
+async def deletes_artifact(process: Process) -> None:
+    await BlobArtifacts(process.blobs, process.clock).delete_artifact(**SESSION, filename="a")
+
+
+async def many_versions(process: Process) -> None:
+    for text in ("zero", "one", "two"):
+        await saves(text)(process)
+
+
 async def artifacts(process: Process) -> list[Any]:
     store = BlobArtifacts(process.blobs, process.clock)
     parts = [
@@ -716,6 +734,11 @@ SUBJECTS = {
         {"makes it anew": makes_session_anew},
     ),
     "artifacts": Subject(nothing, {"saves a": saves("a"), "saves b": saves("b")}, artifacts),
+    "stored artifact": Subject(
+        many_versions,
+        {"saves a": saves_again("a"), "saves b": saves_again("b"), "deletes": deletes_artifact},
+        artifacts,
+    ),
     "memory": Subject(
         with_memory,
         {
@@ -812,6 +835,11 @@ async def newest_checkpoint(process: Process) -> str | None:
     return found.checkpoint["id"] if found is not None else None
 
 
+async def newest_artifact(process: Process) -> str | None:
+    part = await BlobArtifacts(process.blobs, process.clock).load_artifact(**SESSION, filename="a")
+    return part.text if part is not None else None
+
+
 async def puts_large_checkpoint(process: Process) -> None:
     saver = TableSaver(process.table, process.blobs, process.clock)
     place: Any = {"configurable": {**PLACE["configurable"], "checkpoint_id": "3"}}
@@ -824,6 +852,7 @@ JOBS = {
     "calls with a large message": Subject(running, {"calls with a large message": calls_large}, remote_calls),
     "deletes a session": Subject(many_events, {"deletes a session": deletes_session}, own_session),
     "appends many values": Subject(with_session, {"appends many values": appends_shared}, own_session),
+    "deletes an artifact": Subject(many_versions, {"deletes an artifact": deletes_artifact}, newest_artifact),
     "deletes a thread": Subject(many_checkpoints, {"deletes a thread": forgets_thread}, newest_checkpoint),
     "puts a large checkpoint": Subject(
         many_checkpoints, {"puts a large checkpoint": puts_large_checkpoint}, newest_checkpoint

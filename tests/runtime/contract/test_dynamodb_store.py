@@ -93,7 +93,7 @@ async def _append(chat: StoreConversation, given: tuple[Any, ...]) -> Head:
 
 async def _finish(chat: StoreConversation, given: tuple[TurnStarted, Any, bool]) -> TurnFinished:
     turn, event, run_next = given
-    return await chat.store.finish(turn.lease, turn.head, event, run_next=run_next)
+    return await chat.store.finish(turn.lease, turn.head, event, has_time=lambda: run_next)
 
 
 async def _pause(chat: StoreConversation, turn: TurnStarted) -> None:

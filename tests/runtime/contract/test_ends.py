@@ -15,7 +15,7 @@ from tests.support.conversation import COMPLETED, FAILED, INPUT_REQUIRED, WORKIN
 async def test_context_is_free_after_its_only_turn_has_finished(chat: StoreConversation, run_next: bool) -> None:
     turn = await chat.starts("m-1")
     said = chat.says(turn.head, COMPLETED)
-    ended = await chat.store.finish(turn.lease, turn.head, said, run_next=run_next)
+    ended = await chat.store.finish(turn.lease, turn.head, said, has_time=lambda: run_next)
     assert (ended.next, ended.waiting) == (None, False)
     assert (ended.head.generation, ended.head.state, ended.head.fence) == (3, COMPLETED, 1)
     log = await chat.store.log(turn.head.key)
@@ -33,6 +33,15 @@ async def test_end_of_turn_leaves_next_turn_queued_by_default(chat: StoreConvers
     assert not chat.store.renew(turn.lease)
     begun = await chat.begins("holder-2")
     assert (begun.lease.turn.id, begun.lease.fence) == ("turn-m-2", 2)
+
+
+async def test_end_of_slow_turn_leaves_next_turn_queued(chat: StoreConversation) -> None:
+    turn = await chat.starts("m-1")
+    await chat.waits("m-2")
+    had = iter([True, False, False])
+    ended = await chat.store.finish(turn.lease, turn.head, chat.says(turn.head, COMPLETED), has_time=lambda: next(had))
+    assert (ended.next, ended.waiting) == (None, True)
+    assert (await chat.begins("holder-2")).lease.turn.id == "turn-m-2"
 
 
 async def test_end_of_turn_begins_next_turn_on_request(chat: StoreConversation) -> None:
@@ -76,7 +85,7 @@ async def test_task_continues_with_its_queued_message(chat: StoreConversation) -
     turn = await chat.starts("m-1")
     follow_up = await chat.queues("t-m-1", "m-2")
     said = chat.says(turn.head, WORKING, "the first answer")
-    ended = await chat.store.finish(turn.lease, turn.head, said, run_next=True)
+    ended = await chat.store.finish(turn.lease, turn.head, said, has_time=lambda: True)
     following = ended.next
     assert following is not None
     assert (ended.head.generation, ended.head.state) == (3, WORKING)
@@ -99,7 +108,7 @@ async def test_task_snapshot_of_finished_turn_excludes_queued_message(chat: Stor
     said = chat.says(turn.head, WORKING, "the first answer")
     task = await chat.task("t-m-1")
     task.status.CopyFrom(said.status)
-    ended = await chat.store.finish(turn.lease, turn.head, said, run_next=True, snapshot=task)
+    ended = await chat.store.finish(turn.lease, turn.head, said, has_time=lambda: True, snapshot=task)
     assert ended.next is not None
     log = await chat.store.log(turn.head.key)
     assert log is not None
@@ -146,8 +155,8 @@ async def test_second_finish_of_turn_raises_lease_lost(chat: StoreConversation, 
     await chat.waits("m-2")
     ended = await chat.ends(turn, INPUT_REQUIRED)
     for lost in (
-        chat.store.finish(turn.lease, turn.head, chat.says(turn.head, COMPLETED), run_next=run_next),
-        chat.store.finish(turn.lease, turn.head, chat.says(turn.head, INPUT_REQUIRED), run_next=run_next),
+        chat.store.finish(turn.lease, turn.head, chat.says(turn.head, COMPLETED), has_time=lambda: run_next),
+        chat.store.finish(turn.lease, turn.head, chat.says(turn.head, INPUT_REQUIRED), has_time=lambda: run_next),
     ):
         with pytest.raises(LeaseLost):
             await lost

@@ -106,6 +106,13 @@ def test_console_talks_to_server_of_old_version(page: Page) -> None:
         page.click("#question button[type=submit]")
         answer(page, "Heard Rome.")
         ends(page)
+        page.click("#fresh")
+        expect(page.locator("#log .message")).to_have_count(0)
+        page.locator("#task-list .conversation").click()
+        for _ in range(2):
+            expect(page.locator("#log .note")).to_contain_text("This server cannot list its tasks")
+            answer(page, "Heard Rome.")
+            page.reload()
 
 
 def test_console_talks_to_servers_without_streams_and_of_adk(page: Page) -> None:
@@ -125,6 +132,7 @@ def test_console_talks_to_servers_without_streams_and_of_adk(page: Page) -> None
 
 def test_console_explains_odd_cards(page: Page) -> None:
     show_on(page, WIDE)
+    seen = Seen(page)
     elsewhere = [{"url": "https://elsewhere.example/", "protocolBinding": "JSONRPC", "protocolVersion": "1.0"}]
     with odd_server({"name": "<b>odd</b>", "supportedInterfaces": elsewhere}) as url, console_on(url) as here:
         page.goto(here)
@@ -135,6 +143,17 @@ def test_console_explains_odd_cards(page: Page) -> None:
         page.keyboard.press("Escape")
         send(page, "hello")
         expect(page.locator("#log .error")).to_contain_text("this console calls only")
-    with odd_server({"name": 5}) as url, console_on(url) as here:
+    with odd_server(b'{"name": 5, "skills": [{"id": "s"}, 7], "x": "\\ud800"}') as url, console_on(url) as here:
         page.goto(here)
         expect(page.locator("#log .error")).to_contain_text("The card cannot be used. It is no valid A2A")
+        for button in ("#refresh", "#fresh"):
+            page.click(button)
+        page.locator("#card-open", has_text="wrong").click()
+        notes = page.locator("#card-notes .bad")
+        expect(notes.first).to_contain_text("The card cannot be used.")
+        expect(notes.filter(has_text="The card has no version, which A2A requires.")).to_have_count(1)
+        expect(notes.filter(has_text="Skill s has no name, which A2A requires.")).to_have_count(1)
+        expect(page.locator("#card-json")).to_contain_text('"name": 5')
+        module = "import('/console/card.js').then(({ checked }) => checked('<html>', '', 'Not found.').wrong)"
+        assert page.evaluate(module) == ["Not found.", "The answer is no card. It is shown below."]
+    assert [error for error in seen.errors if "502" not in error] == []

@@ -6,7 +6,7 @@ const [HEIGHT, GAP, LAYER, LETTER, BEND] = [30, 24, 62, 7.4, 6]; // sizes in pix
 
 export class Diagram {
   #place;
-  #parts = []; // [{name, kind, shape, count}]
+  #parts = []; // [{id, kind, shape, count}]
   #newest; // the newest request for a drawing
 
   constructor(place) {
@@ -27,8 +27,8 @@ export class Diagram {
 
   /** Light the parts that run by these steps of a turn, and show how often each has run. */
   light(steps) {
-    for (const { name, kind, shape, count } of this.#parts) {
-      const own = steps.filter((step) => step.name === name && step.kind === kind);
+    for (const { id, kind, shape, count } of this.#parts) {
+      const own = steps.filter((step) => step.kind === kind && (id === step.part || id.endsWith(`/${step.part}`)));
       shape.classList.toggle("running", own.some(({ ms }) => ms == null));
       shape.classList.toggle("ran", own.length > 0);
       shape.classList.toggle("bad", Boolean(own.at(-1)?.error));
@@ -71,13 +71,13 @@ export class Diagram {
       if (label) made.append(word(label, (from.x + to.x) / 2 + 6, (from.y + to.y) / 2 + 4, "route"));
     }
     for (const part of parts) {
-      const { id, name, kind } = part;
+      const { id, kind } = part;
       const { x, y, half } = at.get(id);
       const shape = svg("g", { class: `part ${kind}` });
       const count = word("", x + half - 2, y - HEIGHT / 2 + 2, "count");
       shape.append(svg("rect", { x: x - half, y: y - HEIGHT / 2, width: 2 * half, height: HEIGHT, rx: kind === "tool" ? 4 : HEIGHT / 2 }), word(title(part), x, y + 4.5, "name"), count);
       made.append(shape);
-      this.#parts.push({ name, kind, shape, count });
+      this.#parts.push({ id, kind, shape, count });
     }
     return made;
   }

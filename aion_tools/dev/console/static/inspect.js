@@ -1,19 +1,18 @@
-// Views of `aion dev` beside the timeline: the agent's stored state, and the webhooks of a task with their posts.
+// Views of `aion dev` beside the timeline: the agent's stored state, the webhooks of a task with their posts, and the server itself.
 
 import { element } from "./render.js";
-import { eventTitle } from "./timeline.js";
+import { eventTitle, time } from "./timeline.js";
 
 export { Work } from "./work.js";
 
-function folded(summary, content) {
+/** Return a line that shows what `content` returns when it is opened. */
+function folded(summary, ...content) {
   const details = element("details", {}, element("summary", {}, ...summary));
-  details.addEventListener("toggle", () => {
-    if (details.childElementCount === 1) details.append(element("pre", { tabindex: "0" }, JSON.stringify(content, null, 2)));
-  });
+  details.addEventListener("toggle", () => details.childElementCount > 1 || details.append(...content.flatMap((each) => each())));
   return details;
 }
 
-const time = (text) => element("time", { datetime: text }, text.slice(11, 23));
+const json = (value) => () => element("pre", { tabindex: "0" }, JSON.stringify(value, null, 2));
 
 let newest; // the newest request for a stored state; a late answer to an earlier one is dropped
 
@@ -34,19 +33,17 @@ export async function showState(place, wire, contextId, fork) {
   if (failure) return place.replaceChildren(element("p", { class: "error" }, failure.message));
   if (!state) return place.replaceChildren(element("p", { class: "empty" }, "This agent has no stored state in this context."));
   const entries = state.entries.map((entry) => element("li", {}, forkable(entry, fork)));
-  return place.replaceChildren(element("p", {}, `${state.kind} `, element("code", {}, state.id)), folded(["current state"], state.values), element("ol", {}, ...entries));
+  return place.replaceChildren(element("p", {}, `${state.kind} `, element("code", {}, state.id)), folded(["current state"], json(state.values)), element("ol", {}, ...entries));
 }
 
 /** Return an entry of the state, with a button to run from there. The values of a checkpoint can be edited before. */
 function forkable(entry, fork) {
-  const { label, at, content } = entry;
-  const details = element("details", {}, element("summary", {}, time(at), ` ${label}`));
-  details.addEventListener("toggle", () => {
-    if (details.childElementCount > 1) return;
-    const isGraph = content.values !== undefined;
+  const { label, at, content: { values: stored, ...rest } } = entry;
+  const isGraph = stored !== undefined;
+  const editing = () => {
     const problem = element("p", { class: "error", role: "alert" });
     const editor = element("textarea", { rows: 12, "aria-label": `Values at ${label}`, spellcheck: false });
-    editor.value = JSON.stringify(content.values, null, 2);
+    editor.value = JSON.stringify(stored, null, 2);
     const button = element("button", { type: "button" }, isGraph ? "Run from here" : "Run again from the message before");
     button.addEventListener("click", () => {
       let values = {};
@@ -58,10 +55,24 @@ function forkable(entry, fork) {
       }
       fork(entry, values);
     });
-    const { values, ...rest } = content;
-    details.append(...(isGraph ? [editor] : []), button, problem, element("pre", { tabindex: "0" }, JSON.stringify(rest, null, 2)));
-  });
-  return details;
+    return [...(isGraph ? [editor] : []), button, problem];
+  };
+  return folded([time(at), ` ${label}`], editing, json(rest));
+}
+
+/** Let the state of a chat say when the server at a URL is gone, and when it is back. */
+export function watchServer(chat, url) {
+  let before; // the state to show again
+  const look = async () => {
+    if (document.hidden || chat.isStreaming()) return;
+    const isThere = await fetch(url).then(({ ok }) => ok, () => false);
+    const { textContent: state } = document.getElementById("state");
+    if (isThere === (state !== "disconnected") || chat.isStreaming()) return;
+    chat.show(isThere ? (before ?? "reachable again") : "disconnected");
+    before = isThere ? undefined : state;
+  };
+  setInterval(look, 5000);
+  document.addEventListener("visibilitychange", look);
 }
 
 /** View of a task's webhooks. It asks the server again each second while it is visible. */
@@ -112,6 +123,6 @@ export class Webhooks {
   }
 
   #post({ at, status, signed, body, headers }) {
-    return folded([time(at), ` ${status} ← ${eventTitle(body)}${signed === null ? "" : signed ? ", signature verified" : ", signature not verified"}`], { headers, body });
+    return folded([time(at), ` ${status} ← ${eventTitle(body)}${signed === null ? "" : signed ? ", signature verified" : ", signature not verified"}`], json({ headers, body }));
   }
 }

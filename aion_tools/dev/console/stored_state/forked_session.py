@@ -3,7 +3,10 @@
 from google.adk.events import Event
 from google.adk.sessions import BaseSessionService, State
 
+from aion_core.agents.adk.parts import a2a_parts
 from aion_core.errors import InvalidMessage
+from aion_core.protocol.message_json import to_json
+from aion_core.protocol.types import Part
 from aion_core.table.keys import ContextKey
 from aion_tools.dev.console.stored_state.state import Fork
 
@@ -14,7 +17,7 @@ SHARED = (State.APP_PREFIX, State.USER_PREFIX)
 async def forked_session(sessions: BaseSessionService, source: ContextKey, target: ContextKey, event_id: str) -> Fork:
     """Store the events of `source` before the turn of this event in the session of `target`.
 
-    Return the text of the message that began this turn, to be sent again. Raises InvalidMessage if the event is gone.
+    Return the message that began this turn, to be sent again. Raises InvalidMessage if the event is gone.
     """
     session = await sessions.get_session(app_name=source.agent, user_id=source.owner, session_id=source.context_id)
     events = session.events if session is not None else []
@@ -27,16 +30,16 @@ async def forked_session(sessions: BaseSessionService, source: ContextKey, targe
     forked = await sessions.create_session(app_name=target.agent, user_id=target.owner, session_id=target.context_id)
     for event in events[:asked]:
         await sessions.append_event(forked, _without_shared(event))
-    return Fork(runs=True, text=_text(events[asked]))
+    return Fork(runs=True, parts=[to_json(part) for part in _parts(events[asked])])
 
 
 def _is_message(event: Event) -> bool:
     """Return True for a client's message, and not for the result of a tool, which ADK stores as the user's, too."""
-    return event.author == "user" and not event.get_function_responses() and bool(_text(event))
+    return event.author == "user" and not event.get_function_responses() and bool(_parts(event))
 
 
-def _text(event: Event) -> str:
-    return "".join(part.text or "" for part in (event.content.parts if event.content else None) or ())
+def _parts(event: Event) -> list[Part]:
+    return a2a_parts((event.content.parts if event.content else None) or ())
 
 
 def _without_shared(event: Event) -> Event:

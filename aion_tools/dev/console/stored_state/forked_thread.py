@@ -14,6 +14,7 @@ from aion_core.agents.langgraph.setup import GraphSetup
 from aion_core.agents.langgraph.thread import RUNS_FROM_HERE
 from aion_core.errors import InvalidMessage
 from aion_core.table.keys import ContextKey, thread_id
+from aion_tools.dev.console.stored_state.langgraph import with_saver
 from aion_tools.dev.console.stored_state.readable_json import readable_json
 from aion_tools.dev.console.stored_state.state import Fork
 
@@ -32,12 +33,10 @@ async def forked_thread(
     The message `message_id` then runs the nodes that are next in the checkpoint. Raises InvalidMessage if the checkpoint
     is gone, or if a value cannot be edited as JSON, and StoreError.
     """
+    graph = with_saver(graph, setup, target.owner)
     saver = graph.checkpointer
     if not isinstance(saver, BaseCheckpointSaver):
-        if setup.savers is None:
-            raise InvalidMessage("This agent stores no checkpoints.")
-        saver = setup.savers(fence=None, owner=target.owner, log_first=_no_wait, types=setup.types)
-        graph = graph.copy(update={"checkpointer": saver})
+        raise InvalidMessage("This agent stores no checkpoints.")
     place: RunnableConfig = {
         "configurable": {"thread_id": thread_id(source), "checkpoint_ns": "", "checkpoint_id": checkpoint_id}
     }
@@ -82,7 +81,3 @@ def _like(old: Any, new: Any) -> Any:
     if readable_json(old) == old:
         return new
     raise ValueError(f"objects of the author's classes, as in this {type(old).__name__}, cannot be made from JSON")
-
-
-async def _no_wait() -> None:
-    """Return at once: no turn records anything before these writes."""

@@ -14,16 +14,22 @@ from aion_tools.dev.console.stored_state.state import StateEntry, StoredState
 
 async def stored_thread(graph: Graph, setup: GraphSetup, context: ContextKey, *, limit: int) -> StoredState | None:
     """Return the newest checkpoints of the context's thread; None without a checkpointer. Raises StoreError."""
+    graph = with_saver(graph, setup)
     if not isinstance(graph.checkpointer, BaseCheckpointSaver):
-        if setup.savers is None:
-            return None
-        saver = setup.savers(fence=None, log_first=_never, types=setup.types)
-        graph = graph.copy(update={"checkpointer": saver})
+        return None
     thread = thread_id(context)
     config: RunnableConfig = {"configurable": {"thread_id": thread}}
     history = [snapshot async for snapshot in graph.aget_state_history(config, limit=limit)]
     values = readable_json(history[0].values) if history else None
     return StoredState("LangGraph thread", thread, values, [_entry(snapshot) for snapshot in history])
+
+
+def with_saver(graph: Graph, setup: GraphSetup, owner: str = "") -> Graph:
+    """Return the graph with the server's checkpointer, whose items are the `owner`'s, unless it has its own or there is none."""
+    if isinstance(graph.checkpointer, BaseCheckpointSaver) or setup.savers is None:
+        return graph
+    saver = setup.savers(fence=None, owner=owner, log_first=_no_wait, types=setup.types)
+    return graph.copy(update={"checkpointer": saver})
 
 
 def _entry(snapshot: StateSnapshot) -> StateEntry:
@@ -41,5 +47,5 @@ def _entry(snapshot: StateSnapshot) -> StateEntry:
     return StateEntry(checkpoint_id, label, snapshot.created_at or "", readable_json(content))
 
 
-async def _never() -> None:
-    raise AssertionError("The console does not write checkpoints.")
+async def _no_wait() -> None:
+    """Return at once: no turn records anything before the console's writes."""

@@ -36,5 +36,5 @@ class Fork(Struct, frozen=True):
 
     runs: bool
     """True if a message has to be sent that runs the agent from there; False if the entry has nothing to run."""
-    text: str = ""
-    """Text of this message; "" if its content does not matter, because it only starts the next nodes."""
+    parts: Sequence[Any] = ()
+    """Parts of this message as JSON; () if its content does not matter, because it only starts the next nodes."""

@@ -8,6 +8,7 @@ import pytest
 
 from aion_core.agents.waiting import EagerStream, together
 from aion_core.engine.agent import AgentArtifact, AgentMessage, AgentMetadata, Batch, Chunk, Emission, Reply
+from aion_core.engine.task.transition import MOST_TOGETHER
 from aion_core.protocol.types import Artifact, Message
 from tests.support.rows import each_row
 
@@ -23,6 +24,8 @@ CHUNK, REPLY = Chunk("word", "m"), Reply(None)
         ([MESSAGE, METADATA, FILE], [Batch([MESSAGE, METADATA, FILE])]),
         ([MESSAGE, CHUNK, FILE, METADATA], [MESSAGE, CHUNK, Batch([FILE, METADATA])]),
         ([CHUNK, MESSAGE, FILE, REPLY], [CHUNK, Batch([MESSAGE, FILE]), REPLY]),
+        ([FILE] * MOST_TOGETHER, [Batch([FILE] * MOST_TOGETHER)]),
+        ([FILE] * (MOST_TOGETHER + 1), [Batch([FILE] * MOST_TOGETHER), FILE]),
     ],
 )
 def test_recorded_emissions_that_follow_one_another_are_one_batch(

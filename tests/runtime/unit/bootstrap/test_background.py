@@ -3,7 +3,9 @@
 import asyncio
 from collections.abc import Awaitable, Callable
 from pathlib import Path
+from typing import Any
 
+import httpx
 import pytest
 
 from aion_core.bootstrap import background, build_app
@@ -21,6 +23,7 @@ from langgraph.graph import START, MessagesState, StateGraph
 
 graph = StateGraph(MessagesState).add_node("says", lambda _: {"messages": [AIMessage("hi")]}).add_edge(START, "says")
 """
+WORKING = "TASK_STATE_WORKING"
 AGENT = """
 aion:
   agents:
@@ -58,6 +61,29 @@ async def test_sweep_retries_turn_without_wake_up_message(
             await receiver.heard(4)
         await asyncio.sleep(0.2)
     assert receiver.ids == ids(task, 2, 2, 2, 3)
+
+
+@pytest.mark.parametrize("store", ["memory", "sqlite"])
+def test_app_runs_turns_in_second_event_loop(tmp_path: Path, store: str) -> None:
+    """Tests of users serve one app several times, each time in a new event loop, as Starlette's TestClient does."""
+    (tmp_path / "retried.py").write_text(GRAPH)
+    (tmp_path / "aion.yaml").write_text(AGENT)
+    here = {"AION_STORE": store, "AION_SQLITE_FOLDER": str(tmp_path / "store"), "AION_AUTH": "off"}
+    app = build_app(Settings.from_environ({**here, "AION_CONFIG": str(tmp_path / "aion.yaml")}))
+
+    async def call(client: httpx.AsyncClient, method: str, **params: Any) -> Any:
+        asked = {"jsonrpc": "2.0", "id": 1, "method": method, "params": params}
+        return (await client.post("http://localhost/", json=asked)).json()["result"]
+
+    async def serve(message_id: str) -> str:
+        message = {"messageId": message_id, "role": "ROLE_USER", "parts": [{"text": "hi"}]}
+        async with http(app) as client, app.router.lifespan_context(app), asyncio.timeout(60):
+            sent = await call(client, "SendMessage", message=message, configuration={"returnImmediately": True})
+            while (task := await call(client, "GetTask", id=sent["task"]["id"]))["status"]["state"] == WORKING:
+                await asyncio.sleep(0.01)
+        return str(task["status"]["state"])
+
+    assert [asyncio.run(serve(f"m-{number}")) for number in range(2)] == ["TASK_STATE_COMPLETED"] * 2
 
 
 async def test_failed_sweep_is_repeated_until_server_ends() -> None:

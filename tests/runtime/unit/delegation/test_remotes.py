@@ -1,12 +1,14 @@
 """Remote agents by name: their cards, their credentials, and the origins that receive them."""
 
 import base64
+import json
 import logging
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 from a2a.types import AgentCapabilities, AgentCard, AgentInterface, GetTaskRequest
 from a2a.utils.errors import A2AError
@@ -23,6 +25,7 @@ from aion_core.delegation.remotes import Remotes
 from aion_core.errors import ConfigurationError
 from aion_core.loading.aion_yaml.reading import read_config_file
 from aion_core.loading.aion_yaml.remotes import RemoteConfig
+from tests.support.downgraded import downgraded
 from tests.support.listening import free_port, listening
 
 SECRET = "user:an-expensive-secret"
@@ -116,6 +119,28 @@ async def test_other_origin_in_card_gets_no_credentials(near: Recorded, elsewher
     ((_, headers),) = elsewhere.seen
     assert header not in headers
     assert "an-expensive-secret" not in str(headers)
+
+
+@pytest.mark.parametrize("what", downgraded("https://weather.example/"))
+async def test_address_in_card_like_its_own_gets_nothing(what: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The card names an address that looks like its own, alone and before its own. No request without TLS is sent."""
+    own, other = "https://weather.example/", downgraded("https://weather.example/")[what]
+    interfaces, seen = list[AgentInterface](), list[httpx.Request]()
+
+    async def answer(_: httpx.AsyncHTTPTransport, request: httpx.Request) -> httpx.Response:
+        seen.append(request)
+        if request.method == "POST":
+            return httpx.Response(200, json={"jsonrpc": "2.0", "id": json.loads(request.content)["id"], "result": {}})
+        return httpx.Response(200, json=MessageToDict(AgentCard(name="far", supported_interfaces=interfaces)))
+
+    monkeypatch.setattr(httpx.AsyncHTTPTransport, "handle_async_request", answer)
+    for urls in ([other], [other, own]):
+        interfaces[:] = [AgentInterface(url=url, protocol_binding="JSONRPC", protocol_version="1.0") for url in urls]
+        with nullcontext() if own in urls else suppress(A2AError):
+            await ask(remotes_of(own, scheme="bearer", secret="WEATHER_KEY"))
+    with_secret = [str(request.url) for request in seen if SECRET in str(request.headers.multi_items())]
+    assert with_secret == [f"{own}.well-known/agent-card.json"] * 2 + [own]
+    assert {request.url.scheme for request in seen} == {"https"}
 
 
 async def test_own_origin_in_card_is_preferred(near: Recorded, elsewhere: Recorded) -> None:

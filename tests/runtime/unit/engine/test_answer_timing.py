@@ -328,7 +328,7 @@ async def test_response_is_task_if_message_is_queued(reply: ReplyAs, clock: Manu
     term = LeaseTerm(chat.store, begun.lease, clock, seconds=30)
     turn = TurnExecution(begun, term, run, chat.store, clock, None, reply=reply)
     await chat.queues("t-m-1", "m-2")
-    await turn.end(Reply(says("answer")), run_next=False)
+    await turn.end(Reply(says("answer")), has_time=lambda: False)
     assert not run.replies_with_message
     event = run.log[-1].event
     assert isinstance(event, TaskStatusUpdateEvent)

@@ -154,7 +154,7 @@ def test_finish_returns_next_turn_although_response_was_lost(reads: int, run_nex
         await story.store.create(new_task(2), holder=None)
         # Lose the response of the second attempt: the first one fails, because it does not expect the queued turn.
         story.table.lose_write(reads, after=1)
-        return await story.store.finish(begun.lease, begun.head, status("COMPLETED"), run_next=run_next)
+        return await story.store.finish(begun.lease, begun.head, status("COMPLETED"), has_time=lambda: run_next)
 
     ended = told(story)
     assert (ended.next is not None, ended.waiting) == (run_next, not run_next)

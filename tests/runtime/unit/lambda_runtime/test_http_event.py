@@ -107,6 +107,16 @@ async def test_stage_of_http_api_is_removed_from_path(stage: str, path: str, app
     assert (await read(event)).scope["path"] == app_path
 
 
+@each_row(
+    ("path", "client_path", "raw_path"),
+    [("/", "/prod", "/prod"), ("/", "/prod/", "/"), ("/", "/base", "/"), ("/tasks", "/prod/tasks", "/tasks")],
+)
+async def test_raw_path_of_rest_api_tells_missing_slash(path: str, client_path: str, raw_path: str) -> None:
+    event = recorded_event("rest_api_v1", path=path)
+    event["requestContext"] |= {"stage": "prod", "path": client_path}
+    assert (await read(event)).scope["raw_path"] == raw_path.encode()
+
+
 @each_row("recorded", ["function_url_v2", "rest_api_v1"])
 @each_row("name", ["X-\u00c4", "\u00c4", "x y", "x:", "", "authorization\u00a0", "x\n", "\u212aey"])
 async def test_header_with_invalid_name_is_omitted(recorded: str, name: str) -> None:

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from aion_core.errors import WebhookBlocked
 from aion_core.push.ssrf import WebhookPolicy, check_addresses, check_url, is_allowed_address
+from tests.support.downgraded import downgraded
 from tests.support.rows import each_row
 
 ALLOWED = WebhookPolicy.for_service("https://agents.example.com/a2a")
@@ -42,6 +43,18 @@ def test_public_https_url_is_allowed_and_normalised(url: str) -> None:
     # Compare with httpx, which must read the same host and port in the URL.
     read = httpx.URL(target.url)
     assert (read.raw_host.decode(), read.port or 443, read.raw_path.decode()) == (target.host, target.port, target.path)
+
+
+LIKE = "https://hooks.example.org/a"
+"""URL of a host that an operator allows, at its default port."""
+
+
+@pytest.mark.parametrize("what", downgraded(LIKE))
+def test_url_that_looks_like_allowed_one_is_blocked(what: str) -> None:
+    policy = WebhookPolicy.for_service("https://agents.example.com", hosts=["hooks.example.org"], ports=[443])
+    assert check_url(LIKE, policy).url == LIKE
+    with pytest.raises(WebhookBlocked):
+        check_url(downgraded(LIKE)[what], policy)
 
 
 BAD = {

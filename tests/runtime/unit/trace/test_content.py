@@ -42,10 +42,11 @@ def test_long_content_is_cut(length: int) -> None:
     assert text == ("x" * length if length <= LONGEST else "x" * LONGEST + CUT)
 
 
+@pytest.mark.parametrize("keys", [0, 20, 60])
 @pytest.mark.parametrize("before", range(LONGEST - 60, LONGEST + MARGIN + 1, 7))
-def test_cut_leaves_no_part_of_credential(before: int) -> None:
-    """Put a key across each place of the cut, after other keys whose redaction shortens the text."""
-    others = " ".join([KEY] * 20)
+def test_cut_leaves_no_part_of_credential(before: int, keys: int) -> None:
+    """Put a key across each place of the cut, after other keys whose redaction shortens the text, also below the limit."""
+    others = " ".join([KEY] * keys)
     text = short_text(others + " " * (before - len(others)) + KEY + " " * MARGIN)
     assert "sk-" not in text
 

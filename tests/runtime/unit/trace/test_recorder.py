@@ -93,6 +93,22 @@ async def test_each_try_of_a_turn_has_its_own_trace() -> None:
     ]
 
 
+async def test_tries_and_their_pages_are_read_in_order() -> None:
+    """Each step ends two pages after its beginning, also on the tenth page; and the tenth try is after the ninth."""
+    traces, *_ = kept()
+    for fence in (10, 9):
+        trace = traces.tracer.recorder(TracedTurn(TURN.task, "c", "weather", "turn-1", fence))
+        async with trace.recording():
+            for number in range(12):
+                trace.begin(number, Kind.TOOL, str(number))
+                trace.end(number - 2)
+                await trace.flush()
+    tries = await traces.tries()
+    assert [each.fence for each in tries] == [9, 10]
+    for each in tries:
+        assert [step.name for step in each.steps if step.ms is None] == ["10", "11"]
+
+
 async def test_trace_is_bounded_in_steps_and_content() -> None:
     traces, _, trace = kept()
     async with trace.recording():

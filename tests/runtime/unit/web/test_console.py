@@ -7,6 +7,7 @@ from typing import Any
 import httpx
 import pytest
 from starlette.responses import PlainTextResponse
+from starlette.types import Receive, Scope, Send
 
 from aion_core.web.console import MEDIA_TYPES, ConsoleMiddleware
 from tests.support.server import ROOT
@@ -45,6 +46,20 @@ async def test_path_of_agent_serves_console_only_to_browsers(path: str, up: str)
         assert (await http.post(path, headers=HTML)).text == "the agent's"
         for other in ("/agents/", "/agents/weather/tasks", "/agents/weather/.well-known/agent-card.json"):
             assert (await http.get(other, headers=HTML)).text == "the agent's"
+
+
+@pytest.mark.parametrize("raw_path", [b"/prod", b"/prod/"])
+async def test_stage_without_slash_is_redirected_to_page(raw_path: bytes) -> None:
+    """Relative paths of a page at `/prod` would begin at the root of the host."""
+
+    async def at_stage(scope: Scope, receive: Receive, send: Send) -> None:
+        await ConsoleMiddleware(PlainTextResponse("the agent's"))({**scope, "raw_path": raw_path}, receive, send)
+
+    async with httpx.AsyncClient(transport=httpx.ASGITransport(at_stage), base_url="http://test/prod/") as http:
+        page = await http.get("http://test/", headers=HTML)
+    assert (page.status_code, page.headers.get("location")) == (
+        (200, None) if raw_path.endswith(b"/") else (307, "prod/")
+    )
 
 
 async def test_console_files_load_nothing_from_other_origins() -> None:

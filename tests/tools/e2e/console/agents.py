@@ -182,6 +182,20 @@ builder = StateGraph(MessagesState).add_node("agent", agent).add_node("tools", T
 graph = builder.add_edge(START, "agent").add_conditional_edges("agent", tools_condition).add_edge("tools", "agent")
 """
 
+NESTED = """
+from langchain_core.messages import AIMessage
+from langgraph.graph import START, MessagesState, StateGraph
+
+
+def half(side):
+    say = lambda state: {"messages": [AIMessage(f"Said by {side}.")]}
+    return StateGraph(MessagesState).add_node("say", say).add_edge(START, "say").compile()
+
+
+builder = StateGraph(MessagesState).add_node("left", half("left")).add_node("right", half("right"))
+graph = builder.add_conditional_edges(START, lambda state: state["messages"][-1].text, ["left", "right"])
+"""
+
 ORDERING = """
 from pydantic import BaseModel
 
@@ -210,7 +224,7 @@ aion:
     signing: {path: "signing.py:executor", name: Signing}
     ordering: {path: "ordering.py:graph", name: Ordering}
     working: {path: "working.py:graph", name: Working}
-    strict: {path: "agent.py:graph", name: Strict, capabilities: {extensions: [{uri: "https://x.y/z", required: true}]}}
+    strict: {path: "nested.py:graph", name: Strict, capabilities: {extensions: [{uri: "https://x.y/z", required: true}]}}
 """
 
 FILES = {
@@ -221,5 +235,6 @@ FILES = {
     "signing.py": SIGNING,
     "ordering.py": ORDERING,
     "working.py": WORKING,
+    "nested.py": NESTED,
     "aion.yaml": CONFIG,
 }

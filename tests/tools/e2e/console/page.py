@@ -39,8 +39,8 @@ class Screen(NamedTuple):
         return f"{self.width}-{self.scheme}"
 
 
-WIDE, NARROW = Screen(1280, "light"), Screen(360, "dark")
-OTHERS = [Screen(1280, "dark"), Screen(360, "light")]
+WIDE, NARROW = Screen(1280, "light"), Screen(390, "dark")
+OTHERS = [Screen(1280, "dark"), Screen(390, "light")]
 SCREENS = [WIDE, NARROW, *(pytest.param(screen, marks=pytest.mark.deep) for screen in OTHERS)]
 """Screens of the layout tests: two in `make test`, all four in `make test-deep`."""
 

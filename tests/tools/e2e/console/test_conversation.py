@@ -46,9 +46,9 @@ def rpc(page: Page, method: str, task: str | None) -> None:
 
 def test_console_names_required_extensions_of_card(console: Page) -> None:
     choose(console, "strict")
-    send(console, "hello")
+    send(console, "left")
     ends(console)
-    answer(console, WHOLE)
+    answer(console, "Said by left.")
 
 
 def test_console_shows_streamed_answer_and_its_events(console: Page) -> None:
@@ -157,6 +157,8 @@ def test_console_names_unreachable_server(console: Page) -> None:
     error = console.locator("#log .error")
     expect(error).to_contain_text("The server cannot be reached (Failed to fetch).")
     expect(console.locator("#state")).to_have_text("disconnected")
+    console.evaluate("document.dispatchEvent(new Event('visibilitychange'))")
+    expect(console.locator("#state")).to_have_text("reachable again")
     console.unroute_all()
     error.get_by_text("Try again").click()
     ends(console)
@@ -429,8 +431,9 @@ def test_row_of_conversation_appears_when_message_is_sent(console: Page, folder:
 @pytest.mark.deep
 def test_task_of_another_client_appears_in_list_by_itself(console: Page, opened: Opened) -> None:
     text = f"data {uuid.uuid4()}"
-    _task(console, f"{opened.url}/agents/talk", str(uuid.uuid4()), text)
-    expect(console.locator("#task-list .conversation", has_text=text)).to_have_count(1)
+    for agent in ("talk", "showing"):
+        _task(console, f"{opened.url}/agents/{agent}", str(uuid.uuid4()), text)
+    expect(console.locator("#task-list .conversation", has_text=text)).to_have_count(2, timeout=12_000)
 
 
 def test_refused_message_leaves_no_conversation(console: Page) -> None:
@@ -524,6 +527,7 @@ def test_json_example_of_card_is_sent_as_data(console: Page) -> None:
 
 
 def test_test_saved_by_console_fails_if_agent_answers_differently(console: Page, tmp_path: Path) -> None:
+    expect(console.locator("#save")).to_be_disabled()
     send(console, "hello")
     ends(console)
     file = saved(console, tmp_path)

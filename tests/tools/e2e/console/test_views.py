@@ -20,6 +20,7 @@ from tests.tools.e2e.console.page import (
     answer,
     choose,
     ends,
+    last_answer,
     run_copies,
     run_test,
     saved,
@@ -30,7 +31,7 @@ from tests.tools.e2e.console.page import (
 )
 
 
-def test_agent_selector_switches_to_chosen_agent(console: Page) -> None:
+def test_agent_selector_switches_to_chosen_agent(console: Page, opened: Opened) -> None:
     assert console.locator("#agent option").all_inner_texts() == [
         "asking",
         "counting",
@@ -50,6 +51,12 @@ def test_agent_selector_switches_to_chosen_agent(console: Page) -> None:
     assert json.loads(console.locator("#card-json").inner_text())["name"] == "Counting"
     console.keyboard.press("Escape")
     expect(console.locator("#card")).to_be_hidden()
+    console.goto(f"{opened.url}/agents/nobody/")
+    expect(console.locator("#log .error")).to_have_text("This server has no agent nobody.")
+    expect(console).to_have_title("Talk · aion console")
+    assert console.url == f"{opened.url}/"
+    console.go_back()
+    expect(console).to_have_title("Counting · aion console")
 
 
 @pytest.mark.deep
@@ -92,16 +99,6 @@ def test_console_lists_mistakes_in_agent_card(console: Page) -> None:
         expect(console.locator("#card-notes")).to_contain_text("The card is not signed")
     finally:
         console.unroute(re.compile("agent-card"))
-
-
-def test_checkpoints_of_thread_are_shown(console: Page) -> None:
-    send(console, "hello")
-    ends(console)
-    entries = show(console, "stored").locator("#entries")
-    expect(entries).to_contain_text("LangGraph thread")
-    entries.locator("summary", has_text="step 1, loop").click()
-    values = json.loads(entries.locator("textarea").input_value())
-    assert [message["type"] for message in values["messages"]] == ["human", "ai"]
 
 
 @pytest.mark.deep
@@ -167,8 +164,11 @@ def test_console_shows_failed_webhook_and_redrives_it(console: Page, screen: Scr
 def test_console_fits_screen_and_is_accessible(console: Page, screen: Screen) -> None:
     show(console, "webhooks")
     console.check("#notified")
+    send(console, "essay 400")
+    ends(console)
     send(console, "book")
     ends(console, "input required")
+    expect(last_answer(console)).to_be_in_viewport(ratio=1)
     beside = ["tasks", "chat", "timeline"] if screen.is_wide else []
     inner = ("graph", "trace", "stored", "webhooks")
     for panel in inner if screen.is_wide else ("tasks", "timeline", *inner, "chat"):
@@ -189,7 +189,7 @@ def test_console_fits_screen_and_is_accessible(console: Page, screen: Screen) ->
 def test_three_columns_fit_narrowest_wide_screen(console: Page) -> None:
     console.set_viewport_size({"width": 801, "height": 800})
     assert console.evaluate("document.documentElement.scrollWidth") <= 801
-    console.set_viewport_size({"width": 360, "height": 740})
+    console.set_viewport_size({"width": 390, "height": 740})
 
 
 @pytest.mark.deep
@@ -200,7 +200,7 @@ def test_form_is_readable_on_low_screen(console: Page) -> None:
     ends(console, "input required")
     form = console.locator("#question")
     assert form.evaluate("form => form.scrollHeight - form.clientHeight") == 0
-    console.set_viewport_size({"width": 360, "height": 740})
+    console.set_viewport_size({"width": 390, "height": 740})
 
 
 @pytest.mark.deep

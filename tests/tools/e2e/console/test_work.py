@@ -19,34 +19,59 @@ def test_tool_call_is_shown_while_it_runs_and_after(console: Page, folder: Path,
     send(console, city)
     line = console.locator("#log .work > summary")
     expect(line).to_have_text("1 model call · Calling weather …")
+    line.click()
+    call = console.locator("#log .work details")
+    call.locator("summary").press("Enter")
     parts = show(console, "graph").locator("#drawing .part")
     expect(parts.filter(has_text="tools")).to_have_class(re.compile("running"))
     expect(parts.filter(has_text="agent")).to_have_class(re.compile(r"\bran\b"))
+    opened = show(console, "trace").locator(".waterfall details").first
+    opened.locator("summary").click()
+    show(console, "chat")
+    call.locator("summary").focus()
     (folder / city.split()[-1]).touch()
+    expect(call.locator("summary")).to_contain_text("→ sunny in")
+    expect(call.locator("summary")).to_be_focused()
+    show(console, "graph")
     expect(parts.filter(has_text="tools")).not_to_have_class(re.compile("running"))
     expect(parts.filter(has_text="agent").locator(".count")).to_have_text("×2")
     show(console, "chat")
     ends(console)
     answer(console, f"It is sunny in {city}.")
     expect(line).to_have_text(re.compile(r"2 model calls, weather · [\d.]+ m?s"))
-    line.click()
-    call = console.locator("#log .work details")
     expect(call.locator("summary")).to_contain_text(f'{{"city": "{city}"}} → sunny in {city}')
-    call.locator("summary").click()
     assert json.loads(call.locator("pre").first.inner_text()) == {"city": city}
     expect(console.locator("#log .work li").first).to_contain_text("12 → 7 tokens")
     rows = show(console, "trace").locator(".waterfall li")
     expect(rows).to_have_count(7)
     expect(rows.nth(4)).to_contain_text("weather")
+    expect(opened).to_have_attribute("open", "")
+    show(console, "chat")
 
 
-def test_work_of_stored_conversation_is_shown_again(console: Page) -> None:
-    choose(console, "working")
-    send(console, "Oslo")
+def test_node_is_lit_in_its_own_subgraph(console: Page) -> None:
+    choose(console, "strict")
+    send(console, "right")
     ends(console)
+    parts = show(console, "graph").locator("#drawing .part.node")
+    expect(parts).to_have_text(["left › say", "right › say"])
+    expect(parts.last).to_have_class(re.compile(r"\bran\b"))
+    expect(parts.first).not_to_have_class(re.compile(r"\bran\b"))
+
+
+def test_work_of_stored_conversation_is_read_in_one_request(console: Page) -> None:
+    choose(console, "working")
+    for text in ("Oslo", "Bergen", "fail"):
+        send(console, text)
+        ends(console, "failed" if text == "fail" else "completed")
+    expect(console.locator("#log .error .cause")).to_contain_text("in the node agent")
+    asked: list[str] = []
+    console.on("request", lambda request: asked.append(request.url) if "/console/turns" in request.url else None)
     console.reload()
-    expect(console.locator("#log .work > summary")).to_contain_text("2 model calls, weather")
-    answer(console, "It is sunny in Oslo.")
+    expect(console.locator("#log .work:visible > summary")).to_have_text([re.compile("2 model calls, weather")] * 2)
+    expect(console.locator("#log .error .cause")).to_contain_text("in the node agent")
+    answer(console, "It is sunny in Bergen.")
+    assert len(asked) == 1
 
 
 def test_failure_names_its_cause_and_can_be_tried_again(console: Page) -> None:
@@ -67,7 +92,7 @@ def test_failure_names_its_cause_and_can_be_tried_again(console: Page) -> None:
     expect(console.locator("#log .error .cause")).to_contain_text("in the node agent")
 
 
-def test_graph_runs_from_edited_checkpoint_in_new_context(console: Page) -> None:
+def test_graph_runs_from_edited_checkpoint_in_new_context(console: Page, opened: Opened) -> None:
     choose(console, "working")
     send(console, "Oslo")
     ends(console)
@@ -79,6 +104,11 @@ def test_graph_runs_from_edited_checkpoint_in_new_context(console: Page) -> None
     editor.fill("no JSON")
     entry.get_by_text("Run from here").click()
     expect(entry.locator(".error")).to_contain_text("The values are not JSON")
+    editor.fill('{"messages": [{"type": "nobody"}]}')
+    entry.get_by_text("Run from here").click()
+    expect(console.locator("#log .error")).to_contain_text("messages does not fit the state")
+    opened.errors.clear()  # the browser has logged the expected status 400 as an error
+    show(console, "stored")
     values["messages"][-1]["tool_calls"][0]["args"]["city"] = "Bergen"
     editor.fill(json.dumps(values))
     entry.get_by_text("Run from here").click()
@@ -90,21 +120,12 @@ def test_graph_runs_from_edited_checkpoint_in_new_context(console: Page) -> None
     assert named(console, "context") == context
 
 
-def test_value_that_does_not_fit_is_explained_in_chat(console: Page, opened: Opened) -> None:
-    choose(console, "working")
-    send(console, "Oslo")
-    ends(console)
-    entry = show(console, "stored").locator("#entries li", has_text="next tools")
-    entry.locator("summary").click()
-    entry.locator("textarea").fill('{"messages": [{"type": "nobody"}]}')
-    entry.get_by_text("Run from here").click()
-    expect(console.locator("#log .error")).to_contain_text("messages does not fit the state")
-    opened.errors.clear()  # the browser has logged the expected status 400 as an error
-
-
 def test_adk_turn_runs_again_from_message_before_event(console: Page) -> None:
     choose(console, "counting")
     for number in (1, 2):
+        console.set_input_files(
+            "#files", {"name": "n.txt", "mimeType": "text/plain", "buffer": f"file {number}".encode()}
+        )
         send(console, f"message {number}")
         ends(console)
         answer(console, f"Message {number}.")
@@ -113,7 +134,8 @@ def test_adk_turn_runs_again_from_message_before_event(console: Page) -> None:
     entries.first.locator("summary").click()
     entries.first.get_by_text("Run again from the message before").click()
     answer(console, "Message 2.")
-    expect(console.locator("#log .user")).to_have_text(["message 2"])
+    expect(console.locator("#log .user .text")).to_have_text(["message 2"])
+    expect(console.locator("#log .user pre")).to_have_text(["file 2"])
 
 
 def test_suspended_turn_says_when_it_goes_on(console: Page, opened: Opened) -> None:

@@ -46,6 +46,7 @@ from aion_tools.cli.chat.session import ChatSession, refusal_text
 from aion_tools.cli.chat.tool_calls import ToolCalls
 from aion_tools.terminal import cleaned_output
 from tests.support.agents.scripted import AskingAgent, GatedAgent
+from tests.support.downgraded import downgraded
 from tests.support.listening import listening
 from tests.support.rows import each_row
 from tests.support.service import parts
@@ -458,6 +459,23 @@ def test_credentials_are_sent_only_to_host_of_given_url(elsewhere: str, monkeypa
         in sent.stderr
     )
     assert credentials == []
+
+
+@pytest.mark.parametrize("what", downgraded("https://agent.example/"))
+def test_message_is_not_sent_to_address_like_own(what: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The card names an address that looks like that of the given URL: neither it nor the credentials go there."""
+    monkeypatch.setenv("TOKEN", "secret-token")
+    url, seen = "https://agent.example/", list[tuple[str, str]]()
+    interface = {"url": downgraded(url)[what], "protocolBinding": "JSONRPC", "protocolVersion": "1.0"}
+
+    async def answer(_: httpx.AsyncHTTPTransport, request: httpx.Request) -> httpx.Response:
+        seen.append((request.method, request.url.host))
+        return httpx.Response(200, json={"name": "a", "supportedInterfaces": [interface]})
+
+    monkeypatch.setattr(httpx.AsyncHTTPTransport, "handle_async_request", answer)
+    sent = CliRunner().invoke(send, ["--url", url, "hello"])
+    assert (sent.exit_code, type(sent.exception)) == (1, SystemExit), sent.output
+    assert {*seen} == {("GET", "agent.example")}
 
 
 @pytest.mark.parametrize(

@@ -6,12 +6,15 @@ from contextlib import AbstractContextManager
 from functools import partial
 from typing import Any
 
+import httpx
 import pytest
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
+from aion_tools.inspector.remote import OtherServer, RemoteAgent
+from tests.support.downgraded import downgraded
 from tests.support.foreign import adk_server, odd_server, sdk_server
 from tests.support.listening import listening
 from tests.tools.unit.inspector.consoles import Console, console_on
@@ -84,6 +87,44 @@ def card_for(url: str, **more: Any) -> dict[str, Any]:
     }
 
 
+FAR = "https://far.example/"
+
+
+async def asked_of(card: dict[str, Any], **headers: str) -> list[httpx.Request]:
+    """Return the requests that a server with this card gets for a request of the page with these headers."""
+    asked: list[httpx.Request] = []
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        asked.append(request)
+        return httpx.Response(200, json=card)
+
+    async with httpx.AsyncClient(transport=httpx.MockTransport(answer)) as http:
+        body = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "ListTasks", "params": {}}).encode()
+        await RemoteAgent(FAR, http, lambda card: None).answer(body, headers)
+    return asked
+
+
+@pytest.mark.parametrize("spelled", [str.lower, str.upper, str.title])
+@pytest.mark.parametrize("name", ["cookie", "origin", "sec-fetch-site", "content-length", "x-station"])
+async def test_card_cannot_ask_for_headers_of_browser(name: str, spelled: Callable[[str], str]) -> None:
+    """A hostile card names them for its API key. It gets only one that the page has set itself."""
+    schemes = {"k": {"apiKeySecurityScheme": {"location": spelled("header"), "name": spelled(name)}}}
+    _, call = await asked_of(card_for(FAR, securitySchemes=schemes), **{name: "secret"})
+    assert ("secret" in call.headers.values()) == (name == "x-station")
+
+
+@pytest.mark.parametrize("what", downgraded(FAR))
+async def test_address_in_card_like_its_own_is_not_called(what: str) -> None:
+    other = downgraded(FAR)[what]
+    asked = await asked_of(card_for(other), authorization="Bearer secret")
+    assert {(request.method, request.url.host) for request in asked} == {("GET", "far.example")}
+    client = httpx.AsyncClient(transport=httpx.MockTransport(lambda _: httpx.Response(200)))
+    RemoteAgent(FAR, client, lambda card: None)  # from now on, no request of the client leaves its origin
+    async with client:
+        with pytest.raises((OtherServer, httpx.HTTPError)):
+            await client.get(other)
+
+
 @pytest.mark.parametrize(
     ("card", "status", "reason"),
     [
@@ -91,7 +132,8 @@ def card_for(url: str, **more: Any) -> dict[str, Any]:
         (b"<html>", 200, "It is no valid A2A: Expecting value"),
         (b"[" * 100_000, 200, "Its JSON has"),
         ({"description": "x" * 2_000_000}, 200, "It is larger than 1 MB"),
-        ({}, 404, "answers with 404"),
+        ({}, 404, "agent-card.json and http"),
+        ({}, 500, "agent-card.json answered with status 500"),
     ],
 )
 def test_unusable_card_is_explained(card: Any, status: int, reason: str) -> None:
@@ -124,7 +166,7 @@ def test_only_server_at_given_url_is_called() -> None:
             return RedirectResponse(f"{other}/card.json")
 
         with listening(Starlette(routes=[Route("/{path:path}", away)])) as url, console_on(url) as console:
-            assert "answers with 307" in console.card().json()["error"]["message"]
+            assert "answered with status 307" in console.card().json()["error"]["message"]
     assert called == []
 
 

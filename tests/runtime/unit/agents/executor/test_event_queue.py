@@ -37,11 +37,9 @@ class SlowTaskStore(MemoryTaskStore):
         self.done += 1
         return head
 
-    async def finish(
-        self, lease: Lease, head: Head, event: Event, *, run_next: bool = False, snapshot: Task | None = None
-    ) -> TurnFinished:
+    async def finish(self, *args: Any, **options: Any) -> TurnFinished:
         await asyncio.sleep(0.02)
-        ended = await super().finish(lease, head, event, run_next=run_next, snapshot=snapshot)
+        ended = await super().finish(*args, **options)
         self.done += 1
         return ended
 

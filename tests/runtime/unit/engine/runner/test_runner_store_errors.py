@@ -4,6 +4,7 @@ import asyncio
 import json
 import logging
 from collections.abc import AsyncGenerator, Callable
+from functools import partial
 from typing import Any
 
 import pytest
@@ -42,7 +43,8 @@ from tests.support.requests import request
 from tests.support.service import ServiceParts, http, parts, send, send_task
 from tests.support.stores import MemoryPushConfigs, MemoryTaskList, MemoryTaskStore
 
-CALL = CallContext("owner", "test")
+CALL = partial(CallContext, "owner", "test")
+"""A new context for each call: its deadline belongs to one event loop."""
 CONTEXT = ContextKey("owner", "test", "c")
 MANY = MAX_TRIES + 3
 DENIED = StoreError("Query: AccessDeniedException")
@@ -114,11 +116,11 @@ def _keeps(messages: list[Any]) -> Any:
 async def outcome(made: ServiceParts, clock: ManualClock) -> str:
     """Handle all wake-up messages of the task despite store errors; return the task's state."""
     made.work_queue.close()
-    task = await send_task(made.service, CALL, request(return_immediately=True))
+    task = await send_task(made.service, CALL(), request(return_immediately=True))
     for _ in range(MANY + 2):
         await made.worker.handle(WakeUp(CONTEXT))
         clock.move(60)
-    return str((await made.service.get(CALL, task.id)).status)
+    return str((await made.service.get(CALL(), task.id)).status)
 
 
 async def test_store_error_before_agent_output_does_not_count_as_attempt(clock: ManualClock) -> None:
@@ -215,7 +217,7 @@ async def test_failure_reason_names_cause_of_last_stop(
     agent = HangingAgent()
     made = parts(agent, MemoryTaskStore(clock), clock)
     made.work_queue.close()
-    task = await send_task(made.service, CALL, request(return_immediately=True))
+    task = await send_task(made.service, CALL(), request(return_immediately=True))
     for cause in sorted(StoppedBy, key=lambda each: each is last):
         if cause is StoppedBy.WORKER:
             await made.store.begin(CONTEXT, holder="dies")
@@ -227,7 +229,7 @@ async def test_failure_reason_names_cause_of_last_stop(
             await made.worker.handle(WakeUp(CONTEXT), deadline=deadline)
         clock.move(60)
     await made.worker.handle(WakeUp(CONTEXT))
-    status = str((await made.service.get(CALL, task.id)).status)
+    status = str((await made.service.get(CALL(), task.id)).status)
     assert "FAILED" in status
     named = {cause for cause, sentence in LAST_STOP.items() if sentence in status}
     assert named == {last}
@@ -238,14 +240,14 @@ async def test_unreadable_task_log_does_not_count_as_attempt(clock: ManualClock)
     store: Any = Failing(MemoryTaskStore(clock))
     made = parts(AgentWithRefusedCheckpoints(0), store, clock)
     made.work_queue.close()
-    task = await send_task(made.service, CALL, request(return_immediately=True))
+    task = await send_task(made.service, CALL(), request(return_immediately=True))
     for _ in range(MANY):
         store.refuse(log=1)
         await made.worker.handle(WakeUp(CONTEXT))
         clock.move(60)
     store.heal()
     await made.worker.handle(WakeUp(CONTEXT))
-    assert "COMPLETED" in str((await made.service.get(CALL, task.id)).status)
+    assert "COMPLETED" in str((await made.service.get(CALL(), task.id)).status)
 
 
 async def test_turn_with_unreadable_log_is_suspended(clock: ManualClock) -> None:
@@ -253,7 +255,7 @@ async def test_turn_with_unreadable_log_is_suspended(clock: ManualClock) -> None
     store: Any = Failing(MemoryTaskStore(clock))
     made = parts(AgentWithRefusedCheckpoints(0), store, clock)
     made.work_queue.close()
-    await send_task(made.service, CALL, request(return_immediately=True))
+    await send_task(made.service, CALL(), request(return_immediately=True))
     store.refuse(log=1)
     await made.worker.handle(WakeUp(CONTEXT))
     assert isinstance(await store.begin(CONTEXT, holder="another"), TurnStarted), "at once"
@@ -297,7 +299,7 @@ async def test_unreadable_task_is_omitted_from_history(clock: ManualClock, caplo
     ids = []
     for number in range(3):
         clock.move(1)
-        ids.append((await send_task(made.service, CALL, request(f"text {number}", message_id=f"m-{number}"))).id)
+        ids.append((await send_task(made.service, CALL(), request(f"text {number}", message_id=f"m-{number}"))).id)
     store.log = _unreadable(store.log, ids[1])
     history = await Conversations(store, tasks).history(TaskKey("owner", ids[2]), CONTEXT, 10, None)
     said = [part.text for message in history for part in message.parts]
@@ -309,10 +311,10 @@ async def test_context_of_unreadable_task_is_not_listed(clock: ManualClock) -> N
     inner = MemoryTaskStore(clock)
     store: Any = Failing(inner)
     made = parts(AgentWithRefusedCheckpoints(0), store, clock, task_list=MemoryTaskList(inner))
-    one = await send_task(made.service, CALL, request("one", context_id="c-1"))
-    await send_task(made.service, CALL, request("two", context_id="c-2", message_id="m-2"))
+    one = await send_task(made.service, CALL(), request("one", context_id="c-1"))
+    await send_task(made.service, CALL(), request("two", context_id="c-2", message_id="m-2"))
     store.head = _unreadable(store.head, one.id)
-    assert list(await made.conversations.ids(CALL, length=10, offset=0)) == ["c-2"]
+    assert list(await made.conversations.ids(CALL(), length=10, offset=0)) == ["c-2"]
 
 
 @pytest.mark.parametrize("method", ["SendMessage", "SendStreamingMessage"])

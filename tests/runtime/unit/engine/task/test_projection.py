@@ -242,7 +242,9 @@ def test_events_after_snapshot_give_the_whole_logs_task() -> None:
     assert ids(whole) == ["question", "this one", "which?"]
     for end in range(1, 5):
         until = projection.fold(log[:end])
-        for snapshot in (until, projection.with_message_once(until)):
+        once = projection.with_message_once(until)
+        assert projection.fold_once(log[:end]) == once
+        for snapshot in (until, once):
             assert projection.fold([Numbered(end, snapshot), *log[end:]]) == whole
 
 

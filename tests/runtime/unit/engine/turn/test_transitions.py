@@ -45,8 +45,8 @@ def token(event: Event, generation: int = 3, fence: int = 3) -> str:
     return f"me#{fence}#{generation}#{digest}"
 
 
-def ending(state: str = "COMPLETED", *, run_next: bool = False, before: Head | None = None) -> TurnEnding:
-    return TurnEnding(lease(), before or head(), status(state), run_next)
+def ending(state: str = "COMPLETED", *, before: Head | None = None) -> TurnEnding:
+    return TurnEnding(lease(), before or head(), status(state))
 
 
 # ── A turn begins ─────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -232,8 +232,8 @@ BEFORE_SECOND = replace(HELD, waiting=(turn(2),))
     ("run_next", "next_head"), [(False, SECOND_HEAD), (True, None)], ids=["asked to", "task is gone"]
 )
 def test_end_of_turn_releases_context_for_next_queued_turn(run_next: bool, next_head: Head | None) -> None:
-    end = ending(run_next=run_next, before=SUBSCRIBED)
-    finished = end_module.finished(end, BEFORE_SECOND, turn(2), next_head, None, times=TIMES)
+    end = ending(before=SUBSCRIBED)
+    finished = end_module.finished(end, BEFORE_SECOND, turn(2), next_head, None, times=TIMES, run_next=run_next)
     assert finished == Transition(
         TurnFinished(end.after, waiting=True),
         changes.released_for_next(BEFORE_SECOND, TIMES),
@@ -243,9 +243,11 @@ def test_end_of_turn_releases_context_for_next_queued_turn(run_next: bool, next_
 
 
 def test_lease_holder_begins_next_turn_of_another_task() -> None:
-    end = ending(run_next=True)
+    end = ending()
     mine, after = lease(2, fence=4, tries=1), replace(SECOND_HEAD, fence=4)
-    assert end_module.finished(end, BEFORE_SECOND, turn(2), SECOND_HEAD, None, times=TIMES) == Transition(
+    assert end_module.finished(
+        end, BEFORE_SECOND, turn(2), SECOND_HEAD, None, times=TIMES, run_next=True
+    ) == Transition(
         TurnFinished(end.after, next=TurnStarted(mine, after)),
         changes.transferred(mine, BEFORE_SECOND, TIMES),
         (moves(head(), end.after), HeadMove(fenced(SECOND_HEAD, 4), after)),
@@ -255,14 +257,14 @@ def test_lease_holder_begins_next_turn_of_another_task() -> None:
 
 def test_lease_holder_continues_task_with_its_queued_message() -> None:
     """One transaction ends the turn and begins the queued one: it changes the head once for both events."""
-    end = ending("WORKING", run_next=True)
+    end = ending("WORKING")
     record = replace(HELD, waiting=(turn(id="u-9", message_generation=0),))
     queued = QueuedMessage(Message(message_id="m"), {"a": 1})
     event = status()
     event.status.CopyFrom(timestamps.status_at(TaskState.TASK_STATE_WORKING, times.moment(TIMES.now)))
     after = replace(advance(end.after, event), fence=4)
     mine = lease(fence=4, id="u-9", tries=1, message_generation=4)
-    assert end_module.finished(end, record, record.waiting[0], None, queued, times=TIMES) == Transition(
+    assert end_module.finished(end, record, record.waiting[0], None, queued, times=TIMES, run_next=True) == Transition(
         TurnFinished(end.after, next=TurnStarted(mine, after)),
         changes.transferred(mine, record, TIMES),
         (moves(head(), after),),
@@ -272,10 +274,10 @@ def test_lease_holder_continues_task_with_its_queued_message() -> None:
 
 
 def test_lease_holder_continues_with_queued_message_of_another_task() -> None:
-    end = ending(run_next=True)
+    end = ending()
     waiting = turn(2, message_generation=0)
     record = replace(HELD, waiting=(waiting,))
-    finished = end_module.finished(end, record, waiting, SECOND_HEAD, None, times=TIMES)
+    finished = end_module.finished(end, record, waiting, SECOND_HEAD, None, times=TIMES, run_next=True)
     assert finished.recorded_message == (SECOND, "u-2")
     assert [
         (event.task, event.generation, getattr(event.event, "task_id", None))

@@ -36,6 +36,10 @@ async def test_request_without_texts_or_with_too_long_ones_is_refused(texts: Any
     assert (answer.status_code, "texts has to be" in answer.text) == (400, True)
 
 
+async def test_texts_of_greatest_length_together_are_rendered() -> None:
+    assert (await post({"texts": ["a" * (MAX_CHARACTERS - 1), "b"]})).status_code == 200
+
+
 async def test_markdown_without_its_libraries_is_not_implemented(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "path", [])
     for name in LIBRARIES:

@@ -154,7 +154,7 @@ def test_task_show_prints_what_task_waits_for(run: RunCommand, chat: StoreConver
         question = chat.says(begun.head, TaskState.TASK_STATE_INPUT_REQUIRED, "which?")
         if ids:
             question.status.message.MergeFrom(question_message([Question(each, "which?") for each in ids]))
-        await chat.store.finish(begun.lease, begun.head, question, run_next=False)
+        await chat.store.finish(begun.lease, begun.head, question)
 
     asyncio.run(asks())
     owner = ("--owner", chat.context.owner)

@@ -9,11 +9,19 @@ from uuid import uuid4
 
 import httpx
 import pytest
+from google.adk.events import Event, EventActions
+from google.adk.sessions import InMemorySessionService
+from google.genai import types
 
+from aion_core.auth.schemes.api_key import make_key
 from aion_core.bootstrap import build_app
+from aion_core.clock import SystemClock
 from aion_core.settings import Settings
+from aion_core.table.keys import ContextKey
 from aion_core.web.request.body import MAX_BODY_BYTES
 from aion_tools.dev.console.additions import console_additions
+from aion_tools.dev.console.stored_state.forked_session import forked_session
+from aion_tools.operator.bootstrap import build_keys
 from tests.support.agents.session_counting import ADK
 from tests.support.listening import free_port, listening
 from tests.support.rows import each_row
@@ -143,18 +151,20 @@ def test_console_draws_agent(url: str, agent: str) -> None:
         ]
 
 
-def turns(url: str, agent: str, task_id: str) -> Any:
-    return httpx.get(f"{url}/agents/{agent}/console/turns", params={"taskId": task_id}, timeout=60).json()
+def turns(url: str, agent: str, *task_ids: str) -> Any:
+    return httpx.get(f"{url}/agents/{agent}/console/turns", params={"taskId": task_ids}, timeout=60).json()
 
 
 def test_console_shows_steps_of_own_task_only(url: str) -> None:
-    task = talk(url, "graph")
-    until(lambda: turns(url, "graph", task["id"])["tries"])
-    found = turns(url, "graph", task["id"])
-    (run,) = found["tries"]
-    assert [(step["kind"], step["name"]) for step in run["steps"]] == [("agent", "graph"), ("node", "talk")]
-    assert found["lease"] is None
-    assert "task not found" in turns(url, "factory", task["id"])["error"]["message"].lower()
+    ids = [talk(url, "graph")["id"] for _ in range(2)]
+    until(lambda: all(each["tries"] for each in turns(url, "graph", *ids).values()))
+    found = turns(url, "graph", *ids)
+    assert list(found) == ids
+    for each in found.values():
+        (run,) = each["tries"]
+        assert [(step["kind"], step["name"]) for step in run["steps"]] == [("agent", "graph"), ("node", "talk")]
+        assert each["lease"] is None
+    assert "task not found" in turns(url, "factory", ids[0])["error"]["message"].lower()
 
 
 def fork(url: str, agent: str, entry: dict[str, Any], **values: Any) -> Any:
@@ -181,7 +191,7 @@ def test_new_context_runs_graph_from_edited_checkpoint(url: str, agent: str) -> 
     entry = next(each for each in before["entries"] if each["content"]["next"] == ["talk"])
     messages = [{**message, "content": "edited"} for message in entry["content"]["values"]["messages"][:1]]
     forked = fork(url, agent, entry, messages=messages)
-    assert (forked["runs"], forked["text"]) == (True, "")
+    assert (forked["runs"], forked["parts"]) == (True, [])
     after = ran(url, agent, forked, "not read")
     assert [message["content"] for message in after["values"]["messages"]] == ["edited", "Hello."]
     assert state(url, agent) == before, "the forked context has not changed"
@@ -203,16 +213,53 @@ def test_value_that_does_not_fit_state_is_refused(url: str) -> None:
     assert "messages does not fit the state" in refused["error"]["message"]
 
 
-def test_new_context_runs_adk_from_message_before_event(url: str) -> None:
+@pytest.mark.parametrize("label", ["counting", "user"])
+def test_new_context_runs_adk_from_message_before_event(url: str, label: str) -> None:
+    """The message itself is an event too, from which the agent can be run again."""
     talk(url, "adk")
     talk(url, "adk")
     before = state(url, "adk")
-    newest = next(each for each in before["entries"] if each["label"] == "counting")
+    newest = next(each for each in before["entries"] if each["label"] == label)
     forked = fork(url, "adk", newest)
-    assert (forked["runs"], forked["text"]) == (True, "hi")
-    after = ran(url, "adk", forked, forked["text"])
+    assert (forked["runs"], forked["parts"]) == (True, [{"text": "hi"}])
+    after = ran(url, "adk", forked, "hi")
     assert after["values"]["count"] == before["values"]["count"]
     assert len(after["entries"]) == len(before["entries"])
+
+
+async def test_new_context_leaves_state_that_sessions_share() -> None:
+    """The events of the copied session have set it to values that are old by now."""
+    sessions, context = InMemorySessionService(), ContextKey("ann", "adk", "c-1")
+    given: dict[str, Any] = {"app_name": "adk", "user_id": "ann"}
+    session = await sessions.create_session(**given, session_id="c-1")
+    for number in (1, 2):
+        asked = Event(author="user", content=types.UserContent("hi"))
+        await sessions.append_event(session, asked)
+        delta = {"app:n": number, "user:n": number, "n": number}
+        await sessions.append_event(session, Event(author="adk", actions=EventActions(state_delta=delta)))
+    await forked_session(sessions, context, ContextKey("ann", "adk", "c-2"), asked.id)
+    for session_id, own in (("c-1", 2), ("c-2", 1)):
+        found = await sessions.get_session(**given, session_id=session_id)
+        assert found is not None
+        assert found.state == {"app:n": 2, "user:n": 2, "n": own}
+
+
+@pytest.mark.parametrize("tenant", ["", "acme"])
+async def test_new_context_is_of_callers_tenant(tenant: str, tmp_path: Path) -> None:
+    store = {"AION_STORE": "sqlite", "AION_SQLITE_FOLDER": str(tmp_path / "store")}
+    given = settings(tmp_path, "http://test", AION_AUTH="on", **store)
+    key = make_key("ann", now=SystemClock().now(), tenant=tenant)
+    await build_keys(given).add(key.record)
+    async with http(build_app(given, console_additions)) as client:
+        client.headers["X-API-Key"] = key.text
+        sent = await client.post("/agents/graph", json=send("first", message_id="m-1", contextId="c-1"))
+        assert "task" in sent.json()["result"], sent.text
+        (newest, *_) = (await client.get("/agents/graph/console/state?contextId=c-1")).json()["entries"]
+        body = {"contextId": "c-1", "checkpointId": newest["id"], "messageId": "m-2"}
+        context = (await client.post("/agents/graph/console/fork", json=body)).json()["contextId"]
+        await client.post("/agents/graph", json=send("second", message_id="m-2", contextId=context))
+        found = (await client.get(f"/agents/graph/console/state?contextId={context}")).json()["values"]["messages"]
+    assert [message["content"] for message in found] == ["first", "Hello.", "second", "Hello."]
 
 
 def until(holds: Callable[[], bool]) -> None:
