@@ -193,6 +193,8 @@ def test_installation_without_extras_has_help_and_names_extra(bare: Installed, t
     assert bare.run("aion", "--version", cwd=tmp_path).startswith("aion, version ")
     assert "Usage: aion" in bare.run("aion", "dev", "--help", cwd=tmp_path)
     (tmp_path / "agent.py").write_text("from langgraph.graph import StateGraph\ngraph = StateGraph(dict)\n")
+    (tmp_path / "aion.yaml").write_text("aion: {agents: {mine: {path: agent.py}}}")
+    (tmp_path / "template.yaml").touch()
     for command in ("dev", "doctor"):
         said = bare.run("aion", command, cwd=tmp_path, fails=True)
         assert "is missing. Install aion-lambda[local]" in said
@@ -200,9 +202,6 @@ def test_installation_without_extras_has_help_and_names_extra(bare: Installed, t
     with zipfile.ZipFile(bare.wheel) as archive:
         tops = {name.split("/")[0] for name in archive.namelist()}
     assert {name for name in tops if not name.endswith(".dist-info")} == {"aion", "aion_core", "aion_tools"}
-
-
-# --- A folder with only agent.py ---
 
 
 # --- A new project ---
