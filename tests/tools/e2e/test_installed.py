@@ -186,6 +186,7 @@ def answered_by(function: Path, folder: Path, text: str) -> str:
 # --- The command ---
 
 
+@pytest.mark.deep
 def test_installation_without_extras_has_help_and_names_extra(bare: Installed, tmp_path: Path) -> None:
     said = bare.run("aion", "--help", cwd=tmp_path)
     assert "For a project:" in said

@@ -107,6 +107,7 @@ def test_outdated_or_unfinished_image_is_refused_with_remedy(images: Path, folde
         folders.check(folder)
 
 
+@pytest.mark.deep
 def test_image_may_exceed_limit_of_zip(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(build, "LAMBDA_LIMIT", 20 * 1024**2)
     made = folders.write(Build(folder), "TaskFunction")

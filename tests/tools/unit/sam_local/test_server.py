@@ -166,6 +166,7 @@ def test_failure_ends_all_with_its_reason(environ: dict[str, str], told: str, pr
     assert not (project / ".aion" / "sam-local" / str(port)).exists()
 
 
+@pytest.mark.deep
 def test_child_that_ends_later_ends_all(project: Path, programs: Path) -> None:
     running = started(project, programs, free_port())
     with running:
