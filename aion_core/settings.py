@@ -129,6 +129,11 @@ class Settings(Struct, frozen=True):
     """OTEL_EXPORTER_OTLP_TRACES_ENDPOINT or OTEL_EXPORTER_OTLP_ENDPOINT: URL of the trace collector, if any."""
 
     @property
+    def public_url(self) -> str:
+        """URL of the server in agent cards, as far as it is known without a request; "" if only AWS's events tell it."""
+        return self.base_url or ("" if self.on_lambda else DEFAULT_BASE_URL)
+
+    @property
     def only_in_invocations(self) -> bool:
         """True for a function with its store in memory, as in `sam local`: nothing runs between two invocations.
 

@@ -16,6 +16,8 @@ expected_answers.py   the schema and the choices of the answers to its questions
 json_schema.py        check of an answer by a JSON Schema
 call_text.py          text of a function call
 streams.py            order of concurrent message streams
+author_sleeps.py      sleeps of an author's code in a turn that can be suspended
+suspension.py         what a suspended turn waits for
 waiting.py            what waits at the same time: emissions that share a transaction
 speakers.py           names of a turn's speakers, in metadata
 internal_events.py    log of model calls, tools and steps, for operators

@@ -66,8 +66,7 @@ async def call_agent(
         caller = _current.get()
     except LookupError:
         raise RuntimeError(
-            "No turn of a graph or an executor is running here: call_agent() is for code that runs while it answers a "
-            "message. An ADK agent calls other agents by ADK's RemoteA2aAgent."
+            "No turn of an agent is running here: call_agent() is for code that runs while it answers a message."
         ) from None
     if not isinstance(agent, str) or not agent:
         raise TypeError("call_agent takes the name of a remote in aion.yaml, or a URL.")

@@ -12,23 +12,24 @@ Sleeper = Callable[[datetime | timedelta, str], Awaitable[None]]
 
 
 async def sleep(until: datetime | timedelta, *, key: str = "") -> None:
-    """Wait until a time, or for a duration, in a node or tool of a LangGraph graph.
+    """Wait until a time, or for a duration, in a node or tool of a LangGraph graph, or in a tool of an ADK agent.
 
-    If no client holds the connection, the graph is suspended at this point, and no process runs meanwhile. When the time
+    If no client holds the connection, the agent is suspended at this point, and no process runs meanwhile. When the time
     has come, the node or tool runs again from its beginning, and the sleep returns at once. So do everything with a side
     effect after the sleep, or in a node of its own. A sleep keeps the time that it has computed first.
 
     The sleeps of a node are recognised by their order, and those for a duration by the duration. If a node that runs
     again may make them in another order, name each by a `key`.
 
-    Raises RuntimeError outside of a graph's turn, TypeError for another type, and ValueError for a time without a time
+    Raises RuntimeError outside of a turn, TypeError for another type, and ValueError for a time without a time
     zone. The task fails if it would expire before this time.
     """
     try:
         sleeper = _current.get()
     except LookupError:
         raise RuntimeError(
-            "No turn of a graph is running here: sleep() is for the nodes and tools of a LangGraph graph."
+            "No turn of a graph or an ADK agent is running here: sleep() is for a graph's nodes and tools, and for the "
+            "tools of an ADK agent."
         ) from None
     if not isinstance(until, datetime | timedelta):
         raise TypeError(f"sleep() takes a datetime or a timedelta, not {type(until).__name__}.")

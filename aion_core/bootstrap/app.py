@@ -29,6 +29,7 @@ from aion_core.settings import DEFAULT_BASE_URL, Settings
 from aion_core.web.additions import AppAdditions
 from aion_core.web.app import build_app as build_web_app
 from aion_core.web.app_parts import Access, CallerLimits, Instruments, ServedAgent, SharedServices
+from aion_core.web.callbacks import callback_route
 from aion_core.web.cards.agent_cards import AgentCards
 from aion_core.web.cards.publication import CardPublisher
 from aion_core.web.lifespan import Lifecycle
@@ -110,6 +111,7 @@ def build_app(settings: Settings, telemetry: Telemetry, additions: MakeAdditions
             ),
             push=push,
             limits=limits_config,
+            callback_route=callback_route(turns.callbacks, turns.stores.rate_limits()) if turns.callbacks else None,
         ),
         served,
         default=default,

@@ -1,9 +1,11 @@
 """Composition of the remote agents: the names of aion.yaml with their credentials."""
 
 import base64
+import logging
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
+from aion_core.delegation.callback_address import callback_url, problem_of
 from aion_core.delegation.remote import Remote
 from aion_core.delegation.remotes import Remotes
 from aion_core.errors import ConfigurationError
@@ -12,10 +14,24 @@ from aion_core.loading.aion_yaml.remotes import RemoteConfig, RemoteScheme
 if TYPE_CHECKING:
     import httpx
 
+logger = logging.getLogger(__name__)
 
-def build_remotes(configs: Mapping[str, RemoteConfig]) -> Remotes:
-    """Return the remote agents that aion.yaml names."""
-    return Remotes({name: Remote(name, config.url, _auth(name, config)) for name, config in configs.items()})
+
+def build_remotes(configs: Mapping[str, RemoteConfig], base_url: str = "") -> Remotes:
+    """Return the remote agents that aion.yaml names. `base_url` is this server's public URL, for their callbacks.
+
+    If they can't call back at this URL, the reason is logged, and their tasks are polled.
+    """
+    calling_back = [name for name, config in configs.items() if config.callback]
+    if calling_back and (problem := problem_of(base_url)):
+        names = ", ".join(calling_back)
+        logger.warning("aion.remotes.%s has `callback: on`, but %s Until then, tasks are polled.", names, problem)
+        calling_back = []
+    remotes = {
+        name: Remote(name, config.url, _auth(name, config), calls_back=config.callback)
+        for name, config in configs.items()
+    }
+    return Remotes(remotes, callback_url=callback_url(base_url) if calling_back else "")
 
 
 def _auth(name: str, config: RemoteConfig) -> "Callable[[], httpx.Auth] | None":

@@ -18,16 +18,19 @@ from aion_core.engine.agent_options import AnswerAs
 from aion_core.engine.limits.limits import Limits
 from aion_core.engine.listing.conversations import Conversations
 from aion_core.engine.records import AwaitedCall
+from aion_core.engine.remote_calls.callbacks import RemoteCallbacks
 from aion_core.engine.remote_calls.cancellation import Canceled, RemoteCancellations
 from aion_core.engine.remote_calls.records import CallToCancel
 from aion_core.engine.runner.runner import TaskRunner
 from aion_core.engine.runner.worker import Worker
+from aion_core.errors import ConfigurationError
 from aion_core.loading.aion_yaml.agent import AgentConfig
 from aion_core.loading.deployment import read_deployment_config
 from aion_core.loading.frameworks import AgentDependencies
 from aion_core.loading.lazy_agent import AgentReplies, LazyAgent
+from aion_core.protocol.types import Task
 from aion_core.settings import Settings
-from aion_core.table.keys import TaskKey
+from aion_core.table.keys import ContextKey, TaskKey
 from aion_core.table.times import milliseconds
 
 
@@ -42,6 +45,8 @@ class TurnServices(Struct, frozen=True):
     worker: Worker
     renew_secrets: Callable[[], None]
     """Function that reads the agents' secrets again. It blocks."""
+    callbacks: RemoteCallbacks | None = None
+    """Callbacks of remote agents; None if no remote agent in aion.yaml is asked for them."""
     background: Background | None = None
     """Local queues and sweeps of a single-process deployment, None on AWS."""
 
@@ -58,7 +63,7 @@ def build_turn_services(settings: Settings, telemetry: Telemetry) -> TurnService
     environment = agent_environment(declared, settings, clock)
     environment.apply()
     stores = build_stores(settings, clock)
-    remotes = build_remotes(declared.remotes)
+    remotes = build_remotes(declared.remotes, settings.public_url)
     agents = build_agents(configs, declared.folder, replace(stores.agents, remotes=remotes), declared.roots)
 
     def refreshed(agent_id: str) -> Agent:
@@ -95,19 +100,35 @@ def build_turn_services(settings: Settings, telemetry: Telemetry) -> TurnService
         stores.tasks.remote_calls, cancel_remote, stores.tasks.note_unreached, stores.work_queue, clock
     )
 
-    async def look(task: TaskKey, calls: Sequence[AwaitedCall]) -> bool:
+    async def look_by_agent(context: ContextKey, task: TaskKey, call: AwaitedCall) -> Task:
+        deployed = agents.get(context.agent)
+        agent = await deployed.loaded() if deployed is not None else None
+        stored = {each.key: each for each in await stores.tasks.remote_calls.of_task(task)}.get(call.key)
+        if not isinstance(agent, CallsRemoteAgents) or stored is None:
+            raise ConfigurationError(f"The agent {context.agent!r} does not make the call {call.key!r} any more.")
+        return await agent.look_at_remote(context, task, stored)
+
+    async def look(context: ContextKey, task: TaskKey, calls: Sequence[AwaitedCall]) -> bool:
         # Import late, because most processes await no call.
         from aion_core.delegation.looks import have_answers
 
         if environment.has_secrets:
             environment.refresh_if_due()
-        return await have_answers(remotes.client, stores.tasks.remote_calls, task, calls)
+        found = remotes.client, stores.tasks.remote_calls, context, task, calls
+        return await have_answers(*found, own_look=look_by_agent)
 
     worker = Worker(stores.tasks, runner, stores.work_queue, clock, cancellations, look)
     background = None
     if settings.store != "dynamodb":
         background = build_background(settings, stores, worker, clock, telemetry)
-    return TurnServices(clock, configs, declared.limits, stores, agents, worker, environment.refresh, background)
+    callbacks = None
+    if any(remote.callback for remote in declared.remotes.values()):
+        callbacks = RemoteCallbacks(
+            stores.resources.table, stores.work_queue, clock, lease_seconds=settings.lease_seconds
+        )
+    return TurnServices(
+        clock, configs, declared.limits, stores, agents, worker, environment.refresh, callbacks, background
+    )
 
 
 def answer_forms(configs: Mapping[str, AgentConfig]) -> dict[str, AnswerAs]:

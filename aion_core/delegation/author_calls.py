@@ -18,20 +18,17 @@ from aion_core.authoring.remote import RemoteAnswer, is_file, messages_of_agent
 from aion_core.delegation import ids
 from aion_core.delegation.depth import next_depth
 from aion_core.delegation.outcome import Outcome, outcome_of
+from aion_core.delegation.patience import SUSPEND_SECONDS, check_limit
 from aion_core.delegation.remotes import Remotes
 from aion_core.engine.agent import TurnRequest
 from aion_core.engine.records import AwaitedCall
 from aion_core.engine.remote_calls.records import CallState, RemoteCall
 from aion_core.engine.remote_calls.turn_calls import TurnCalls
-from aion_core.errors import RemoteAgentFailed, RemoteAgentUnreachable
+from aion_core.errors import RemoteAgentFailed
 from aion_core.protocol.types import Artifact, Message, Role, Task
-from aion_core.table.times import milliseconds
 
 if TYPE_CHECKING:
     from aion_core.delegation.durable_call import DurableCall
-
-SUSPEND_SECONDS = 1.0
-"""Seconds for which a call may keep a process that no client holds. Then its turn is suspended."""
 
 _FOLLOW_UP = re.compile(r"(.*)\?(\d+)@([^@/?]+)", re.S)
 """Pattern of the key of an answer to a remote agent: the first call's key, the question's number, the answering turn."""
@@ -223,20 +220,13 @@ class AuthorCalls:
     async def _suspend(self, running: "asyncio.Task[Outcome]", durable: "DurableCall") -> None:
         """Stop a call under way, and suspend the turn until it has an answer. Return if it has an answer already."""
         call = durable.call
-        self._check_limit(call)
+        check_limit(self._request, call.key, call.remote)
         running.cancel()
         await asyncio.wait({running})
         if running.cancelled():
-            raise self._turn.suspend(AwaitedCall(call.key, call.remote, durable.remote_task))
-
-    def _check_limit(self, call: RemoteCall) -> None:
-        """Raise RemoteAgentUnreachable if the turn has waited for this call as long as it may."""
-        wait, sleeps = self._request.turn.wait, self._request.sleeps
-        is_awaited = wait is not None and any(each.key == call.key for each in wait.calls)
-        if wait is not None and is_awaited and sleeps is not None and milliseconds(sleeps.now()) >= wait.until:
-            hours = (wait.until - wait.since) / 3_600_000
-            text = f"The agent {call.remote} has not answered within {hours:.0f} hours."
-            raise RemoteAgentUnreachable(text, agent=call.remote, reason="its task has not ended.")
+            raise self._turn.suspend(
+                AwaitedCall(call.key, call.remote, durable.remote_task, calls_back=bool(call.callback))
+            )
 
     async def _durable(
         self, calls: TurnCalls, call: RemoteCall, metadata: Mapping[str, Any], progress: _Progress
@@ -246,7 +236,10 @@ class AuthorCalls:
 
         whole = {**metadata, **next_depth(self._request.request, call.remote)}
         async with self._remotes.client(call.remote) as client:
-            durable = DurableCall(client, calls, call, name=call.remote, keeps_answer=True)
+            # Code that runs again follows a call that has its remote task, and asks for no second callback.
+            awaits = self._patience is not None and not call.remote_task
+            callback = self._remotes.callback(call.remote, client) if awaits else None
+            durable = DurableCall(client, calls, call, name=call.remote, keeps_answer=True, callback=callback)
             progress.durable = durable
             async with aclosing(durable.responses(metadata=whole)) as stream:
                 async for _ in stream:

@@ -16,9 +16,11 @@ from a2a.client.errors import A2AClientError, A2AClientTimeoutError, AgentCardRe
 from a2a.types import GetTaskRequest, SubscribeToTaskRequest
 from a2a.utils.errors import A2AError, InternalError, TaskNotFoundError
 from msgspec import Struct
+from msgspec.structs import replace
 
 from aion_core.agent_client.bounded import UnusableAnswer, is_connection_error
 from aion_core.clock import Clock, SystemClock
+from aion_core.delegation.callbacks import CallbackRequest
 from aion_core.delegation.client import RemoteClient
 from aion_core.delegation.kept_answer import KeptAnswer
 from aion_core.delegation.news import RemoteNews
@@ -70,11 +72,16 @@ class DurableCall:
         clock: Clock | None = None,
         patience: Patience | None = None,
         keeps_answer: bool = False,
+        callback: CallbackRequest | None = None,
     ) -> None:
         """`name` is what the caller's client may read about the remote agent in an error.
 
-        With `keeps_answer`, the answer is stored with the call.
+        With `keeps_answer`, the answer is stored with the call. With `callback`, a new message asks the remote agent to
+        report the end of its task; `call.callback` is set while it has agreed to.
         """
+        self._callback = callback
+        if callback is not None:
+            call = replace(call, callback=callback.token_hash)
         self._keeps_answer, self._answer = keeps_answer, KeptAnswer(keeps_responses=keeps_answer)
         self._client, self._calls, self.call, self._name = client, calls, call, name
         self._clock, self._patience = clock or SystemClock(), patience or Patience()
@@ -107,9 +114,17 @@ class DurableCall:
         """
         new, self.call = self.call, await self._calls.begin(self.call)
         self._may_have_sent = self.call is not new
+        if self._may_have_sent and not self.call.remote_task:
+            # Only the process that sent the message had the token. The remote agent may have it, or not.
+            self._drop_callback()
         self._news = RemoteNews(heard)
         if self.call.remote_task:
             self._news.resumes(self.call.remote_task)
+        if self.call.answer is not None:
+            # A look at a suspended turn has stored it. The remote agent may have forgotten its task since.
+            for each in list(self._news.of(self.call.answer)):
+                yield each
+            return
         reached = bool(self.call.remote_task)
         while True:
             source, last = self._follow(context) if reached else self._send(metadata or {}, context), None
@@ -153,6 +168,10 @@ class DurableCall:
         request = SendMessageRequest(message=self.call.message)
         if metadata:
             request.metadata.update(metadata)
+        if (config := await self._callback.config() if self._callback is not None else None) is not None:
+            request.configuration.task_push_notification_config.CopyFrom(config)
+        else:
+            self._drop_callback()
         if self._may_have_sent and (answered := await self._answered_task(context)) is not None:
             yield StreamResponse(task=answered)
             return
@@ -162,10 +181,18 @@ class DurableCall:
                 async for response in responses:
                     yield response
         except A2AError as error:
+            if self._callback is not None and self._callback.is_refused(error):
+                self._drop_callback()
+                async for response in self._send(metadata, context):
+                    yield response
+                return
             # Another answer was faster, or the remote agent has gone on by itself, as after an authorization.
             if is_transient(error) or (answered := await self._answered_task(context)) is None:
                 raise
             yield StreamResponse(task=answered)
+
+    def _drop_callback(self) -> None:
+        self._callback, self.call = None, replace(self.call, callback="")
 
     async def _answered_task(self, context: ClientCallContext | None) -> Task | None:
         """Return the remote task whose question the message answers, if it has the answer or waits for none; else None."""

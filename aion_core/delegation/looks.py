@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 
 from a2a.types import GetTaskRequest
@@ -16,29 +16,48 @@ from aion_core.engine.remote_calls.records import CallState
 from aion_core.engine.remote_calls.store import RemoteCallStore
 from aion_core.engine.task.states import INTERRUPTED, TERMINAL
 from aion_core.errors import ConfigurationError, StoreError
-from aion_core.protocol.types import StreamResponse
-from aion_core.table.keys import TaskKey
+from aion_core.protocol.types import StreamResponse, Task
+from aion_core.table.keys import ContextKey, TaskKey
 
 logger = logging.getLogger(__name__)
 
 Clients = Callable[[str], AbstractAsyncContextManager[RemoteClient]]
 """Function that returns the client of a remote agent by its name or URL. Raises ConfigurationError."""
 
+OwnLook = Callable[[ContextKey, TaskKey, AwaitedCall], Awaitable[Task]]
+"""Function that reads the remote task of a call which an agent makes in a way of its own. It raises what `Clients` does."""
 
-async def have_answers(clients: Clients, store: RemoteCallStore, task: TaskKey, calls: Sequence[AwaitedCall]) -> bool:
+
+async def have_answers(
+    clients: Clients,
+    store: RemoteCallStore,
+    context: ContextKey,
+    task: TaskKey,
+    calls: Sequence[AwaitedCall],
+    *,
+    own_look: OwnLook | None = None,
+) -> bool:
     """Return True if a turn of the task has to go on for one of these calls. Store the answers that have come.
 
     A call also needs its turn if the remote agent asks a question, refuses to tell, or is no longer configured. Return
-    False for one that can't be reached now: a later look tries again. Raises StoreError.
+    False for one that can't be reached now: a later look tries again. `own_look` is used for the calls that name an
+    `agent`. Raises StoreError.
     """
-    found = await asyncio.gather(*(_has_answer(clients, store, task, call) for call in calls))
-    return any(found)
 
-
-async def _has_answer(clients: Clients, store: RemoteCallStore, task: TaskKey, call: AwaitedCall) -> bool:
-    try:
+    async def read(call: AwaitedCall) -> Task:
+        if call.agent and own_look is not None:
+            return await own_look(context, task, call)
         async with clients(call.remote) as client:
-            remote = await client.get_task(GetTaskRequest(id=call.remote_task))
+            return await client.get_task(GetTaskRequest(id=call.remote_task))
+
+    return any(await asyncio.gather(*(_has_answer(read, store, task, call) for call in calls)))
+
+
+async def _has_answer(
+    read: Callable[[AwaitedCall], Awaitable[Task]], store: RemoteCallStore, task: TaskKey, call: AwaitedCall
+) -> bool:
+    try:
+        remote = await read(call)
     except StoreError:
         raise
     except A2AError as error:
@@ -55,4 +74,6 @@ async def _has_answer(clients: Clients, store: RemoteCallStore, task: TaskKey, c
         # Store the answer now, so that the turn need not ask for it again.
         answer = outcome_of([StreamResponse(task=remote)]).response()
         await store.settle(task, call.key, CallState.ENDED, answer)
+    if call.calls_back and remote.status.state in TERMINAL | INTERRUPTED:
+        logger.warning("The agent %s has not called back: can it reach this server's public URL?", call.remote)
     return remote.status.state in TERMINAL | INTERRUPTED

@@ -25,6 +25,8 @@ class Remote(Struct, frozen=True):
     """URL of the agent or of its card. In aion.yaml, `${NAME}` stands for the value of an environment variable."""
     auth: "Callable[[], httpx.Auth] | None" = None
     """Makes the authentication of a request from the credentials as they are now; None without credentials."""
+    calls_back: bool = False
+    """True if the agent is asked to report the ends of its tasks."""
 
     def address(self) -> str:
         """Return the URL with the values of its variables. Raises ConfigurationError if they make no URL."""

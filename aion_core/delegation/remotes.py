@@ -13,6 +13,7 @@ from aion_core.errors import ConfigurationError
 from aion_core.protocol.types import AgentCard
 
 if TYPE_CHECKING:
+    from aion_core.delegation.callbacks import CallbackRequest
     from aion_core.delegation.card_client import CardClient
 
 CONNECT_SECONDS, READ_SECONDS, WRITE_SECONDS = 5.0, 60.0, 30.0
@@ -22,8 +23,9 @@ CONNECT_SECONDS, READ_SECONDS, WRITE_SECONDS = 5.0, 60.0, 30.0
 class Remotes:
     """The remote agents of a deployment."""
 
-    def __init__(self, remotes: Mapping[str, Remote] | None = None) -> None:
-        self._remotes = remotes or {}
+    def __init__(self, remotes: Mapping[str, Remote] | None = None, *, callback_url: str = "") -> None:
+        """`callback_url` is the address of this server's callbacks; "" if remote agents can't call it back."""
+        self._remotes, self._callback_url = remotes or {}, callback_url
         self._cards: dict[str, tuple[float, AgentCard]] = {}
         """Cards by URL, each with the time of the monotonic clock until which it is used."""
 
@@ -41,6 +43,15 @@ class Remotes:
         raise ConfigurationError(
             f"aion.yaml has no remote agent {name!r}.{known} Add it below `remotes`, or give the URL of the agent."
         )
+
+    def callback(self, name: str, client: "CardClient") -> "CallbackRequest | None":
+        """Return a new request for a callback of this remote agent; None if it is not asked for callbacks."""
+        remote = self.resolve(name)
+        if not remote.calls_back or not self._callback_url:
+            return None
+        from aion_core.delegation.callbacks import CallbackRequest
+
+        return CallbackRequest(client, remote.name, self._callback_url)
 
     @asynccontextmanager
     async def client(self, name: str) -> AsyncIterator["CardClient"]:

@@ -10,11 +10,11 @@ from msgspec import Struct, field
 from aion_core.engine.agent_profile import AgentProfile
 from aion_core.engine.records import AwaitedCall, Numbered, Turn
 from aion_core.engine.remote_calls.cancellation import Canceled
-from aion_core.engine.remote_calls.records import CallToCancel
+from aion_core.engine.remote_calls.records import CallToCancel, RemoteCall
 from aion_core.engine.remote_calls.turn_calls import TurnCalls
 from aion_core.engine.turn.sleeps import TurnSleeps
 from aion_core.protocol.types import Artifact, Message, Task, TaskState
-from aion_core.table.keys import ContextKey
+from aion_core.table.keys import ContextKey, TaskKey
 from aion_core.trace.recorder import TurnTrace
 
 History = Callable[[int, str | None], Awaitable[Sequence[Message]]]
@@ -180,8 +180,12 @@ class Agent(Protocol):
 
 @runtime_checkable
 class CallsRemoteAgents(Protocol):
-    """An agent that calls remote agents in a way of its own, and so cancels their tasks itself."""
+    """An agent that calls remote agents in a way of its own, and so looks at their tasks and cancels them itself."""
 
     async def cancel_remote(self, call: CallToCancel) -> Canceled:
         """Ask the call's remote agent to cancel its task. Any exception means that it was not reached."""
+        ...
+
+    async def look_at_remote(self, context: ContextKey, task: TaskKey, call: RemoteCall) -> Task:
+        """Return the remote task of a call. Raises ConfigurationError if the turn has to find out what is wrong."""
         ...

@@ -33,7 +33,10 @@ class WakeUp(Struct, frozen=True):
     look: int = 0
     """Time of the look at a suspended turn for which this message is, in milliseconds; 0 for any other message."""
     since: int = 0
-    """Time since which this turn has been waiting for remote agents, in milliseconds; 0 if it waits for a time only."""
+    """Time since which this turn has been waiting for remote agents, in milliseconds.
+
+    0 if it waits for a time only, or if its remote agents call back.
+    """
 
 
 class WorkQueue(Protocol):

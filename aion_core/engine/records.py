@@ -44,13 +44,17 @@ class StoppedBy(StrEnum):
     """The process that ran the turn died or froze, so that its lease expired."""
 
 
-class AwaitedCall(Struct, frozen=True):
+class AwaitedCall(Struct, frozen=True, omit_defaults=True):
     """Call of a remote agent whose answer a suspended turn awaits."""
 
     key: str
     """Key of the call in its task: see `RemoteCall.key`."""
     remote: str
     remote_task: str
+    agent: str = ""
+    """Name of the ADK agent that makes the call: see `RemoteCall.agent`."""
+    calls_back: bool = False
+    """True while the remote agent has a one-use token to report the end of its task."""
 
 
 class Wait(Struct, frozen=True):
@@ -63,6 +67,11 @@ class Wait(Struct, frozen=True):
     """Time at which the turn resumes in any case."""
     calls: tuple[AwaitedCall, ...] = ()
     """Empty if the turn waits for a time only."""
+
+    @property
+    def expects_callbacks(self) -> bool:
+        """True if the turn waits for remote agents, and each of them has promised to report the end of its task."""
+        return bool(self.calls) and all(call.calls_back for call in self.calls)
 
 
 class Turn(Struct, frozen=True):

@@ -36,7 +36,9 @@ async def wake_to_look(work_queue: WorkQueue, context: ContextKey, suspended: Tu
 
     If the message is lost, the sweep finds the context's timer soon after the time of the look.
     """
-    since = suspended.wait.since if suspended.wait.calls else 0
+    # Looks for whose callbacks nobody has to wait come often, so that their messages spare the read of the turn.
+    often = suspended.wait.calls and not suspended.wait.expects_callbacks
+    since = suspended.wait.since if often else 0
     wake_up = WakeUp(context, look=milliseconds(suspended.look_at), since=since)
     await _enqueue(work_queue, wake_up, max(0.0, (suspended.look_at - now).total_seconds()))
 

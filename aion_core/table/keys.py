@@ -122,6 +122,11 @@ def sleep_key(task: TaskKey, sleep: str) -> Key:
     return Key(task_partition(task), f"AWAKE#{_hash(sleep)[:32]}")
 
 
+def callback_key(token_hash: str) -> Key:
+    """Return the key of the item with the one-use token of a callback, by the token's hash: the token is not stored."""
+    return Key(f"CALLBACK#{token_hash}", HEAD)
+
+
 CALLS = "CALL#"
 """Prefix of the sort keys of a task's calls of remote agents. They sort before the task's events."""
 
@@ -287,6 +292,11 @@ def api_key_of(key: Key) -> str:
 def requests_key(caller: str) -> Key:
     """Return the key of the item with a caller's request counter."""
     return Key(f"LIMIT#{quoted(caller)}", "REQUESTS")
+
+
+def callbacks_limit_key(owner: str, token_hash: str) -> Key:
+    """Return the key of the item that counts the requests with the token of one of the owner's callbacks."""
+    return Key(f"LIMIT#{quoted(owner)}", f"CALLBACK#{token_hash}")
 
 
 def streams_key(caller: str) -> Key:

@@ -16,6 +16,7 @@ stream_limits.py        limit of each caller's open streams
 errors.py               error responses
 cards/                  agent cards as published
 public_routes.py        routes without credentials
+callbacks.py            the route of remote agents' callbacks, with one-use tokens
 cacheable_document.py   public documents with HTTP caching
 health.py               the health check
 console.py              the chat page and the API page

@@ -66,6 +66,9 @@ def build_app(
     # Add public routes without credentials: clients read the card before they can authenticate (A2A 8.2).
     public_routes = _public_routes(agents, at_root, services.cards)
     app.router.routes.extend(public_routes)
+    if services.callback_route is not None:
+        app.router.routes.append(services.callback_route)
+    callbacks = [services.callback_route.path] if services.callback_route is not None else []
     # Add the routes at the root last, because their `{tenant}` parameter matches the first segment of any path.
     for agent_id, prefix in _places(agents, at_root):
         served = agents[agent_id]
@@ -81,10 +84,14 @@ def build_app(
     app.add_middleware(LargeResponseMiddleware)
     app.add_middleware(AwaitBackgroundTurnsMiddleware, leftover=lifecycle.leftover)
     if limits:
-        _limit_requests(app, limits, public)
+        _limit_requests(app, limits, [*public, *callbacks])
     if access.authenticators is not None:
         app.add_middleware(
-            AuthenticationMiddleware, authenticators=access.authenticators, at_root=at_root, public=public
+            AuthenticationMiddleware,
+            authenticators=access.authenticators,
+            at_root=at_root,
+            public=public,
+            with_tokens=callbacks,
         )
     app.add_middleware(CorsByPathMiddleware, policies=access.cors, agent_ids=agents, at_root=at_root, public=public)
     if console:

@@ -3,6 +3,7 @@
 from collections.abc import Awaitable, Callable, Mapping
 
 from msgspec import Struct
+from starlette.routing import Route
 
 from aion_core.auth.authenticator import Authenticator
 from aion_core.clock import Clock
@@ -49,6 +50,8 @@ class SharedServices(Struct, frozen=True):
     push: PushRegistry | None = None
     """Registry of push configs. Without it no agent sends push notifications, even if its card declares them."""
     limits: CallerLimits | None = None
+    callback_route: Route | None = None
+    """Route of remote agents' callbacks, which checks their tokens itself. None if no remote agent is asked for them."""
 
 
 class Access(Struct, frozen=True):

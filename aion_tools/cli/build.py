@@ -96,6 +96,13 @@ def _build(folder: Path, functions: tuple[str, ...], target: Path | None, zips: 
     from aion_tools.package.cache import delete_expired
     from aion_tools.package.secrets import SecretVerdict
     from aion_tools.sam_local import env_file
+    from aion_tools.template import callback_form, stacks
+    from aion_tools.template.file import load
+    from aion_tools.template.reader import template_file
+
+    own = template_file(folder)
+    if own.parent == folder and not stacks.are_used(folder) and (remotes := callback_form.remotes(folder)):
+        callback_form.check(load(own), remotes)
 
     def print_notice(text: str) -> None:
         # Print to standard output for `sam build`, which hides the error output of a successful make.

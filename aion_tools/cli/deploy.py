@@ -105,7 +105,7 @@ def deploy(
             )
             for previous in target.previous:
                 click.echo(f"{INDENT}{previous}")
-            for check in check_parameters(target.effective, region, declared.agents):
+            for check in check_parameters(target.effective, region, declared.agents, declared.remotes):
                 click.echo("\n".join(_lines(check)))
             with step("sam") as running:
                 program = sam_install.command()

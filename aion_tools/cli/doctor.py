@@ -24,6 +24,7 @@ from aion_tools.template import stacks
 
 if TYPE_CHECKING:
     from aion_core.loading.aion_yaml.agent import AgentConfig
+    from aion_core.loading.aion_yaml.remotes import RemoteConfig
 
 
 def _place(context: click.Context, parameter: click.Parameter, given: str) -> Path | str | None:
@@ -141,7 +142,8 @@ def _checks(
     agents = declared.agents if declared is not None else {}
     # Skip a missing aion.yaml, because a deployment can be checked without the file.
     yield from results if config.is_file() else ()
-    yield from asyncio.run(_collected(_deployed(url, text, deployment, config, agents)))
+    remotes = declared.remotes if declared is not None else {}
+    yield from asyncio.run(_collected(_deployed(url, text, deployment, config, agents, remotes)))
 
 
 def of_project(config: Path, with_template: Path | None) -> Iterator[CheckResult]:
@@ -166,7 +168,12 @@ def of_project(config: Path, with_template: Path | None) -> Iterator[CheckResult
 
 
 async def _deployed(
-    url: str, text: str, deployment: Deployment, config: Path, agents: Mapping[str, "AgentConfig"]
+    url: str,
+    text: str,
+    deployment: Deployment,
+    config: Path,
+    agents: Mapping[str, "AgentConfig"],
+    remotes: Mapping[str, "RemoteConfig"],
 ) -> AsyncIterator[CheckResult]:
     from aion_core.loading.deployment import read_deployment_config
     from aion_tools.cli.checks import endpoint
@@ -181,7 +188,7 @@ async def _deployed(
         yield failed("stack", error_text(error), AGAIN)
     if deployment.stack and environ:
         yield await check_stack(deployment.stack)
-        for check in await check_stack_parameters(deployment.stack, agents):
+        for check in await check_stack_parameters(deployment.stack, agents, remotes):
             yield check
     urls = [url] if url else [environ[name] for name in ("AION_API_URL", "AION_FUNCTION_URL") if environ.get(name)]
     if environ.get("AION_BASE_URL") and not url:

@@ -82,7 +82,8 @@ def _turn(report: TaskReport, context: ContextStatus, cancel: str, options: str)
     if record.running is not None and record.runs(task_id):
         tries = f"try {record.running.tries}"
         if record.wait is not None:
-            look = f"the next look is at {time_text(moment(record.until))}"
+            or_sooner = ", or when the other agent calls back" if record.wait.expects_callbacks else ""
+            look = f"the next look is at {time_text(moment(record.until))}{or_sooner}"
             return f"The task {wait_text(record.wait)}, and no process runs: {look}; {{}} ends it", cancel
         if not record.holder:
             return "The turn is suspended between two workers until a wake-up message resumes it; {} ends it", cancel

@@ -10,6 +10,7 @@ ITEMS: Mapping[str, str] = {
     "TASK#": "tasks",
     "DELTA#": "stream deltas",
     "TRACE#": "traces",
+    "CALLBACK#": "callback tokens",
     "CONTEXT#": "contexts",
     "MESSAGE#": "message ids",
     "LIMIT#": "rate limits",

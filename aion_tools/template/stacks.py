@@ -52,12 +52,15 @@ def contents(folder: Path) -> dict[str, str]:
     # Import YAML only here, because the list of commands needs this module without it.
     import yaml
 
-    from aion_tools.template import image_form
+    from aion_tools.template import callback_form, image_form
     from aion_tools.template.file import TemplateError
 
-    if image_form.is_wanted(folder):
+    if (names := callback_form.remotes(folder)) or image_form.is_wanted(folder):
         try:
-            texts[_TEMPLATE] = image_form.image_form(texts[_TEMPLATE], folder)
+            if names:
+                texts[_TEMPLATE] = callback_form.callback_form(texts[_TEMPLATE], names)
+            if image_form.is_wanted(folder):
+                texts[_TEMPLATE] = image_form.image_form(texts[_TEMPLATE], folder)
         except TemplateError as error:
             raise StacksError(f"{source(folder / FOLDER / _TEMPLATE)}: {error}.") from error
         except (yaml.YAMLError, AttributeError, KeyError, TypeError) as error:

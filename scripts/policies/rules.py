@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator, Mapping, Set
 from typing import Any
 
+from aion_core.delegation.callback_address import PATH as CALLBACKS
 from aion_core.errors import ConfigurationError
 from aion_core.push.client import POST_SECONDS
 from aion_core.push.delivery import SHARE_SECONDS
@@ -140,7 +141,9 @@ def _entrypoints(deployment: ResolvedDeployment) -> Iterator[Compared]:
     yield "permissions", list(resources["AWS::Lambda::Permission"]), ["OpenUrl", "OpenInvoke"] if is_open else []
     for name, event in deployment.functions["ApiFunction"]["Events"].items():
         found = {key: event["Properties"].get(key) for key in ("ResponseTransferMode", "TimeoutInMillis", "Auth")}
-        streams = {"ResponseTransferMode": "RESPONSE_STREAM", "TimeoutInMillis": 900_000, "Auth": None}
+        is_callback = (event["Properties"]["Path"], event["Properties"]["Method"]) == (CALLBACKS, "POST")
+        auth = {"Authorizer": "NONE"} if is_callback else None
+        streams = {"ResponseTransferMode": "RESPONSE_STREAM", "TimeoutInMillis": 900_000, "Auth": auth}
         yield f"{name} of ApiFunction", found, streams
 
 

@@ -3,8 +3,10 @@
 import asyncio
 from collections.abc import AsyncGenerator
 from dataclasses import asdict, dataclass, replace
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
+from aion_core.delegation.callbacks import CallbackRequest
 from aion_core.delegation.durable_call import DurableCall
 from aion_core.engine.agent import (
     AgentArtifact,
@@ -25,7 +27,7 @@ from aion_core.engine.agent_profile import UNKNOWN, AgentProfile
 from aion_core.engine.fenced_writes import Fence, FencedWrites
 from aion_core.engine.records import AwaitedCall
 from aion_core.engine.remote_calls.records import RemoteCall
-from aion_core.errors import LeaseLost
+from aion_core.errors import LeaseLost, RemoteAgentUnreachable
 from aion_core.protocol.types import Artifact, Message, Part, StreamResponse, TaskState
 from aion_core.table import keys
 from aion_core.table.item import Key
@@ -110,6 +112,10 @@ PROGRAMS: dict[str, Program] = {
     "calls": Program(((("call", 20.0), ("effect",)), (("call", 3.0), ("say",)))),
     "calls for long": Program(((("call", 1500.0),), (("effect",), ("say",)))),
     # Await a remote agent's answer without a process, after a second; the second call's end is noticed minutes later.
+    # The remote agent reports the ends of its tasks; of the first one just when the turn is suspended.
+    "is called back": Program(
+        ((("await", 1.0), ("effect",)), (("await", 20.0), ("effect",)), (("await", 900.0), ("say",)))
+    ),
     "awaits": Program(((("await", 0.5), ("effect",)), (("await", 20.0), ("effect",)), (("await", 900.0), ("say",)))),
     # Wait without a process: twice for a moment, and for longer than a message can be delayed.
     "waits": Program(((("wait", 8.0), ("say",), ("effect",)), (("wait", 40.0), ("effect",), ("say",)))),
@@ -320,7 +326,14 @@ class ScriptedAgent:
         parts = [Part(text=str(seconds)), Part(text=asked.task.id), Part(text=key)]
         message = Message(message_id=self._world.new_id(), context_id=f"remote-{asked.task.id}", parts=parts)
         call = RemoteCall(key, REMOTE, message)
-        return DurableCall(client, asked.calls, call, name="remote", clock=self._process.clock, keeps_answer=True)
+        callback = CallbackRequest(client, REMOTE, "https://caller.example/callbacks") if self._calls_back else None
+        return DurableCall(
+            client, asked.calls, call, name="remote", clock=self._process.clock, keeps_answer=True, callback=callback
+        )
+
+    @property
+    def _calls_back(self) -> bool:
+        return self._world.deployment.calls_back
 
     async def _await(self, asked: TurnRequest, key: str, seconds: float) -> AgentMessage | Suspended:
         """Call the remote agent as `AuthorCalls` does: suspend the turn if it has not answered within a second."""
@@ -333,14 +346,30 @@ class ScriptedAgent:
         try:
             while not (await asyncio.wait({running}, timeout=1.0))[0]:
                 if durable.remote_task:
+                    self._check_limit(asked, key)
                     running.cancel()
                     await asyncio.wait({running})
                     if running.cancelled():
-                        call = AwaitedCall(key, REMOTE, durable.remote_task)
-                        return Suspended(key, f"word aion:wait/{asked.turn.id}/{key}", calls=[call])
+                        call = AwaitedCall(key, REMOTE, durable.remote_task, calls_back=bool(durable.call.callback))
+                        word = f"word aion:wait/{asked.turn.id}/{key}"
+                        return Suspended(key, word, until=self._limit(asked, key), calls=[call])
             return _answered(key, running.result())
         finally:
             running.cancel()
+
+    def _limit(self, asked: TurnRequest, key: str) -> datetime | None:
+        """Return the end of the wait for a call: the same for each suspension of the turn."""
+        patience, wait = self._world.deployment.patience, asked.turn.wait
+        if patience is None:
+            return None
+        is_same = wait is not None and wait.key == key
+        return moment(wait.until) if wait and is_same else self._process.clock.now() + timedelta(seconds=patience)
+
+    def _check_limit(self, asked: TurnRequest, key: str) -> None:
+        """Raise RemoteAgentUnreachable if the turn has waited for the call as long as it may, as `AuthorCalls` does."""
+        wait = asked.turn.wait
+        if wait is not None and wait.key == key and milliseconds(self._process.clock.now()) >= wait.until:
+            raise RemoteAgentUnreachable("The agent has not answered in time.", agent=REMOTE, reason="it is gone.")
 
     async def _state(self, asked: TurnRequest) -> ProgramState:
         """Return the newest checkpoint of the context."""

@@ -25,6 +25,7 @@ from aion_core.engine.listing.task_list import TaskList
 from aion_core.engine.process.deadline import Deadline
 from aion_core.engine.push_config import PushConfig
 from aion_core.engine.queues import PushWakeUp, WakeUp
+from aion_core.engine.remote_calls.callbacks import RemoteCallbacks, hash_of
 from aion_core.engine.remote_calls.cancellation import Canceled, RemoteCancellations
 from aion_core.engine.remote_calls.records import CallToCancel
 from aion_core.engine.runner import execution
@@ -81,6 +82,7 @@ CALL_OPERATIONS = {
     "overdue": "call_overdue",
     "all": "call_read",
     "to_cancel": "call_read",
+    "still_expected": "call_read",
     **dict.fromkeys(("reached", "reopen", "settle", "close"), "call_move"),
 }
 """Name of each method of the remote calls' store in the kinds of side effect."""
@@ -96,6 +98,7 @@ class Parts:
     delivery: PushDelivery
     registry: "Registry"
     lister: TaskLister
+    callbacks: RemoteCallbacks
 
 
 def assemble(process: "Process") -> Parts:
@@ -170,7 +173,13 @@ def assemble(process: "Process") -> Parts:
         retry_seconds=RETRY_SECONDS,
         metrics=metrics,
     )
-    return Parts(service, worker, sweep, delivery, Registry(configs, work_queue), TaskLister(store, task_list))
+    callbacks: Any = SimOperations(
+        process,
+        RemoteCallbacks(process.table, work_queue, clock, lease_seconds=30.0),
+        names=dict.fromkeys(("find", "use"), "callback"),
+    )
+    registry = Registry(configs, work_queue)
+    return Parts(service, worker, sweep, delivery, registry, TaskLister(store, task_list), callbacks)
 
 
 RETRY_SECONDS = (5.0, 60.0, 1000.0)
@@ -223,6 +232,12 @@ def handle_wake_up(process: "Process", wake_up: WakeUp | PushWakeUp) -> Awaitabl
     return handled
 
 
+async def call_back(process: "Process", token: str) -> bool:
+    """Answer a callback that reports an end, as the HTTP entry point does. Return True if it was valid."""
+    callback = await process.parts.callbacks.find(token)
+    return callback is not None and await process.parts.callbacks.use(callback)
+
+
 def sweep(process: "Process") -> Awaitable[Any]:
     """Sweep as the scheduled function does each minute."""
     swept: Awaitable[Any] = process.parts.sweep.once()
@@ -236,6 +251,11 @@ def _places(modules: int, *names: str) -> list[tuple[Any, str]]:
     return [(module, name) for module in ours for name in names if hasattr(module, name)]
 
 
+def _new_token(world: "SimWorld") -> tuple[str, str]:
+    token = world.new_id()
+    return token, hash_of(token)
+
+
 @contextmanager
 def deterministic(world: "SimWorld") -> Iterator[None]:
     """Take new ids and random numbers from the seeded world; set the constants of the world's deployment."""
@@ -247,6 +267,7 @@ def deterministic(world: "SimWorld") -> Iterator[None]:
         (deliveries, "PUSHES", timers.PUSHES[:SHARDS]),
     ]
     patched += [(module, name, world.new_id) for module, name in _places(len(sys.modules), "uuid7", "uuid4")]
+    patched += [(module, name, partial(_new_token, world)) for module, name in _places(len(sys.modules), "new_token")]
     patched += [
         (module, name, world.random)
         for module, name in _places(len(sys.modules), "random")

@@ -22,3 +22,7 @@ class Deployment:
     """Limit of open tasks of an owner."""
     delegates: bool = False
     """True if the agents call a remote agent."""
+    calls_back: bool = False
+    """True if the remote agent is asked to report the ends of its tasks."""
+    patience: float | None = None
+    """Longest wait for the remote agent in seconds; None for the engine's own limit."""

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
+from aion_core.delegation.durable_call import SILENCE_SECONDS
 from aion_core.engine.task import projection
 from aion_core.errors import AionError, StoreCorrupt
 from aion_core.protocol.types import Message, Task, TaskState, TaskStatus, TaskStatusUpdateEvent
@@ -278,6 +279,7 @@ def i15_failure_has_a_reason(world: "SimWorld") -> Iterator[str]:
         if not fails and "begun" in reason and not may_use_up_tries:
             yield f"{key.task_id} failed ({reason}), and there was too little that went wrong."
         unreached = "could not be reached" in reason and world.remote.down[1] > 0
+        unreached = unreached or ("not answered in time" in reason and world.remote.is_gone)
         if not fails and "begun" not in reason and not texts_of(world, key) & {"sour"} and not unreached:
             yield f"{key.task_id} failed, and its agent did not: {reason}"
 
@@ -301,6 +303,9 @@ def i16_work_ends_in_time(world: "SimWorld") -> Iterator[str]:
         most = (
             disturbed + tries * work + 150.0 * tries + (3700.0 if texts & {"hangs", "deaf", "long", "lumps"} else 0.0)
         )
+        # A lost callback is replaced by a look after a quarter, and then after half an hour.
+        most += 2700.0 if world.deployment.calls_back else 0.0
+        most += (world.deployment.patience or 0.0) + SILENCE_SECONDS if world.remote.is_gone else 0.0
         most += 1400.0 * len(world.history.faults) if world.skewed else 0.0
         if at > most:
             yield f"{key.task_id} came to rest at {at:.0f} s, when {most:.0f} s was long enough."

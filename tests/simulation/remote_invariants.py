@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 from aion_core.delegation.cancel import ARRIVAL_SECONDS
 from aion_core.protocol.types import TaskState
-from tests.simulation.facts import folded
+from tests.simulation.facts import folded, is_undisturbed
+from tests.simulation.faults import HARMLESS, Fault
 
 if TYPE_CHECKING:
     from tests.simulation.remotes import RemoteTask
@@ -51,8 +52,29 @@ def i32_remote_tasks_of_canceled_task_are_canceled(world: "SimWorld") -> Iterato
             yield f"{task_id} is canceled, and the remote task of its call {key} still runs."
 
 
+SOON_SECONDS = 30.0
+"""Time from a look that finds an answer to the turn's next event."""
+
+
+def i37_callback_ends_wait_soon(world: "SimWorld") -> Iterator[str]:
+    """Report a turn that goes on late after a callback; after one that comes too early, it is polled."""
+    if world.remote.is_gone or not is_undisturbed(world, *HARMLESS - {Fault.TIME_IS_SHORT, Fault.REDRIVEN}):
+        return
+    ids = {task.task_id: task for task in world.history.log}
+    for at, remote in world.remote.heard_back:
+        task_id, key = _caller(remote)
+        entries = world.history.log[ids[task_id]]
+        told = max(at, remote.ends, world.remote.down[1])
+        poll = min(max((told - remote.began) / 2, 5.0), 300.0) if at < told else 0.0
+        soon = told + poll + SOON_SECONDS
+        is_canceled = any(entry.state == TaskState.TASK_STATE_CANCELED for entry in entries)
+        if not is_canceled and not any(entry.at < soon and entry.numbered.key == key for entry in entries):
+            yield f"A callback came at {at:.0f} s, and {task_id} did not go on with {key} until {soon:.0f} s."
+
+
 REMOTE_CHECKS: tuple[Callable[["SimWorld"], Iterator[str]], ...] = (
     i30_each_call_begins_one_remote_task,
     i31_completed_task_has_remote_answers,
     i32_remote_tasks_of_canceled_task_are_canceled,
+    i37_callback_ends_wait_soon,
 )

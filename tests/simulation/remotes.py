@@ -1,13 +1,22 @@
 """Remote agent of the simulated agents, and its client in one process. The remote agent deduplicates messages."""
 
 import asyncio
+import math
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import httpx
 from a2a.client.errors import A2AClientError
-from a2a.types import CancelTaskRequest, GetTaskRequest, ListTasksRequest, ListTasksResponse, SubscribeToTaskRequest
+from a2a.types import (
+    AgentCapabilities,
+    AgentCard,
+    CancelTaskRequest,
+    GetTaskRequest,
+    ListTasksRequest,
+    ListTasksResponse,
+    SubscribeToTaskRequest,
+)
 from a2a.utils.errors import TaskNotCancelableError, TaskNotFoundError, UnsupportedOperationError
 
 from aion_core.errors import StoreUnavailable
@@ -28,6 +37,9 @@ if TYPE_CHECKING:
 
 REMOTE = "https://remote.example"
 
+REPORTS = ((0.1,), (0.1,), (0.0,), (), (0.1, 0.1), (0.1, 0.1, 30.0), (-10.0, 0.1), (-0.5,), (60.0,))
+"""Seconds after a task's end at which the remote agent reports it: in time, never, doubled, early, or late."""
+
 
 def answer_for(message: Message) -> str:
     """Return the remote agent's answer to a message, whose last part names the call."""
@@ -46,6 +58,8 @@ class RemoteTask:
     """Time of its cancellation."""
     sends: int = 1
     """Number of times that its message has arrived."""
+    token: str = ""
+    """Token of the callback that the message asks for; "" for none."""
 
 
 class RemoteAgent:
@@ -56,23 +70,40 @@ class RemoteAgent:
         self.tasks: dict[str, RemoteTask] = {}
         """Tasks by the id of their message."""
         self.down = 0.0, 0.0
-        """Begin and end of a restart, in which requests may be heard and no answer comes."""
+        """Begin and end of a restart, in which requests may be heard and no answer comes. The end may never come."""
+        self.heard_back: list[tuple[float, RemoteTask]] = []
+        """Times at which the caller has used the callback of a task, which may come before the task's end."""
 
     def is_down(self) -> bool:
         """Return True while the remote agent restarts."""
         return self.down[0] <= self._world.loop.now < self.down[1]
 
-    def receive(self, message: Message) -> str:
-        """Return the id of the message's task."""
+    @property
+    def is_gone(self) -> bool:
+        """True if the agent restarts and never comes back."""
+        return self.down[1] == math.inf
+
+    def receive(self, message: Message, token: str = "") -> str:
+        """Return the id of the message's task, whose end is reported with the token."""
         known = self.tasks.get(message.message_id)
         if known is not None:
             known.sends += 1
             return known.task_id
         seconds = float(message.parts[0].text)
         now = self._world.loop.now
-        begun = RemoteTask(f"remote-{len(self.tasks)}", message, now, now + seconds)
+        begun = RemoteTask(f"remote-{len(self.tasks)}", message, now, now + seconds, token=token)
         self.tasks[message.message_id] = begun
+        if token:
+            for after in self._world.callbacks.choice(REPORTS):
+                self._world.outside(max(0.0, seconds + after), self._report, begun)
+            if self._world.callbacks.random() < 0.3:
+                self._world.outside(seconds / 2, self._world.call_back, "forged", None)
         return begun.task_id
+
+    def _report(self, task: RemoteTask) -> None:
+        """Call the caller back, unless this agent is down."""
+        if not self.is_down():
+            self._world.call_back(task.token, task)
 
     def found(self, task_id: str) -> RemoteTask:
         """Return the task with this id. Raises TaskNotFoundError."""
@@ -118,7 +149,8 @@ class SimRemoteClient:
         """Send the message, then follow the task."""
         message = Message()
         message.CopyFrom(request.message)
-        task_id = await self._request("remote.send", lambda: self._remote.receive(message))
+        token = request.configuration.task_push_notification_config.token
+        task_id = await self._request("remote.send", lambda: self._remote.receive(message, token))
         yield StreamResponse(task=self._remote.read(task_id))
         if not request.configuration.return_immediately:
             async for response in self._follow(task_id):
@@ -151,6 +183,10 @@ class SimRemoteClient:
         """Cancel the task."""
         task: Task = await self._request("remote.cancel", lambda: self._remote.cancel(request.id))
         return task
+
+    async def card(self) -> AgentCard:
+        """Return the card, which promises push notifications."""
+        return AgentCard(capabilities=AgentCapabilities(push_notifications=True))
 
     async def _follow(self, task_id: str) -> AsyncIterator[StreamResponse]:
         """Yield the task's end. The stream may break off before."""

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from functools import cache
 from random import Random
 
+from tests.simulation import call_scenarios as _registers_further_ones  # noqa: F401
 from tests.simulation import faults
 from tests.simulation import long_life as _registers_its_scenarios  # noqa: F401
 from tests.simulation.facts import late_actions

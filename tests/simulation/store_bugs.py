@@ -9,6 +9,8 @@ from aion_core.engine.context import changes, record
 from aion_core.engine.limits import open_tasks
 from aion_core.engine.listing.conversations import Conversations
 from aion_core.engine.listing.list_tasks import TaskLister
+from aion_core.engine.remote_calls import callbacks
+from aion_core.engine.remote_calls.callbacks import RemoteCallbacks
 from aion_core.engine.runner.execution import TurnExecution
 from aion_core.engine.runner.renewal import LeaseRenewal
 from aion_core.engine.runner.runner import TaskRunner
@@ -48,6 +50,34 @@ STORE_BUGS = [
         "I1 I14 I16",
         Edit(looks, "_has_answer", "return remote.status.state in TERMINAL | INTERRUPTED", "return False"),
         scenarios=("awaits a remote agent",),
+    ),
+    bug(
+        "expects a callback that has come",
+        "I37",
+        Edit(callbacks, "expected_still", "if call.calls_back", "if False"),
+        scenarios=("is called back",),
+    ),
+    bug(
+        "expects a used callback to come again",
+        "I37",
+        Edit(
+            callbacks,
+            "_without",
+            "calls_back=call.calls_back and call.key != callback.call",
+            "calls_back=call.calls_back",
+        ),
+        scenarios=("is called back",),
+    ),
+    bug(
+        "hears a callback and does not look",
+        "I37",
+        Edit(
+            RemoteCallbacks,
+            "use",
+            "await wake_to_look(self._work_queue, callback.context, woken, self._clock.now())",
+            "pass",
+        ),
+        scenarios=("is called back",),
     ),
     bug(
         "counts the resumption after a wait as a try",

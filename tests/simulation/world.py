@@ -28,7 +28,7 @@ from tests.simulation.loop import LIFE, Deadlock, Runaway, SimClock, SimLoop, Si
 from tests.simulation.processes import INVOCATION_SECONDS, Process
 from tests.simulation.queue import Letter, WakeUpQueue
 from tests.simulation.receivers import Receiver, ReceiverAnswer, fine
-from tests.simulation.remotes import RemoteAgent
+from tests.simulation.remotes import RemoteAgent, RemoteTask
 from tests.simulation.server import Entrypoint
 from tests.simulation.table import HALF_MADE, SimFaults, SimOperation
 from tests.simulation.watch import Watch
@@ -55,6 +55,7 @@ class SimWorld:
     ) -> None:
         # Use separate random generators, so that a fault does not change the clients' actions or the execution order.
         self.random, self.choices = Random(f"{seed} latencies"), Random(f"{seed} clients")
+        self.callbacks = Random(f"{seed} callbacks")
         self.loop = SimLoop(Random(f"{seed} order"))
         self.clocks_stop = Random(f"{seed} clocks").random() < 0.5 if clocks_stop is None else clocks_stop
         """True if the monotonic clock of a frozen or idle process stands still, as on Lambda; by SIGSTOP it goes on."""
@@ -310,6 +311,19 @@ class SimWorld:
             pass  # the next sweep tries again
         except Exception as error:
             self.history.surprises.append(f"{process.name} raised {error!r}")
+
+    # ── Callbacks ─────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def call_back(self, token: str, reported: RemoteTask | None) -> None:
+        """Let the remote agent call the API back, for the task that it reports."""
+        process = self.process("api")
+
+        async def used() -> None:
+            is_used = await assembly.call_back(process, token)
+            if is_used and reported is not None:
+                self.remote.heard_back.append((self.loop.now, reported))
+
+        self.begin(process, lambda _: self._guarded(process, used()))
 
     # ── Wake-up messages ──────────────────────────────────────────────────────────────────────────────────────────────
 

@@ -10,8 +10,10 @@ from aion_core.delegation.looks import have_answers
 from aion_core.delegation.remotes import Remotes
 from aion_core.engine.call import CallContext
 from aion_core.engine.queues import WakeUp
+from aion_core.engine.records import AwaitedCall
 from aion_core.protocol.interrupts import questions_of
 from aion_core.protocol.types import Message, Part, Role, SendMessageRequest, Task
+from aion_core.table.keys import ContextKey, TaskKey
 from tests.support.clock import ManualClock, settle
 from tests.support.requests import request
 from tests.support.service import ServiceParts, parts, send_task
@@ -21,18 +23,27 @@ from tests.support.stores import MemoryTaskStore
 class Conversation:
     """One client of a graph, and the graph's notes of what it did and when, in seconds."""
 
-    def __init__(self, build: Callable[["Conversation"], Any], *, lease_seconds: float = 0.0) -> None:
+    def __init__(self, build: Callable[["Conversation"], Any], *, lease_seconds: float = 0.0, **options: Any) -> None:
         """With `lease_seconds`, leases last longer than a test that moves the clock while a turn runs."""
         self.clock = ManualClock(at=datetime(2030, 1, 1, tzinfo=UTC))
         self.start, self.notes = self.clock.now(), list[tuple[str, float]]()
         store = MemoryTaskStore(self.clock, lease_seconds=lease_seconds) if lease_seconds else None
-        options: dict[str, Any] = {"lease_seconds": lease_seconds} if lease_seconds else {}
+        if lease_seconds:
+            options["lease_seconds"] = lease_seconds
         self.made: ServiceParts = parts(build(self), store, self.clock, **options)
         self.call, self._sent, self._busy = CallContext("owner", "test"), 0, 0
         self.woken: list[WakeUp] = []
         """Messages that have invoked a worker, in order."""
         self.made.work_queue.handled_by(self._handle)
-        self.made.worker._looks = partial(have_answers, Remotes().client, self.made.store.remote_calls)
+        self.made.worker._looks = partial(
+            have_answers, Remotes().client, self.made.store.remote_calls, own_look=self._own_look
+        )
+
+    async def _own_look(self, context: ContextKey, task: TaskKey, call: AwaitedCall) -> Task:
+        calls = {each.key: each for each in await self.made.store.remote_calls.of_task(task)}
+        agent: Any = self.made.agent
+        found: Task = await agent.look_at_remote(context, task, calls[call.key])
+        return found
 
     async def _handle(self, wake_up: WakeUp) -> None:
         self.woken.append(wake_up)

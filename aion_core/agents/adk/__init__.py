@@ -22,6 +22,7 @@ approvals.py          approvals of tool calls
 credentials.py        credentials that an agent requests from the client
 canceled_calls.py     function calls that a canceled or failed turn has left open
 remote_agents/        calls by ADK's RemoteA2aAgent
+waits/                turns that wait without a process
 callbacks.py          ADK plugin, which observes agents, model calls and tools
 traced_callbacks.py   the plugin of a traced turn, which also records them
 event_queue.py        events of a turn, which the runner records before their sender continues

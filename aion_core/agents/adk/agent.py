@@ -8,7 +8,6 @@ from types import ModuleType
 from typing import Any
 
 from google.adk.agents import BaseAgent, LlmAgent
-from google.adk.agents.invocation_context import InvocationContext
 from google.adk.apps import App, ResumabilityConfig
 from google.adk.auth.credential_service.base_credential_service import BaseCredentialService
 from google.adk.auth.credential_service.session_state_credential_service import SessionStateCredentialService
@@ -35,6 +34,8 @@ from aion_core.agents.adk.resumption import (
 from aion_core.agents.adk.setup import AdkSetup, ArtifactFactory, SessionFactory
 from aion_core.agents.adk.translation import AdkTranslator
 from aion_core.agents.adk.turn import AdkTurn, Drained, RunnerInput
+from aion_core.agents.adk.waits.tool_batches import make_stoppable
+from aion_core.agents.adk.waits.turn_waits import TurnWaits
 from aion_core.agents.client_answers import QUESTION_EXPIRED, InvalidResumeInput, answered_question
 from aion_core.agents.restarts import MAX_RUNS, TOO_MANY_RUNS
 from aion_core.clock import SystemClock
@@ -43,13 +44,15 @@ from aion_core.engine.agent import Agent, Emission, Paused, TurnRequest
 from aion_core.engine.agent_options import AfterCrash
 from aion_core.engine.agent_profile import AgentProfile
 from aion_core.engine.remote_calls.cancellation import Canceled
-from aion_core.engine.remote_calls.records import CallToCancel
+from aion_core.engine.remote_calls.records import CallToCancel, RemoteCall
 from aion_core.errors import AgentFailed, ConfigurationError, LeaseLost, StoreError
 from aion_core.loading.aion_yaml.agent import AgentConfig
 from aion_core.loading.frameworks import AgentDependencies
 from aion_core.loading.objects.loaded import LoadedObject
+from aion_core.protocol.types import Task
 from aion_core.state.adk.artifacts import BlobArtifacts
 from aion_core.state.adk.sessions import TableSessions
+from aion_core.table.keys import ContextKey, TaskKey
 from aion_core.table.times import milliseconds
 
 # Ignore ADK's warnings about two experimental features, because the adapter always uses these features, and an operator
@@ -91,6 +94,7 @@ class AdkAgent:
             app = app.model_copy(update={"resumability_config": ResumabilityConfig(is_resumable=True)})
         assert app.root_agent is not None  # noqa: S101  # App requires a root agent
         make_durable()
+        make_stoppable()
         pass_answers_on(app.root_agent)
         self.root = app.root_agent
         """The author's root agent."""
@@ -131,23 +135,19 @@ class AdkAgent:
         if agent is None:
             return Canceled.NEVER
         # Import late: most agents call no remote agent, and this imports the A2A client.
-        from aion_core.agents.adk.remote_agents.cancel import cancel_call
+        from aion_core.agents.adk.remote_agents.remote_tasks import cancel_call, outside_of_turn
 
-        key: dict[str, Any] = {
-            "app_name": call.context.agent,
-            "user_id": call.context.owner,
-            "session_id": call.context.context_id,
-        }
-        sessions = self._setup.sessions(None)
-        session = await sessions.get_session(**key)
-        context = InvocationContext(
-            invocation_id=call.task.task_id,
-            agent=agent,
-            session=session or Session(id=key["session_id"], app_name=key["app_name"], user_id=key["user_id"]),
-            session_service=sessions,
-            credential_service=self._setup.credentials,
-        )
+        context = await outside_of_turn(self._setup, agent, call.context, call.task)
         return await cancel_call(agent, call, context, now=milliseconds(SystemClock().now()))
+
+    async def look_at_remote(self, context: ContextKey, task: TaskKey, call: RemoteCall) -> Task:
+        """Return the remote task of a RemoteA2aAgent's call. See `CallsRemoteAgents`."""
+        agent = remote_agent_named(self.root, call.agent)
+        if agent is None:
+            raise ConfigurationError(f"The agent has no RemoteA2aAgent {call.agent!r} any more.")
+        from aion_core.agents.adk.remote_agents.remote_tasks import look_at_call, outside_of_turn
+
+        return await look_at_call(agent, call, await outside_of_turn(self._setup, agent, context, task))
 
     async def _run(self, request: TurnRequest) -> AsyncGenerator[Emission, None]:
         turn = AdkTurn(request, self._setup)
@@ -185,7 +185,8 @@ class AdkAgent:
             for emission in translator.before_failure():
                 yield emission
             raise
-        for emission in _end(translator, turn.stored() or session.events, given.rejection if given is not None else ""):
+        rejection = given.rejection if given is not None else ""
+        for emission in _end(translator, turn.stored() or session.events, turn.waits, rejection):
             yield emission
 
     async def _input(
@@ -215,7 +216,7 @@ class AdkAgent:
             return RunnerInput(answers.contents[0], then=answers.contents[1:], rejection=answers.rejection)
         if question is not None:
             raise AgentFailed(QUESTION_EXPIRED)
-        for response in canceled_responses(session.events):
+        for response in canceled_responses(session.events, turn.waits.kept):
             await turn.append(session, response)
         return RunnerInput(content_of(request))
 
@@ -277,13 +278,17 @@ def _only(module: ModuleType | None, kind: Any) -> Any:
     return getattr(module, next(iter(instances.values()))) if instances else None
 
 
-def _end(translator: AdkTranslator, stored: Sequence[Event], rejection: str) -> Iterator[Emission]:
-    """Yield the final emissions of a turn: the questions of the session's pending calls, or else the answer.
+def _end(translator: AdkTranslator, stored: Sequence[Event], waits: TurnWaits, rejection: str) -> Iterator[Emission]:
+    """Yield the final emissions of a turn: the questions of the session's pending calls, or else its wait or answer.
 
     The questions begin with `rejection`, the reason for refusing an answer to one of several calls.
     """
-    if pending := pending_calls(stored):
+    pending = [call for call in pending_calls(stored) if call.id not in waits.held]
+    if pending:
         yield from translator.before_question()
         yield input_required(pending, error=rejection)
+    elif (ending := waits.ending()) is not None:
+        yield from translator.before_pause()
+        yield ending
     else:
         yield from translator.end()

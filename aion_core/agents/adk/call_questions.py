@@ -15,10 +15,12 @@ from aion_core.agents.adk.pending_calls import (
     REMOTE_INPUT,
     PendingCall,
 )
+from aion_core.agents.adk.waits.pauses import FRAMEWORK
 from aion_core.agents.call_text import call_text
 from aion_core.agents.expected_answers import ExpectedAnswer, expected_answer
 from aion_core.agents.plain_json import json_part
 from aion_core.agents.questions import Question
+from aion_core.authoring.a2a_objects import message_of
 
 _DEFAULT_HINT = "Please approve or reject the tool call "
 """Beginning of ADK's default confirmation hint. The hint names ADK's types, so users do not see it."""
@@ -32,9 +34,18 @@ _QUESTIONS = ("prompt", "question", "input_required", "auth_required")
 def question_of(pending: PendingCall) -> Question:
     """Return what a pending function call asks the client: its id, a text, data, and the form of the answer."""
     call = pending.request()
+    if call.name == FRAMEWORK:
+        return _remote_question(pending.id, call.args or {})
     text, data = _prompt(call, pending)
     form = _form(call)
     return Question(pending.id, text, [json_part(data)] if data else (), form.schema, form.choices)
+
+
+def _remote_question(name: str, args: dict[str, Any]) -> Question:
+    """Return the question of a remote agent that a tool has called."""
+    text = next((str(args[key]) for key in _QUESTIONS if args.get(key)), "")
+    asked = message_of(args["message"]).parts if args.get("message") else ()
+    return Question(name, text, list(asked), args.get("schema") or None, args.get("choices") or ())
 
 
 def _form(call: genai.FunctionCall) -> ExpectedAnswer:

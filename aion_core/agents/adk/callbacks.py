@@ -14,8 +14,9 @@ from google.adk.tools.base_tool import BaseTool
 from google.adk.tools.tool_context import ToolContext
 from msgspec import Struct
 
-from aion_core.agents.adk.remote_agents.turn_calls import tool_call
 from aion_core.agents.adk.resumption import is_resumable
+from aion_core.agents.adk.waits.tool_runs import running_tool
+from aion_core.agents.adk.waits.turn_waits import TurnWaits
 from aion_core.agents.internal_events import InternalEvents
 from aion_core.errors import LeaseLost, StoreError
 
@@ -49,8 +50,9 @@ class StepRefused(Struct, frozen=True):
 class CallbackPlugin(BasePlugin):
     """ADK plugin of one turn: logs internal events, announces sub-agents, and sets the call site of replies.
 
-    A log record contains no content of the conversation. The plugin does not change the turn, but for one thing: no
-    agent, model call or tool begins after the turn's lease is lost.
+    A log record contains no content of the conversation. The plugin changes two things only: no agent, model call or
+    tool begins after the turn's lease is lost; and a tool call that has stopped to wait has no result, and one that had
+    ended before another call of its message waited keeps its result.
     """
 
     def __init__(
@@ -58,14 +60,15 @@ class CallbackPlugin(BasePlugin):
         task_id: str,
         root: str,
         send: Callable[[object], Awaitable[None]],
-        check_lease: Callable[[], None] = lambda: None,
+        check_lease: Callable[[], None],
+        waits: TurnWaits,
     ) -> None:
         """Create the plugin. `root` is the name of the root agent, and `send` sends an event to the turn's channel.
 
-        `check_lease` raises LeaseLost if another process may have the turn.
+        `check_lease` raises LeaseLost if another process may have the turn. `waits` has what the turn waits for.
         """
         super().__init__(name="aion_observer")
-        self._check_lease = check_lease
+        self._check_lease, self._waits = check_lease, waits
         self._internal, self._root, self._send = InternalEvents(task_id), root, send
 
     async def before_agent_callback(self, *, agent: BaseAgent, callback_context: CallbackContext) -> None:
@@ -97,25 +100,37 @@ class CallbackPlugin(BasePlugin):
 
     async def before_tool_callback(
         self, *, tool: BaseTool, tool_args: dict[str, Any], tool_context: ToolContext
-    ) -> None:
-        """Log `internal:tool-start` without the tool's arguments."""
+    ) -> dict[str, Any] | None:
+        """Log `internal:tool-start` without the tool's arguments. Return the result of an earlier run if it is kept."""
         await self._before_step()
+        run = self._waits.begin_tool(tool, tool_context)
+        if run.kept is not None:
+            return run.kept
         call_site.set(f"tool/{tool_context.function_call_id}")
-        tool_call.set(tool_context.function_call_id or "")
         running_agent.set((tool_context._invocation_context.branch or "", tool_context.agent_name))
         self._internal.tool_start(tool.name, tool_context.function_call_id or "")
+        return None
 
     async def after_tool_callback(
         self, *, tool: BaseTool, tool_args: dict[str, Any], tool_context: ToolContext, result: dict[str, Any]
-    ) -> None:
-        """Log `internal:tool-complete`."""
+    ) -> dict[str, Any] | None:
+        """Log `internal:tool-complete`. Return nothing, as a dict, for a call that has stopped."""
+        run = running_tool.get()
+        if run is not None and (run.has_stopped or run.kept is not None):
+            # The author's own callbacks see a result once.
+            return {} if run.has_stopped else run.kept
         self._internal.tool_complete(tool_context.function_call_id or "", success=True)
+        return None
 
     async def on_tool_error_callback(
         self, *, tool: BaseTool, tool_args: dict[str, Any], tool_context: ToolContext, error: Exception
-    ) -> None:
-        """Log `internal:tool-complete` for a failed tool call."""
+    ) -> dict[str, Any] | None:
+        """Log `internal:tool-complete` for a failed tool call. A call that has stopped has not failed."""
+        run = running_tool.get()
+        if run is not None and run.has_stopped:
+            return {}
         self._internal.tool_complete(tool_context.function_call_id or "", success=False)
+        return None
 
     async def _before_step(self) -> None:
         """Wait for the end of the turn if its lease is lost."""

@@ -1,18 +1,23 @@
 """Function calls that a canceled or failed ADK turn has left open."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from google.adk.events import Event
 from google.genai import types as genai
 
 from aion_core.agents.adk.pending_calls import ABORTED, pending_calls
+from aion_core.agents.adk.waits.held_calls import KeptResult
+
+Kept = Callable[[str], KeptResult | None]
+"""Function that returns the kept result of a call by its id."""
 
 
-def canceled_responses(events: Sequence[Event]) -> list[Event]:
+def canceled_responses(events: Sequence[Event], kept: Kept = lambda _: None) -> list[Event]:
     """Return events with the response "canceled" for each function call that a canceled or failed turn left open.
 
     Without these responses, models would reject the conversation, and the client can no longer answer these calls. A
-    call to an agent in task mode stays open if that agent waits for the user's next message.
+    call to an agent in task mode stays open if that agent waits for the user's next message. `kept` returns the result
+    of a call that had ended while another call of its message waited: this result is the response.
     """
     answered = {response.id for event in events for response in event.get_function_responses()}
     pending, waiting = {each.id for each in pending_calls(events)}, _waiting_tasks(events)
@@ -26,7 +31,10 @@ def canceled_responses(events: Sequence[Event]) -> list[Event]:
         if calls and not waiting.intersection(call.id for call in calls):
             canceled = {"error": "canceled"}
             parts = [
-                genai.Part(function_response=genai.FunctionResponse(id=call.id, name=call.name, response=canceled))
+                genai.Part(
+                    function_response=((result := kept(call.id or "")) and result.function_response())
+                    or genai.FunctionResponse(id=call.id, name=call.name, response=canceled)
+                )
                 for call in calls
             ]
             responses.append(

@@ -14,6 +14,7 @@ from aion_core.agents.adk.approvals import confirmation_response
 from aion_core.agents.adk.call_questions import question_of
 from aion_core.agents.adk.credentials import credential_response, node_refusal, refusal_of
 from aion_core.agents.adk.pending_calls import CREDENTIAL, REMOTE_CREDENTIAL, PendingCall, refused_credential
+from aion_core.agents.adk.waits.tool_calls import asks_authorization
 from aion_core.agents.client_answers import InvalidResumeInput, accepted_answers, interrupt_ids
 from aion_core.agents.expected_answers import expected_answer, unwrapped
 from aion_core.agents.questions import question_message
@@ -39,7 +40,9 @@ def input_required(calls: Sequence[PendingCall], *, error: str = "") -> InputReq
     The message begins with `error`, the reason for refusing the client's earlier answer, if there is one.
     """
     message = question_message([question_of(each) for each in calls], error=error)
-    wants_credential = any(each.call.name in (CREDENTIAL, REMOTE_CREDENTIAL) for each in calls)
+    wants_credential = any(each.call.name in (CREDENTIAL, REMOTE_CREDENTIAL) for each in calls) or asks_authorization(
+        [each.call for each in calls]
+    )
     return InputRequired(
         message, TaskState.TASK_STATE_AUTH_REQUIRED if wants_credential else TaskState.TASK_STATE_INPUT_REQUIRED
     )

@@ -12,6 +12,7 @@ from google.adk.tools.base_tool import BaseTool
 from google.adk.tools.tool_context import ToolContext
 
 from aion_core.agents.adk.callbacks import CallbackPlugin
+from aion_core.agents.adk.waits.turn_waits import TurnWaits
 from aion_core.trace.recorder import TurnTrace
 from aion_core.trace.step import Kind
 
@@ -28,9 +29,10 @@ class TracedPlugin(CallbackPlugin):
         root: str,
         send: Callable[[object], Awaitable[None]],
         check_lease: Callable[[], None],
+        waits: TurnWaits,
         trace: TurnTrace,
     ) -> None:
-        super().__init__(task_id, root, send, check_lease)
+        super().__init__(task_id, root, send, check_lease, waits)
         self._trace = trace
         self._parents: dict[Hashable, Hashable] = {}
         """Key of the step around each running agent."""
@@ -82,30 +84,41 @@ class TracedPlugin(CallbackPlugin):
 
     async def before_tool_callback(
         self, *, tool: BaseTool, tool_args: dict[str, Any], tool_context: ToolContext
-    ) -> None:
+    ) -> dict[str, Any] | None:
         """Record that a tool call begins, with its arguments. See `CallbackPlugin.before_tool_callback`."""
+        if (
+            kept := await super().before_tool_callback(tool=tool, tool_args=tool_args, tool_context=tool_context)
+        ) is not None:
+            return kept  # its step is recorded
         key, call_id = _tool(tool_context), tool_context.function_call_id or ""
         agent = _agent(tool_context, tool_context.agent_name)
         self._trace.begin(key, Kind.TOOL, tool.name, parent=agent, call_id=call_id, arguments=tool_args)
         _around.set(key)
-        await super().before_tool_callback(tool=tool, tool_args=tool_args, tool_context=tool_context)
+        return None
 
     async def after_tool_callback(
         self, *, tool: BaseTool, tool_args: dict[str, Any], tool_context: ToolContext, result: dict[str, Any]
-    ) -> None:
+    ) -> dict[str, Any] | None:
         """Record the end of a tool call, with its result. See `CallbackPlugin.after_tool_callback`."""
+        call: dict[str, Any] = {"tool": tool, "tool_args": tool_args, "tool_context": tool_context}
+        if (instead := await super().after_tool_callback(**call, result=result)) is not None:
+            self._trace.end(_tool(tool_context))
+            return instead
         self._trace.end(_tool(tool_context), result=result)
         if tool_context.actions.transfer_to_agent:
             # The agent has handed the turn to another one: ADK ends it without a callback.
             self._trace.end(_agent(tool_context, tool_context.agent_name))
-        await super().after_tool_callback(tool=tool, tool_args=tool_args, tool_context=tool_context, result=result)
+        return None
 
     async def on_tool_error_callback(
         self, *, tool: BaseTool, tool_args: dict[str, Any], tool_context: ToolContext, error: Exception
-    ) -> None:
+    ) -> dict[str, Any] | None:
         """Record a failed tool call. See `CallbackPlugin.on_tool_error_callback`."""
-        self._trace.end(_tool(tool_context), error=error)
-        await super().on_tool_error_callback(tool=tool, tool_args=tool_args, tool_context=tool_context, error=error)
+        call: dict[str, Any] = {"tool": tool, "tool_args": tool_args, "tool_context": tool_context}
+        instead = await super().on_tool_error_callback(**call, error=error)
+        if instead is None:
+            self._trace.end(_tool(tool_context), error=error)
+        return instead
 
 
 def _agent(context: CallbackContext, name: str) -> Hashable:

@@ -22,6 +22,7 @@ from aion_core.agents.adk.parts import (
     visible_text,
 )
 from aion_core.agents.adk.remote_agents.marks import mark_of
+from aion_core.agents.adk.waits.tool_runs import FileReceived
 from aion_core.agents.emission_ids import REPLY, deterministic_id, final_key, with_artifact_id
 from aion_core.agents.emitted_messages import EmittedMessages
 from aion_core.agents.final_answer import TurnOutput, final_emissions
@@ -272,6 +273,9 @@ class AdkTranslator:
                 yield reaction_artifact(self._request, call, self._key(call.site), self._reactions)
             case TypingSignal():
                 yield AgentTyping()
+            case FileReceived(artifact=artifact):
+                self._has_output = True
+                yield AgentArtifact(artifact, key=f"remote/{artifact.artifact_id}")
 
     async def _artifact(self, name: str, version: int, key: str) -> AgentArtifact | None:
         saved = await self._load(name, version)

@@ -29,9 +29,16 @@ from aion_core.agents.adk.setup import AdkSetup
 from aion_core.agents.adk.traced_callbacks import TracedPlugin
 from aion_core.agents.adk.translation import AdkTranslator
 from aion_core.agents.adk.turn_sessions import A2A_METADATA, TurnSessionService
+from aion_core.agents.adk.waits.pauses import is_pause
+from aion_core.agents.adk.waits.tool_calls import AdkToolCalls
+from aion_core.agents.adk.waits.turn_waits import TurnWaits, turn_waits
+from aion_core.agents.author_sleeps import AuthorSleeps
 from aion_core.agents.reply_sink import TurnReplySink
 from aion_core.agents.turn_context import context_of, inbox_of
 from aion_core.authoring.context import aion_context_set
+from aion_core.authoring.remote import remote_caller_set
+from aion_core.authoring.sleeping import sleeper_set
+from aion_core.delegation.author_calls import AuthorCalls
 from aion_core.engine.agent import Emission, StepCompleted, TurnRequest
 from aion_core.engine.fenced_writes import Fence
 from aion_core.engine.process.exception_groups import ungrouped
@@ -67,13 +74,18 @@ class AdkTurn:
     def __init__(self, request: TurnRequest, setup: AdkSetup) -> None:
         self._request, self._setup = request, setup
         self._channel = EventChannel()
-        observed = request.task.id, setup.root.name, self._channel.send, request.check_lease
+        self.waits = TurnWaits(setup.root, self._can_resume_here, self.stored)
+        """What the turn waits for."""
+        observed = request.task.id, setup.root.name, self._channel.send, request.check_lease, self.waits
         self._callbacks = TracedPlugin(*observed, request.trace) if request.trace else CallbackPlugin(*observed)
         if request.trace is not None:
             request.trace.framework_exports = True  # ADK makes spans by the same conventions
         self._invocation = RunningInvocation(setup.root, request.turn.id)
         self._sessions = TurnSessionService(
-            setup.sessions(Fence(request.context, request.fence)), setup.configuration, self._invocation.add
+            setup.sessions(Fence(request.context, request.fence)),
+            setup.configuration,
+            self._invocation.add,
+            self.waits.prepare,
         )
         self._artifacts = setup.artifacts(request) if setup.artifacts is not None else None
         self._abort = asyncio.Event()
@@ -180,6 +192,8 @@ class AdkTurn:
                 async for event in events:
                     if isinstance(event, StepRefused):
                         raise event.error
+                    if isinstance(event, Event) and is_pause(event):
+                        continue
                     if isinstance(event, Event) and event.partial and event.author in self._setup.planning_agents:
                         continue
                     async with aclosing(translator.translate(event)) as emissions:
@@ -237,12 +251,20 @@ class AdkTurn:
         }
         make_durable()
         calls, remotes = self._request.calls, self._setup.remotes
+        turn_waits.set(self.waits)
         remote_turn.set(
-            RemoteTurn(calls, self._request.request, self.restarts > 0, remotes) if calls is not None else None
+            RemoteTurn(calls, self._request, self.restarts > 0, remotes, self.waits) if calls is not None else None
         )
+        calling = AdkToolCalls(self._request, self.waits, self._channel.send)
+        remote_calls, sleeps = AuthorCalls(self._request, remotes, calling), AuthorSleeps(self._request.sleeps, calling)
         try:
             context = context_of(self._request, sink, name=self._setup.name)
-            with ungrouped(LeaseLost, StoreError, StaleSessionError), aion_context_set(context):
+            with (
+                ungrouped(LeaseLost, StoreError, StaleSessionError),
+                aion_context_set(context),
+                remote_caller_set(remote_calls.call),
+                sleeper_set(sleeps.sleep),
+            ):
                 inputs = [(given.message, given.invocation_id), *((message, None) for message in given.then)]
                 for message, invocation_id in inputs:
                     run = self._runner.run_async(new_message=message, invocation_id=invocation_id, **arguments)
@@ -251,6 +273,7 @@ class AdkTurn:
                             if not self._abort.is_set():
                                 await self._channel.send(event)
         finally:
+            remote_calls.close()
             self._channel.finish()
 
     async def _stop(self, work: asyncio.Task[None]) -> None:

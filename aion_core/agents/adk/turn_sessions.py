@@ -10,6 +10,7 @@ from google.adk.sessions.base_session_service import GetSessionConfig, ListSessi
 
 from aion_core.agents.adk.outbox import OUTBOX, OUTBOX_METADATA, outbox_of_event
 from aion_core.agents.adk.rewind import apply_rewinds
+from aion_core.agents.adk.waits.pauses import is_pause
 from aion_core.state.adk.sessions import TableSessions
 
 A2A_METADATA = "a2a_metadata"
@@ -26,10 +27,14 @@ class TurnSessionService(BaseSessionService):
     """
 
     def __init__(
-        self, sessions: BaseSessionService, configuration: Mapping[str, Any], stored: Callable[[Event], None]
+        self,
+        sessions: BaseSessionService,
+        configuration: Mapping[str, Any],
+        stored: Callable[[Event], None],
+        prepare: Callable[[Session], None],
     ) -> None:
-        """Wrap a session service. Call `stored` with each event that it has stored."""
-        self._sessions, self._configuration, self._stored = sessions, configuration, stored
+        """Wrap a session service. Call `stored` with each event that it has stored, and `prepare` with each session."""
+        self._sessions, self._configuration, self._stored, self._prepare = sessions, configuration, stored, prepare
         self._closed = False
         self._kept: Session | None = None
         self.rewound: dict[str, str] = {}
@@ -51,7 +56,7 @@ class TurnSessionService(BaseSessionService):
 
         Raises AgentFailed for an invalid outbox.
         """
-        if self._closed:
+        if self._closed or is_pause(event):
             return event
         if event.author != "user" and event.custom_metadata:
             # Store the request's metadata once, with its message. ADK adds it to each event.
@@ -99,8 +104,12 @@ class TurnSessionService(BaseSessionService):
         return session
 
     def prepare(self, session: Session) -> None:
-        """Remove what rewinds have taken back from a stored session, and add the configuration to its state."""
+        """Remove what rewinds have taken back from a stored session, and what it holds for calls that wait.
+
+        Add the configuration to its state.
+        """
         self.rewound |= apply_rewinds(session)
+        self._prepare(session)
         for key, value in self._configuration.items():
             session.state.setdefault(key, copy.deepcopy(value))
 

@@ -34,7 +34,7 @@ from aion_core.agents.langgraph.stored_classes import stored_classes
 from aion_core.agents.langgraph.thread import config_of
 from aion_core.agents.langgraph.translation import LangGraphTranslator
 from aion_core.agents.langgraph.turn import GraphTurn
-from aion_core.agents.langgraph.waits import questions_in, suspended
+from aion_core.agents.langgraph.waits import questions_in, suspended_by
 from aion_core.delegation.remotes import Remotes
 from aion_core.engine.agent import Agent, Emission, Paused, Reply, TurnRequest
 from aion_core.engine.agent_profile import UNKNOWN, AgentProfile
@@ -207,7 +207,7 @@ async def _final_emissions(turn: GraphTurn, translator: LangGraphTranslator) -> 
             for emission in translator.close_streams():
                 yield emission
             await turn.streamed.store()
-            yield suspended(found)
+            yield suspended_by(found)
             return
         if not turn.thread.is_of_turn(state):
             await turn.thread.renew()

@@ -1,10 +1,12 @@
-"""Calls of remote agents by the nodes and tools of a graph's turn."""
+"""Calls of remote agents, and sleeps, by the nodes and tools of a graph's turn."""
+
+from datetime import datetime
 
 from langgraph.config import get_stream_writer
 from langgraph.errors import GraphInterrupt
 
 from aion_core.agents.langgraph.remote_questions import ask_client, skip_answered
-from aion_core.agents.langgraph.waits import call_interrupt
+from aion_core.agents.langgraph.waits import call_interrupt, time_interrupt
 from aion_core.authoring.emit import ArtifactEmitted, running_node, write_emission
 from aion_core.delegation.outcome import Outcome
 from aion_core.engine.records import AwaitedCall
@@ -13,7 +15,7 @@ from aion_core.protocol.types import Artifact, Message
 
 
 class GraphCalls:
-    """`CallingTurn` of a graph: a node that runs again has the same name, also in the turn of an answer."""
+    """`CallingTurn` and `SleepingTurn` of a graph: a node that runs again has the same name, also in the turn of an answer."""
 
     question = GraphInterrupt
 
@@ -36,6 +38,10 @@ class GraphCalls:
     def suspend(self, call: AwaitedCall) -> BaseException:
         """Return the interrupt that suspends the graph until the call has an answer. See `CallingTurn.suspend`."""
         return call_interrupt(call)
+
+    def suspend_until(self, until: datetime) -> BaseException:
+        """Return the interrupt that suspends the graph until this time. See `SleepingTurn.suspend_until`."""
+        return time_interrupt(until)
 
     async def send(self, artifact: Artifact) -> None:
         """Write the artifact to the graph's stream. See `CallingTurn.send`."""

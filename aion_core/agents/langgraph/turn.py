@@ -14,6 +14,7 @@ from langgraph.runtime import RunControl
 from langgraph.types import Interrupt, StateSnapshot, StreamMode
 from msgspec.structs import replace
 
+from aion_core.agents.author_sleeps import AuthorSleeps
 from aion_core.agents.client_answers import interrupt_ids
 from aion_core.agents.langgraph.author_emissions import NODE_EMISSIONS
 from aion_core.agents.langgraph.callbacks import LangChainCallbacks
@@ -31,7 +32,6 @@ from aion_core.agents.langgraph.traced_callbacks import TracedCallbacks
 from aion_core.agents.langgraph.translation import LangGraphTranslator
 from aion_core.agents.langgraph.turn_input import clears_outbox, turn_input
 from aion_core.agents.langgraph.unreturned_output import UnreturnedOutput
-from aion_core.agents.langgraph.waits import GraphSleeps
 from aion_core.agents.turn_context import context_of
 from aion_core.agents.waiting import EagerStream, together
 from aion_core.authoring.context import aion_context_set
@@ -167,10 +167,9 @@ class GraphTurn:
         """Run the graph to its end and yield its emissions. Raises GraphDrained if the runner's deadline stops it."""
         graph, pending = self._graph, self._pending
         context = context_of(self._request, GraphReplySink(self._request), name=self._setup.name)
-        remote_calls = AuthorCalls(
-            self._request, self._setup.remotes, GraphCalls(self._request.turn.id, may_suspend=self.may_suspend)
-        )
-        sleeps = GraphSleeps(self._request.sleeps, self._request.turn.id, may_suspend=self.may_suspend)
+        calling = GraphCalls(self._request.turn.id, may_suspend=self.may_suspend)
+        remote_calls = AuthorCalls(self._request, self._setup.remotes, calling)
+        sleeps = AuthorSleeps(self._request.sleeps, calling)
         token, stream = emission_listener.set(pending.add), None
         try:
             with aion_context_set(context), remote_caller_set(remote_calls.call), sleeper_set(sleeps.sleep):

@@ -11,7 +11,7 @@ counts the leases; `queue_version` counts the changes of the queue.
     transferred, released_for_next                  the turn has ended: its holder, or another holder, runs the next
     advanced                                        the running turn has stored a step
     suspended                                       the turn has not ended, but its holder's deadline is near
-    put_to_wait, looked                             the turn waits for a time or a remote agent, and still does
+    put_to_wait, looked, called_back                the turn waits for a time or a remote agent, and still does
     removed                                         the task has ended: it neither runs nor waits
 """
 
@@ -220,6 +220,14 @@ def looked(before: int, look_at: int, times: Times) -> Change:
     """Return the change to move the next look of a suspended turn from `before` to `look_at`, in milliseconds."""
     is_suspended = Both((Exists("running"), Equals("until", before), Absent("holder")))
     return Change({"until": look_at, **_looked_at(look_at, times)}, only_if=is_suspended)
+
+
+def called_back(turn: Turn, record: ContextRecord, times: Times) -> Change:
+    """Return the change to look at a suspended turn now. `turn` is the turn as it expects the callback no more."""
+    look = looked(record.until, times.now, times)
+    assert look.only_if is not None  # noqa: S101  # see `looked`
+    is_same = Both((look.only_if, fence_is(record.fence)))
+    return replace(look, values={**look.values, "running": turn_value(turn)}, only_if=is_same)
 
 
 def _looked_at(look_at: int, times: Times) -> dict[str, Any]:

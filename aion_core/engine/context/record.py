@@ -138,7 +138,12 @@ def turn_of(fields: Mapping[str, Any]) -> Turn:
 
 def wait_of(fields: Mapping[str, Any]) -> Wait:
     """Parse a turn's wait from a context's item."""
-    calls = (AwaitedCall(call["key"], call["remote"], call["remote_task"]) for call in fields.get("calls", ()))
+    calls = (
+        AwaitedCall(
+            call["key"], call["remote"], call["remote_task"], call.get("agent", ""), call.get("calls_back", False)
+        )
+        for call in fields.get("calls", ())
+    )
     return Wait(fields["key"], fields["since"], fields["until"], tuple(calls))
 
 

@@ -35,7 +35,13 @@ class RateLimits:
 
         Makes one or two writes, and one read if the token bucket is empty.
         """
-        key = keys.requests_key(caller)
+        return await self._take(keys.requests_key(caller), caller, per_minute)
+
+    async def take_for_callback(self, owner: str, token_hash: str, *, per_minute: int) -> float:
+        """Take a token from the bucket of one callback for the owner's tasks, as `take` does from a caller's bucket."""
+        return await self._take(keys.callbacks_limit_key(owner, token_hash), owner, per_minute)
+
+    async def _take(self, key: Key, caller: str, per_minute: int) -> float:
         for _ in range(MAX_ATTEMPTS):
             now = self._clock.now()
             for change in requests.takes(caller, now, per_minute):

@@ -48,6 +48,8 @@ class RemoteCall(Struct, frozen=True):
     state: CallState = CallState.OPEN
     answer: StreamResponse | None = None
     """Task or message with which the remote agent has answered, if the caller keeps it."""
+    callback: str = ""
+    """Hash of the one-use token with which the remote agent may report the end of its task; "" for none, or a used one."""
 
 
 class CallToCancel(Struct, frozen=True):

@@ -31,6 +31,7 @@ class CallRows:
             "state": call.state.value,
             **await self._rows.payload(task, call.message.message_id, "message", call.message.SerializeToString()),
             **({"remote_task": call.remote_task} if call.remote_task else {}),
+            **({"callback": call.callback} if call.callback else {}),
         }
         return Put(keys.call_key(task, call.key), {**item, **times.stamp(task.owner)}, only_if=Absent())
 
@@ -48,6 +49,7 @@ class CallRows:
                 item.get("remote_task", ""),
                 CallState(item["state"]),
                 StreamResponse.FromString(answer) if answer is not None else None,
+                item.get("callback", ""),
             )
 
     async def answered(self, task: TaskKey, answer: StreamResponse) -> Item:

@@ -7,7 +7,8 @@ from functools import partial
 from msgspec.structs import replace
 
 from aion_core.clock import Clock
-from aion_core.engine.records import Head, Lease
+from aion_core.engine.records import AwaitedCall, Head, Lease
+from aion_core.engine.remote_calls import callbacks
 from aion_core.engine.remote_calls.records import CANCELABLE, CLOSED, NOT_CLOSED, CallState, CallToCancel, RemoteCall
 from aion_core.engine.remote_calls.rows import CallRows, canceling, is_in
 from aion_core.engine.task.rows import LogRows
@@ -77,20 +78,33 @@ class RemoteCallStore:
             writes: list[Write] = [
                 await self._rows.begun(task, lease.context, call, self._times()),
                 Update(keys.head_key(task), mine),
+                *callbacks.expected(task, lease.context, call, self._times()),
             ]
             return TransactionPlan(call, writes)
 
         return await commit(self._table, plan, busy=BUSY)
 
-    async def reached(self, task: TaskKey, call: str, remote_task: str) -> None:
+    async def reached(self, task: TaskKey, call: str, remote_task: str, *, calls_back: bool = False) -> None:
         """Store the id of the remote task. A cancellation needs it, so it is stored for a canceled task too.
 
-        A process that was frozen may send its message long after the task was canceled. The remote task is then
-        canceled again.
+        Without `calls_back` the remote agent has not accepted the callback of the call, so that nobody waits for it. A
+        process that was frozen may send its message long after the task was canceled. The remote task is then canceled
+        again.
         """
-        if not await self._change(task, call, Change({"remote_task": remote_task}, only_if=is_in(NOT_CLOSED))):
+        forgotten = () if calls_back else ("callback",)
+        change = Change({"remote_task": remote_task}, remove=forgotten, only_if=is_in(NOT_CLOSED))
+        if not await self._change(task, call, change):
             late = canceling(self._times(), before=CLOSED)
             await self._change(task, call, replace(late, values={**late.values, "remote_task": remote_task}))
+
+    async def still_expected(self, task: TaskKey, awaited: Sequence[AwaitedCall]) -> tuple[AwaitedCall, ...]:
+        """Return the calls, marked as expecting a callback only if it has not come yet."""
+        if not any(call.calls_back for call in awaited):
+            return tuple(awaited)
+        items = {item["call"]: item for item in await self._items(task)}
+        return tuple(
+            replace(call, calls_back=call.calls_back and "callback" in items.get(call.key, {})) for call in awaited
+        )
 
     async def reopen(self, task: TaskKey, call: str) -> None:
         """Set the timer again if the call's last attempt to cancel is over: its message may have been sent since."""

@@ -40,8 +40,8 @@ class TurnCalls:
         return await self._store.begin(self._lease, call)
 
     async def reached(self, call: RemoteCall, remote_task: str) -> None:
-        """Store the id of the call's remote task."""
-        await self._store.reached(self.task, call.key, remote_task)
+        """Store the id of the call's remote task, and that the remote agent calls back only if `call.callback` is set."""
+        await self._store.reached(self.task, call.key, remote_task, calls_back=bool(call.callback))
 
     async def stopped_in_flight(self, call: RemoteCall) -> None:
         """Note that the turn was stopped while the call's message was sent, so that it may have arrived."""

@@ -19,7 +19,7 @@ from aion_core.engine.stream.broadcast import EventBroadcast
 from aion_core.engine.turn.store import TurnStore
 from aion_core.engine.wake_ups import wake, wake_to_look
 from aion_core.errors import LeaseLost, StoreCorrupt, StoreError, StoreUnavailable
-from aion_core.table.keys import TaskKey
+from aion_core.table.keys import ContextKey, TaskKey
 from aion_core.table.times import milliseconds, moment
 
 logger = logging.getLogger(__name__)
@@ -28,8 +28,8 @@ AFTER_SECONDS = 1.0
 """Seconds from the end of a lease to the arrival of its wake-up message."""
 
 
-Looks = Callable[[TaskKey, Sequence[AwaitedCall]], Awaitable[bool]]
-"""Function that returns True if one of these calls of a task has an answer, or can have none any more."""
+Looks = Callable[[ContextKey, TaskKey, Sequence[AwaitedCall]], Awaitable[bool]]
+"""Function that returns True if one of these calls of a context's task has an answer, or can have none any more."""
 
 Begun = TurnStarted | LeaseHeld | TurnSuspended | None
 
@@ -107,7 +107,7 @@ class Worker:
         wait, now = suspended.wait, self._clock.now()
         task = task_of(wake_up.context, suspended.turn)
         if wait.until <= milliseconds(now) or (
-            wait.calls and (self._looks is None or await self._looks(task, wait.calls))
+            wait.calls and (self._looks is None or await self._looks(wake_up.context, task, wait.calls))
         ):
             return await self._store.begin(wake_up.context, holder=str(uuid7()), ended_wait=suspended.fence)
         await wake_to_look(self._work_queue, wake_up.context, suspended, now)

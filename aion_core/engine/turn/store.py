@@ -12,6 +12,7 @@ from aion_core.engine.context.record import ContextRecord, record_of, task_of, t
 from aion_core.engine.fenced_writes import Fence, FencedWrites
 from aion_core.engine.outcomes import LeaseHeld, TurnFinished, TurnStarted, TurnSuspended
 from aion_core.engine.records import AwaitedCall, Head, Lease, StoppedBy, Turn
+from aion_core.engine.remote_calls.callbacks import expected_still
 from aion_core.engine.stored_tasks import BUSY, StoredTasks
 from aion_core.engine.task import projection
 from aion_core.engine.task.head import is_over
@@ -240,7 +241,8 @@ class TurnStore(StoredTasks):
             times, item = self._times(), await self._table.get(keys.head_key(head.key))
             if item is None:
                 raise progress.lost()
-            wait = new_wait(lease.turn, key, until, calls, now=times.now, expires=item["expires"])
+            expected = calls if not attempt else await self.remote_calls.still_expected(head.key, calls)
+            wait = new_wait(lease.turn, key, until, expected, now=times.now, expires=item["expires"])
             if attempt:
                 # Read the head before the context: an earlier attempt may still be written between the two reads.
                 now, record = await self._log.head(head.key), await self._context(lease.context, times)
@@ -252,7 +254,8 @@ class TurnStore(StoredTasks):
                     raise progress.lost()
                 known = progress.still_mine(known, now)
             put, suspended = progress.put_to_wait(lease, known, event, wait, key=event_key, times=times)
-            return TransactionPlan((put.outcome, suspended), await self._writes(lease.context, put, times))
+            writes = await self._writes(lease.context, put, times)
+            return TransactionPlan((put.outcome, suspended), [*writes, *expected_still(head.key, expected)])
 
         after, suspended = await commit(self._table, plan, busy=BUSY)
         if event is not None:

@@ -16,6 +16,12 @@ DEFAULT_LIMIT = timedelta(days=1)
 FIRST_LOOK, LONGEST_LOOK = timedelta(seconds=5), timedelta(minutes=5)
 """Shortest and longest time between two looks at a remote agent. In between it is half of the time waited so far."""
 
+FIRST_NET_LOOK, LONGEST_NET_LOOK = timedelta(minutes=15), timedelta(hours=1)
+"""The same for remote agents that report the end of their tasks: these looks only find an end whose callback is lost.
+
+In between it is twice the time waited so far, so that a task of 40 minutes costs one of them.
+"""
+
 BEFORE_EXPIRY = timedelta(minutes=10)
 """Time before a task's TTL at which no turn of the task waits any more, so that its last turn can still be recorded."""
 
@@ -54,7 +60,12 @@ def next_look(wait: Wait, now: int) -> int:
 
     A time is met to the second: the looks before it only renew a wake-up message that can't be delayed for longer.
     """
-    look = next_look_at_calls(wait.since, now) if wait.calls else now + int(LONGEST_DELAY * 1000)
+    if wait.expects_callbacks:
+        look = now + _within(2 * (now - wait.since), FIRST_NET_LOOK, LONGEST_NET_LOOK)
+    elif wait.calls:
+        look = next_look_at_calls(wait.since, now)
+    else:
+        look = now + int(LONGEST_DELAY * 1000)
     return min(look, max(wait.until, now))
 
 
@@ -64,4 +75,8 @@ def next_look_at_calls(since: int, now: int) -> int:
     Their end is noticed within half of the time waited until then, but not before FIRST_LOOK, and at the latest after
     LONGEST_LOOK.
     """
-    return now + min(max((now - since) // 2, FIRST_LOOK // _MILLISECOND), LONGEST_LOOK // _MILLISECOND)
+    return now + _within((now - since) // 2, FIRST_LOOK, LONGEST_LOOK)
+
+
+def _within(milliseconds: int, least: timedelta, most: timedelta) -> int:
+    return min(max(milliseconds, least // _MILLISECOND), most // _MILLISECOND)

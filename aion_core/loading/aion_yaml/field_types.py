@@ -1,9 +1,17 @@
 """Types of fields in several sections of aion.yaml: non-empty texts, media types, web addresses, relative paths."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, StringConstraints
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    StrictBool,
+    StringConstraints,
+    WithJsonSchema,
+)
 
 MEDIA_TYPE = r"^([A-Za-z0-9!#$&^_.+-]+/[A-Za-z0-9!#$&^_.+*-]+|\*/\*)( *; *[^;\s]+)*$"
 """Pattern of `type/subtype` (RFC 6838), including ranges such as `image/*`."""
@@ -27,6 +35,18 @@ def _relative(path: str) -> str:
 
 
 RelativePath = Annotated[AgentMessage, AfterValidator(_relative)]
+
+
+def _switched(value: Any) -> Any:
+    # YAML 1.1 reads a bare `on` as true, YAML 1.2 as a text.
+    switched = {"on": True, "off": False}.get(value, value) if isinstance(value, str) else value
+    if not isinstance(switched, bool):
+        raise ValueError("it has to be on or off")
+    return switched
+
+
+OnOff = Annotated[StrictBool, BeforeValidator(_switched), WithJsonSchema({"enum": ["on", "off", True, False]})]
+"""`on` or `off`."""
 
 
 class StrictModel(BaseModel):

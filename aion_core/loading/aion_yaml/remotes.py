@@ -8,7 +8,7 @@ from pydantic import StringConstraints, model_validator
 
 from aion_core.loading.aion_yaml.cors import RequestHeader
 from aion_core.loading.aion_yaml.environment import Variable
-from aion_core.loading.aion_yaml.field_types import StrictModel
+from aion_core.loading.aion_yaml.field_types import OnOff, StrictModel
 
 REMOTE_URL = r"^(https?://[^\s/]+\S*|\$\{[A-Za-z_]\w*\}\S*)$"
 
@@ -35,6 +35,8 @@ class RemoteConfig(StrictModel):
     """Header of an `api_key`."""
     region: str = ""
     """Region of a `sigv4` API. The default is the region in the URL."""
+    callback: OnOff = False
+    """`on` lets the agent report the end of a task at `/callbacks`, instead of being asked for it often."""
 
     @model_validator(mode="after")
     def _is_complete(self) -> Self:

@@ -37,14 +37,22 @@ _REFUSALS = {
 class AuthenticationMiddleware:
     """ASGI middleware. Authenticates a request before its body is read, and stores the caller in the ASGI scope.
 
-    Only the exact paths in `public` are public. Every other path requires credentials, even if no route matches it.
+    Only the exact paths in `public` are public. Every other path requires credentials, even if no route matches it; the
+    routes of the exact paths in `with_tokens` check the credentials themselves.
     """
 
     def __init__(
-        self, app: ASGIApp, authenticators: Mapping[str, Authenticator], *, at_root: str, public: Iterable[str]
+        self,
+        app: ASGIApp,
+        authenticators: Mapping[str, Authenticator],
+        *,
+        at_root: str,
+        public: Iterable[str],
+        with_tokens: Iterable[str] = (),
     ) -> None:
         """`authenticators` are keyed by agent id. Requests whose path names no known agent go to `at_root`."""
-        self._app, self._authenticators, self._at_root, self._public = app, authenticators, at_root, frozenset(public)
+        self._app, self._authenticators, self._at_root = app, authenticators, at_root
+        self._public, self._with_tokens = frozenset(public), frozenset(with_tokens)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve the request if it is authenticated or its path is public; otherwise refuse it."""
@@ -55,7 +63,7 @@ class AuthenticationMiddleware:
             await send({"type": "websocket.close", "code": 1008})
             return
         path = route_path(scope)
-        if path in self._public and scope["method"] in _READING:
+        if path in self._with_tokens or (path in self._public and scope["method"] in _READING):
             await self._app(scope, receive, send)
             return
         agent_id = agent_at(path, self._authenticators, self._at_root)

@@ -3,8 +3,10 @@
 import asyncio
 from collections.abc import Iterator, Mapping
 
+from aion_core.delegation.callback_address import problem_of
 from aion_core.errors import StoreError
 from aion_core.loading.aion_yaml.agent import AgentConfig
+from aion_core.loading.aion_yaml.remotes import RemoteConfig
 from aion_tools.cli.checks import CheckResult, warning
 
 POLICIES = 10
@@ -15,19 +17,26 @@ _PAGE = "docs/deploy.md#streaming"
 
 
 def check_parameters(
-    parameters: Mapping[str, str], region: str, agents: Mapping[str, AgentConfig]
+    parameters: Mapping[str, str],
+    region: str,
+    agents: Mapping[str, AgentConfig],
+    remotes: Mapping[str, RemoteConfig],
 ) -> Iterator[CheckResult]:
     """Yield a warning for each parameter with an effect that its deployment does not show.
 
-    `parameters` are those of the stack with the functions. A missing one has its default.
+    `parameters` are those of the stack with the functions. A missing one has its default. `remotes` are the remote agents
+    of aion.yaml.
     """
     yield from _function_url(parameters)
     yield from _region(region)
     yield from _policies(parameters)
     yield from _cors(parameters, agents)
+    yield from _callbacks(parameters, remotes)
 
 
-async def check_stack_parameters(name: str, agents: Mapping[str, AgentConfig]) -> list[CheckResult]:
+async def check_stack_parameters(
+    name: str, agents: Mapping[str, AgentConfig], remotes: Mapping[str, RemoteConfig]
+) -> list[CheckResult]:
     """Check the parameters of a deployed stack. Return no result for a stack that cannot be read: `check_stack` reports it."""
     from aion_tools.deploy import cloudformation
 
@@ -38,7 +47,7 @@ async def check_stack_parameters(name: str, agents: Mapping[str, AgentConfig]) -
         return []
     if application is None:
         return []
-    return list(check_parameters(application.parameters, application.id.split(":")[3], agents))
+    return list(check_parameters(application.parameters, application.id.split(":")[3], agents, remotes))
 
 
 def _function_url(parameters: Mapping[str, str]) -> Iterator[CheckResult]:
@@ -85,3 +94,16 @@ def _cors(parameters: Mapping[str, str], agents: Mapping[str, AgentConfig]) -> I
         message = f"Web pages cannot call {', '.join(permitting)}, since AWS refuses preflight requests, which have no signature."
         next_step = "Deploy with --parameter ApiAuthorizer=NONE, and declare callers under `security` in aion.yaml."
         yield warning("cors", message, next_step)
+
+
+def _callbacks(parameters: Mapping[str, str], remotes: Mapping[str, RemoteConfig]) -> Iterator[CheckResult]:
+    from aion_tools.deploy.parameters import KNOWN_LATER
+
+    names = [name for name, remote in remotes.items() if remote.callback]
+    domain = parameters.get("DomainName", "")
+    base_url = parameters.get("BaseUrl", "") or (f"https://{domain}" if domain else "")
+    if names and KNOWN_LATER not in base_url and (problem := problem_of(base_url)):
+        message = f"aion.remotes.{', '.join(names)} has `callback: on`, but {problem}"
+        yield warning(
+            "callbacks", message, "Until then, the tasks of these agents are polled (docs/waiting.md#callbacks)."
+        )

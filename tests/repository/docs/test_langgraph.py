@@ -12,8 +12,6 @@ from tests.support.service import http, parts, send
 
 ROOT = Path(__file__).parents[3]
 BLOCKS = re.findall(r"^```python\n(.*?)^```", (ROOT / "docs" / "langgraph.md").read_text(), re.MULTILINE | re.DOTALL)
-REPLIES = {"Which": ("Tuesday", "Booked for Tuesday."), "Send": ("yes", "accept None")}
-"""Answer to each question by its first word, and the text of the completed task."""
 ANSWERS = [
     "Words: 1.",
     "You sent 0 files.",
@@ -21,7 +19,6 @@ ANSWERS = [
     "You said hi.",
     "Here it is.",
     "Which day?",
-    'Send the mail to ada?\nsend_mail(to="ada")\nAnswer accept, edit: {…} or ignore.',
     "Notes so far: 0.",
     "I speak en.",
 ]
@@ -40,7 +37,6 @@ async def test_graphs_in_langgraph_guide_give_expected_answers(block: str, answe
         task = (await client.post("/", json=send())).json()["result"]["task"]
         assert task["status"]["message"]["parts"][0]["text"] == answer
         if task["status"]["state"] == "TASK_STATE_INPUT_REQUIRED":
-            text, last = REPLIES[answer.split()[0]]
-            reply = send(text, message_id="m-2", contextId=task["contextId"])
+            reply = send("Tuesday", message_id="m-2", contextId=task["contextId"])
             task = (await client.post("/", json=reply)).json()["result"]["task"]
-            assert task["status"]["message"]["parts"][0]["text"] == last
+            assert task["status"]["message"]["parts"][0]["text"] == "Booked for Tuesday."

@@ -40,6 +40,7 @@ from tests.repository.policies.iam_requests import needs
 from tests.support.e2e.agents.everything import LARGE
 from tests.support.e2e.api_process import api_process
 from tests.support.e2e.function_process import function_process, signed_by
+from tests.support.foreign import sdk_server
 from tests.support.receiver import WebhookReceiver, answers, receiving
 from tests.support.rows import each_row
 from tests.support.server import ROOT
@@ -198,10 +199,11 @@ async def exercise(stack: LocalStack, running: ExitStack, secrets: dict[str, str
         known = ApiKeys(DynamoDBTable(calls, name=table), SystemClock())
         await known.add(key.record)
     named = {"AION_BASIC_USERS_SECRET": secrets["BasicUsersSecret"], "AION_CARD_KEY_SECRET": secrets["CardKeySecret"]}
+    here = {**HERE, "REMOTE_URL": running.enter_context(sdk_server())}
     api = await asyncio.to_thread(
         running.enter_context,
         api_process(
-            stack, CONFIG, AION_AUTH="on", AION_HTTP_ENTRYPOINTS="NONE", **HERE, **named, **signed_by("ApiFunction")
+            stack, CONFIG, AION_AUTH="on", AION_HTTP_ENTRYPOINTS="NONE", **here, **named, **signed_by("ApiFunction")
         ),
     )
     async with (
@@ -222,7 +224,7 @@ async def exercise(stack: LocalStack, running: ExitStack, secrets: dict[str, str
         for queue in ("TaskQueue", "PushQueue"):
             stack.client("sqs").purge_queue(QueueUrl=stack.physical_id(queue))
         for function, queue in (("SweepFunction", ""), ("TaskFunction", "TaskQueue"), ("PushFunction", "PushQueue")):
-            process = function_process(stack, function, queue, AION_CONFIG=str(CONFIG), **HERE)
+            process = function_process(stack, function, queue, AION_CONFIG=str(CONFIG), AION_BASE_URL=api.url, **here)
             await asyncio.to_thread(running.enter_context, process)
         await exercise_task_function(client, receiver)
         unsubscribed = await exercise_unsubscribed(client, receiver)
@@ -302,6 +304,8 @@ async def exercise_api(client: SignedClient, receiver: WebhookReceiver) -> None:
     assert await subscribed
     assert (await client.rpc("graph", "ListTasks"))["tasks"]
     assert (await client.rpc("graph", "ListTasks", contextId=context))["tasks"]
+    # The other agent's callback uses further permissions.
+    await client.send("caller", "say hello")
     await client.rpc("graph", "GetContext", contextId=context)
     await client.rpc("graph", "GetContexts")
 
@@ -315,6 +319,7 @@ async def exercise_task_function(client: SignedClient, receiver: WebhookReceiver
         ("keeper", await client.send("keeper", LARGE, waits=False, context="k", **told)),
         ("keeper", await client.send("keeper", "again", waits=False, context="k")),
         ("speaker", await client.send("speaker", "hello", waits=False)),
+        ("caller", await client.send("caller", "say hello", waits=False)),
     ]
     for agent, task in begun:
         now = await client.ended(agent, task)

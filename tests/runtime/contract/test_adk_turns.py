@@ -1,6 +1,7 @@
 """ADK turns on stored sessions, in memory and on DynamoDB: another process can continue a conversation."""
 
 import asyncio
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -12,10 +13,13 @@ from google.adk.tools.long_running_tool import LongRunningFunctionTool
 from google.adk.tools.tool_context import ToolContext
 from google.genai import types as genai
 
+from aion.shared.sleeping import sleep
 from aion.shared.types import A2AOutbox
 from aion_core.agents.adk.agent import AdkAgent
 from aion_core.engine.agent_options import AfterCrash
+from aion_core.engine.call import CallContext
 from aion_core.engine.outcomes import TurnStarted
+from aion_core.engine.queues import WakeUp
 from aion_core.engine.runner.failures import MAX_TRIES
 from aion_core.engine.runner.runner import TaskRunner
 from aion_core.engine.runner.worker import Worker
@@ -23,13 +27,15 @@ from aion_core.engine.stream.broadcast import EventBroadcast
 from aion_core.local.memory.queues import MemoryWorkQueue
 from aion_core.protocol.types import Message, Part, Role, TaskState, TaskStatusUpdateEvent
 from aion_core.state.adk.artifacts import BlobArtifacts
+from aion_core.table.keys import ContextKey
 from tests.runtime.contract.sessions import DynamoDBSessionPlace, SessionPlace, memory_sessions
 from tests.support.adk import DecidingLlm, answer_text, ask, call, earlier, scripted_model, served, texts
 from tests.support.clock import ManualClock
 from tests.support.databases import Stack
 from tests.support.frozen import frozen
+from tests.support.requests import request
 from tests.support.savers import begin
-from tests.support.service import ServiceParts, http, parts, send
+from tests.support.service import ServiceParts, http, parts, send, send_task
 from tests.support.stores import LEASE_SECONDS, new_owner
 
 DIALECT = "SendMessage"
@@ -245,3 +251,48 @@ async def test_restarted_adk_turn_uses_session_before_it(place: SessionPlace, cl
     ended = log.events[-1].event
     assert isinstance(ended, TaskStatusUpdateEvent)
     assert [part.text for part in ended.status.message.parts] == ["(1, None, None)"]
+
+
+async def test_another_process_goes_on_with_tool_that_waited(place: SessionPlace, clock: ManualClock) -> None:
+    """One tool sleeps for an hour, beside one that has ended and a long-running one. Each runs once more at most."""
+    context, runs = new_owner(), list[str]()
+
+    async def nap() -> str:
+        runs.append("nap")
+        await sleep(timedelta(hours=1))
+        return "rested"
+
+    def book() -> dict[str, Any]:
+        runs.append("book")
+        return {"map": genai.Part.from_bytes(data=b"a map", mime_type="image/png"), "booked": True}
+
+    def agent(*scripts: Any) -> LlmAgent:
+        return LlmAgent(name="root", model=scripted_model(*scripts), tools=[nap, book])
+
+    owner = CallContext("owner", "test")
+    first = process(place, clock, agent([call("nap"), call("book")]))
+    message = request(message_id="m-1", context_id=context, return_immediately=True)
+    task = await send_task(first.service, owner, message)
+    async with asyncio.timeout(60):
+        while not (waits := await first.service.get(owner, task.id)).status.HasField("message"):
+            await asyncio.sleep(0.01)
+    assert waits.status.message.parts[0].text.startswith("Waiting until")
+    first.work_queue.handled_by(_lost)
+    clock.move(3601)
+    second = process(place, clock, last := agent(["Good morning."]))
+    await second.worker.handle(WakeUp(ContextKey("owner", "test", context)))
+    assert (await second.service.get(owner, task.id)).status.message.parts[0].text == "Good morning."
+    assert runs == ["nap", "book", "nap"]
+    model: Any = last.model
+    assert texts(model.seen[0])[1:] == [
+        "model: nap({})",
+        "model: book({})",
+        "user: nap -> {'result': 'rested'}",
+        "user: book -> {'booked': True}",
+    ]
+    (file,) = model.seen[0][-1].parts[-1].function_response.parts
+    assert file.inline_data.data == b"a map"
+
+
+async def _lost(_: WakeUp) -> None:
+    """Lose the message, as a process that is gone."""

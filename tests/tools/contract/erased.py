@@ -14,7 +14,9 @@ from aion_core.auth.schemes.api_key import make_key
 from aion_core.auth.tenants import owner_in
 from aion_core.bootstrap import build_app
 from aion_core.clock import SystemClock
+from aion_core.engine.limits.rate_limits import RateLimits
 from aion_core.engine.records import Delta, DeltaBatch
+from aion_core.engine.remote_calls.callbacks import hash_of
 from aion_core.engine.remote_calls.records import RemoteCall
 from aion_core.protocol.types import Message, Part
 from aion_core.settings import Settings
@@ -130,7 +132,9 @@ async def _is_cut(stack: Stack, person: Person) -> None:
     chunks = DeltaBatch(begun.head.generation, begun.lease.fence, 0, (Delta("Hel", append=False),))
     await chat.store.append_deltas(begun.head.key, chunks)
     asked = Message(message_id="r-1", parts=[Part(text=person.name)])
-    await chat.store.remote_calls.begin(begun.lease, RemoteCall("ask", "weather", asked))
+    await chat.store.remote_calls.begin(begun.lease, RemoteCall("ask", "weather", asked, callback=hash_of(person.name)))
+    counters = RateLimits(dynamodb_table(stack, clock=clock), clock)
+    await counters.take_for_callback(person.owner, hash_of(person.name), per_minute=60)
     await chat.store.sleep_until(begun.lease, "node/0", clock.now())
     traced, step = TracedTurn(begun.head.key, "c", "graph", "turn", 1), Step(1, Kind.TOOL, "weather", 0.0)
     await TraceStore(dynamodb_table(stack, clock=clock), clock).write(traced, 1, [step])

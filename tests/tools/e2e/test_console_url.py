@@ -143,6 +143,7 @@ def test_console_explains_odd_cards(page: Page) -> None:
         page.keyboard.press("Escape")
         send(page, "hello")
         expect(page.locator("#log .error")).to_contain_text("this console calls only")
+        page.goto("about:blank")
     with odd_server(b'{"name": 5, "skills": [{"id": "s"}, 7], "x": "\\ud800"}') as url, console_on(url) as here:
         page.goto(here)
         expect(page.locator("#log .error")).to_contain_text("The card cannot be used. It is no valid A2A")
@@ -156,4 +157,5 @@ def test_console_explains_odd_cards(page: Page) -> None:
         expect(page.locator("#card-json")).to_contain_text('"name": 5')
         module = "import('/console/card.js').then(({ checked }) => checked('<html>', '', 'Not found.').wrong)"
         assert page.evaluate(module) == ["Not found.", "The answer is no card. It is shown below."]
+        page.goto("about:blank")
     assert [error for error in seen.errors if "502" not in error] == []

@@ -1,7 +1,6 @@
 """One run of a RemoteA2aAgent: ADK's own code, with a client that sends the message by a durable call."""
 
-import hashlib
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, Callable
 from contextlib import AsyncExitStack, aclosing
 from typing import Any
 
@@ -14,20 +13,24 @@ from google.genai import types as genai
 
 from aion_core.agents.adk.markers import is_marker
 from aion_core.agents.adk.remote_agents.answers import answers_as_input
+from aion_core.agents.adk.remote_agents.call_places import digest_of, parts_of, place_of, remote_of, turn_of_open_call
 from aion_core.agents.adk.remote_agents.contact import contact
 from aion_core.agents.adk.remote_agents.marks import EarlierCalls, Mark, mark, mark_of
-from aion_core.agents.adk.remote_agents.turn_calls import RemoteTurn, tool_call
+from aion_core.agents.adk.remote_agents.turn_calls import RemoteTurn
 from aion_core.agents.adk.remote_agents.whole_responses import TRANSIENT, WholeResponses
-from aion_core.agents.emission_ids import deterministic_id
+from aion_core.agents.adk.waits.pauses import pause_event
+from aion_core.agents.adk.waits.tool_runs import running_tool
 from aion_core.delegation import ids
 from aion_core.delegation.client import RemoteClient
 from aion_core.delegation.depth import next_depth
 from aion_core.delegation.durable_call import DurableCall, Patience
+from aion_core.delegation.patience import SUSPEND_SECONDS, StopsWaiting, check_limit, patient
+from aion_core.engine.records import AwaitedCall
 from aion_core.engine.remote_calls.records import RemoteCall
 from aion_core.engine.task.states import INTERRUPTED, state_name
 from aion_core.errors import AgentFailed, RemoteAgentFailed
 from aion_core.protocol.message_json import to_json
-from aion_core.protocol.types import Message, Part, SendMessageRequest, StreamResponse, TaskState, TaskStatus
+from aion_core.protocol.types import Message, SendMessageRequest, StreamResponse, TaskState, TaskStatus
 
 PATIENCE = Patience()
 """Times of the attempts to reach a remote agent, from the first contact on."""
@@ -47,12 +50,13 @@ class RemoteRun:
     def __init__(self, agent: Any, ctx: InvocationContext, turn: RemoteTurn, original: Original) -> None:
         """`original` is ADK's code of the run."""
         self._agent, self._ctx, self._turn, self._original = agent, ctx, turn, original
-        self._in_tool = tool_call.get()
+        tool = running_tool.get()
+        self._in_tool = tool.call_id if tool is not None else ""
         path = ctx.node_path or ""
         self._is_node = _NodePathBuilder.from_string(path).node_name == agent.name
         """True if ADK runs the agent as a node: after a crash it takes any event of the node for the node's end."""
-        self._place = _place(agent, ctx, turn, self._in_tool)
-        self._earlier = EarlierCalls(self._place, ctx.session.events, agent)
+        self._place = place_of(agent, ctx, self._in_tool)
+        self._earlier = self._calls_of(turn.calls.turn_id)
         self._stored: RemoteCall | None = None
         """The call of an earlier attempt at this place."""
         self._call: DurableCall | None = None
@@ -63,6 +67,8 @@ class RemoteRun:
         """Id of the message or artifact in the response that ADK converts."""
         self._is_last = False
         """True once ADK has received the last response."""
+        self._awaited: AwaitedCall | None = None
+        """The call, if the turn is suspended until it has an answer."""
         self._state, self._reason = TaskState.TASK_STATE_UNSPECIFIED, ""
         """State of the remote task, as last heard; and the text of its message, if it has ended without an answer."""
 
@@ -85,11 +91,14 @@ class RemoteRun:
             async for event in self._repeated(last):
                 yield event
             return
+        known = await self._turn.calls.all()
+        if turn_id := turn_of_open_call(known, self._place, self._ctx, in_tool=bool(self._in_tool)):
+            self._earlier = self._calls_of(turn_id)
         key = self._earlier.open or self._earlier.next
-        self._stored = next((call for call in await self._turn.calls.all() if call.key == key), None)
+        self._stored = next((call for call in known if call.key == key), None)
         held: Event | None = None
         parts: list[genai.Part] = []
-        async with aclosing(self._original(self, self._ctx)) as events:
+        async with aclosing(self._run()) as events:
             async for event in events:
                 self._raise_error()
                 if self._call is None or event.partial:
@@ -100,24 +109,53 @@ class RemoteRun:
                     if not self._is_node:
                         yield event
                     else:
-                        parts += [part for part in _parts(event) if not part.thought]
+                        parts += [part for part in parts_of(event) if not part.thought]
                     continue
                 if held is not None:
                     yield held
                 held = event
         self._raise_error()
+        if self._awaited is not None:
+            async for event in self._pause(self._awaited):
+                yield event
+            return
         if self._call is None or not self._is_last:
             return
         last = held or Event(author=self.name, invocation_id=self._ctx.invocation_id, branch=self._ctx.branch)
         if parts:
-            last.content = genai.Content(role="model", parts=[*parts, *_parts(last)])
+            last.content = genai.Content(role="model", parts=[*parts, *parts_of(last)])
         failure = self._finish(last)
         yield last
         if failure is not None and self._raises:
             raise failure
 
+    async def _run(self) -> AsyncGenerator[Event, None]:
+        """Yield the events of ADK's code, until it ends or the turn is suspended."""
+        try:
+            async with aclosing(self._original(self, self._ctx)) as events:
+                async for event in events:
+                    yield event
+        except StopsWaiting:
+            pass
+
+    async def _pause(self, awaited: AwaitedCall) -> AsyncGenerator[Event, None]:
+        """Stop this agent and those above, until another run of it finds the answer."""
+        tool = running_tool.get()
+        if tool is not None:
+            tool.wait = tool.wait or awaited
+            return  # the tool stops, and ADK forgets the session of its agent
+        # The agent's callbacks come after its end.
+        self._ctx.end_invocation = True
+        self._turn.waits.add(self._place, awaited)
+        yield pause_event(self.name, self._ctx)
+
+    def _calls_of(self, turn_id: str) -> EarlierCalls:
+        return EarlierCalls(f"{turn_id}/{self._place}", self._ctx.session.events, self._agent)
+
     async def _ensure_resolved(self, ctx: InvocationContext | None = None) -> Any:
         """Return the client for ADK's code. Any error is raised by `events`, because ADK makes it an event."""
+        if self._stored is not None and self._stored.answer is not None:
+            return _Client(self, None)
         try:
             client = await self._client_of(ctx)
         except Exception as error:
@@ -160,17 +198,18 @@ class RemoteRun:
         return not self._in_tool and self.mode != AgentMode.TASK
 
     async def responses(
-        self, client: RemoteClient, request: SendMessageRequest, context: ClientCallContext | None
+        self, client: Any, request: SendMessageRequest, context: ClientCallContext | None
     ) -> AsyncGenerator[StreamResponse, None]:
         """Yield the remote agent's responses to ADK's request. Any error is raised by `events`."""
         try:
-            self._call = DurableCall(
+            self._call = call = DurableCall(
                 client, self._turn.calls, self._call_of(request.message), name=self.name, patience=PATIENCE
             )
-            metadata = {**to_json(request.metadata), **next_depth(self._turn.request, self.name)}
+            metadata = {**to_json(request.metadata), **next_depth(self._turn.request.request, self.name)}
             heard, whole = self._earlier.heard(self._call.call.key), WholeResponses()
             rest: list[StreamResponse] = []
-            async with aclosing(self._call.responses(heard=heard, metadata=metadata, context=context)) as responses:
+            heard_of = call.responses(heard=heard, metadata=metadata, context=context)
+            async with aclosing(patient(heard_of, lambda: self._suspends(call), self._patience)) as responses:
                 async for response in responses:
                     for each in whole.of(response):
                         if self._call.is_settled:
@@ -186,6 +225,30 @@ class RemoteRun:
             self._error = error
             raise
 
+    @property
+    def _patience(self) -> float | None:
+        return SUSPEND_SECONDS if self._turn.request.sleeps is not None and self._may_stop else None
+
+    @property
+    def _may_stop(self) -> bool:
+        """True if the agents above, or the tool, stop with this agent, and run it again."""
+        tool = running_tool.get()
+        if tool is None:
+            return True
+        return self._turn.waits.may_suspend(tool) and getattr(tool.tool, "agent", None) is self._agent
+
+    def _suspends(self, call: DurableCall) -> bool:
+        """Return True if the turn should wait for the call without a process. Raises RemoteAgentUnreachable."""
+        sleeps, stored = self._turn.request.sleeps, call.call
+        if sleeps is None or not sleeps.may_suspend() or not call.remote_task or call.is_settled:
+            return False
+        if not self._turn.waits.can_resume():
+            return False
+        check_limit(self._turn.request, stored.key, self.name)
+        agent = "" if stored.remote in self._turn.remotes else self.name
+        self._awaited = AwaitedCall(stored.key, stored.remote, call.remote_task, agent)
+        return True
+
     def _call_of(self, given: Message) -> RemoteCall:
         """Return the call for ADK's message: that of an earlier attempt, or a new one."""
         stored, key = self._stored, self._earlier.open or self._earlier.next
@@ -193,8 +256,8 @@ class RemoteRun:
             if self._continues or list(stored.message.parts) == list(given.parts):
                 return stored
             # A turn that has started over says something else now, so the earlier answer does not fit.
-            key = f"{key}#{_digest(given.parts)}"
-        calls, remote, message = self._turn.calls, _remote(self._agent), Message()
+            key = f"{key}#{digest_of(given.parts)}"
+        calls, remote, message = self._turn.calls, remote_of(self._agent), Message()
         message.CopyFrom(given)
         message.message_id = ids.message_id(calls.context, calls.task.task_id, key)
         if not message.context_id and not message.task_id:
@@ -254,7 +317,8 @@ class RemoteRun:
 class _Client:
     """A2A client for ADK's code."""
 
-    def __init__(self, run: RemoteRun, client: RemoteClient) -> None:
+    def __init__(self, run: RemoteRun, client: RemoteClient | None) -> None:
+        """`client` is None for a call whose answer is known."""
         self._run, self._client = run, client
 
     def __getattr__(self, name: str) -> Any:
@@ -264,29 +328,3 @@ class _Client:
         self, request: SendMessageRequest, *, context: ClientCallContext | None = None
     ) -> AsyncGenerator[StreamResponse, None]:
         return self._run.responses(self._client, request, context)
-
-
-def _place(agent: Any, ctx: InvocationContext, turn: RemoteTurn, tool: str) -> str:
-    """Return the beginning of the keys of the agent's calls at this place of the author's code.
-
-    ADK gives each execution of a workflow's node a path of its own.
-    """
-    place = deterministic_id(tool, ctx.branch or "", ctx.node_path or "")
-    return f"{turn.calls.turn_id}/{agent.name[:100]}/{place}/"
-
-
-def _remote(agent: Any) -> str:
-    """Return what names the remote agent: the URL of its card, or of the agent itself."""
-    if agent._agent_card_source:
-        return str(agent._agent_card_source)
-    interfaces = agent._agent_card.supported_interfaces
-    return str(interfaces[0].url if interfaces else agent.name)
-
-
-def _parts(event: Event) -> Sequence[genai.Part]:
-    return (event.content.parts if event.content is not None else None) or ()
-
-
-def _digest(parts: Sequence[Part]) -> str:
-    content = b"\0".join(part.SerializeToString(deterministic=True) for part in parts)
-    return hashlib.sha256(content).hexdigest()[:16]

@@ -1,6 +1,7 @@
 """Agents of `docs/agents.md`: their turns, and checks of the streams and of the stored tasks, in both versions."""
 
 import base64
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -67,6 +68,14 @@ class Cases(dict[str, Case]):
             return agent
 
         return added
+
+
+def agents_named_in(section: str) -> set[str]:
+    """Return the agents that a section of `docs/agents.md` names, in rows or in the list after a table."""
+    rows = re.findall(r"^\| ([^|]+?) \| ", section, re.MULTILINE)
+    lists = re.findall(r"^Also tested[^:]*: (.+?)\.$", section, re.MULTILINE | re.DOTALL)
+    listed = [name for each in lists for name in " ".join(each.split()).split("; ")]
+    return {name.replace("`", "") for name in [*rows, *listed]} - {"Agent", "Executor", "---"}
 
 
 def request_of(turn: UsualTurn, number: int, method: str, last: Task) -> dict[str, Any]:

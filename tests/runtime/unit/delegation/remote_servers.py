@@ -21,11 +21,11 @@ AGENTS = ROOT / "tests" / "support" / "agents"
 
 
 @contextmanager
-def served_here() -> Iterator[str]:
-    """Serve the remote agent by this server; yield its URL."""
+def served_here(**environ: str) -> Iterator[str]:
+    """Serve the remote agent by this server, with these settings; yield its URL."""
     port = free_port()
     url = f"http://127.0.0.1:{port}"
-    environ = {**ENVIRONMENT, "AION_CONFIG": str(AGENTS / "remote.yaml"), "AION_BASE_URL": url}
+    environ = {**ENVIRONMENT, "AION_CONFIG": str(AGENTS / "remote.yaml"), "AION_BASE_URL": url, **environ}
     with listening(build_app(Settings.from_environ(environ)), port=port):
         yield url
 

@@ -250,7 +250,7 @@ async def test_loop_of_agents_is_cut(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 async def test_call_outside_of_turn_is_refused() -> None:
-    with pytest.raises(RuntimeError, match="No turn of a graph or an executor is running here"):
+    with pytest.raises(RuntimeError, match="No turn of an agent is running here"):
         await call_agent("remote", "hello")
 
 

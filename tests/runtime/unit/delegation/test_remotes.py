@@ -237,6 +237,7 @@ def test_unknown_name_is_explained() -> None:
             "KEY, which is not a variable under `secrets`",
         ),
         ("{url: 'https://weather.example', scheme: digest}", "remotes.weather.scheme"),
+        ("{url: 'https://weather.example', callback: 1}", "remotes.weather.callback: it has to be on or off"),
     ],
 )
 def test_mistakes_of_remotes_are_explained(tmp_path: Path, lines: str, mistake: str) -> None:

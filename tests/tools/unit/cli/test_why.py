@@ -229,11 +229,16 @@ def test_why_explains_suspended_turn(run: RunCommand, chat: StoreConversation) -
     )
 
 
-@pytest.mark.parametrize("for_agent", [False, True])
-def test_why_explains_what_task_waits_for(run: RunCommand, chat: StoreConversation, for_agent: bool) -> None:
+@pytest.mark.parametrize(("for_agent", "calls_back"), [(False, False), (True, False), (True, True)])
+def test_why_explains_what_task_waits_for(
+    run: RunCommand, chat: StoreConversation, for_agent: bool, calls_back: bool
+) -> None:
     async def waits() -> tuple[str, str, str]:
         begun = await chat.starts("m-1")
-        calls = [AwaitedCall("ask", "weather", "r-1")] if for_agent else []
+        if calls_back:
+            call = RemoteCall("ask", "weather", Message(message_id="r"), callback="hash")
+            await chat.store.remote_calls.begin(begun.lease, call)
+        calls = [AwaitedCall("ask", "weather", "r-1", calls_back)] if for_agent else []
         _, suspended = await chat.store.suspend(
             begun.lease,
             begun.head,
@@ -250,7 +255,8 @@ def test_why_explains_what_task_waits_for(run: RunCommand, chat: StoreConversati
     since, until, look = asyncio.run(waits())
     what = f"for the agent weather (its task r-1), at the latest until {until}" if for_agent else f"until {until}"
     assert now(run("t-m-1", "--owner", chat.context.owner).stdout) == (
-        f"The task has been waiting since {since} {what}, and no process runs: the next look is at {look}; "
+        f"The task has been waiting since {since} {what}, and no process runs: the next look is at {look}"
+        f"{', or when the other agent calls back' if calls_back else ''}; "
         f"`aion tasks cancel t-m-1 --owner {chat.context.owner}` ends it."
     )
     (found,) = json.loads(run("t-m-1", "--owner", chat.context.owner, "--json").stdout)

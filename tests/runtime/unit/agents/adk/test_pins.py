@@ -9,7 +9,9 @@ from google.adk.apps import App, ResumabilityConfig
 from google.adk.events import Event
 from google.adk.events import _abort_events as abort_events
 from google.adk.events._interrupts import extract_event_interrupt_ids
-from google.adk.flows.llm_flows.tools import _confirmation
+from google.adk.flows.llm_flows.base_llm_flow import BaseLlmFlow
+from google.adk.flows.llm_flows.context import _contents
+from google.adk.flows.llm_flows.tools import _caller, _confirmation
 from google.adk.runners import Runner
 from google.adk.utils import _function_call_names as names
 from google.adk.workflow._errors import WorkflowDataError
@@ -20,6 +22,7 @@ from google.genai import types as genai
 
 from aion_core.agents.adk import canceled_calls, pending_calls, resumption
 from aion_core.agents.adk.rewind import TURN
+from aion_core.agents.adk.waits.pauses import FRAMEWORK
 from tests.support.adk import CrashingSessions, ask, scripted_model, served
 from tests.support.service import http, parts
 
@@ -93,3 +96,17 @@ def test_adk_resumability_config_defaults_to_none() -> None:
     root = LlmAgent(name="root", model=scripted_model())
     assert App(name="app", root_agent=root).resumability_config is None
     assert ResumabilityConfig().is_resumable is False
+
+
+def test_adk_makes_tool_calls_of_message_where_adapter_stops_them() -> None:
+    """The adapter wraps the method, and defers the response of a tool that waits."""
+    method = BaseLlmFlow._postprocess_handle_function_calls_async
+    names = ["self", "invocation_context", "function_call_event", "llm_request"]
+    assert list(inspect.signature(method).parameters) == names
+    assert "tool.is_long_running or tool._defers_response" in inspect.getsource(_caller)
+
+
+def test_adk_keeps_framework_calls_from_model() -> None:
+    """The adapter's pauses, and the questions of remote agents that tools call, have this name."""
+    call = genai.Part(function_call=genai.FunctionCall(id="c", name=FRAMEWORK))
+    assert _contents._is_adk_framework_event(Event(author="a", content=genai.Content(parts=[call])))

@@ -38,6 +38,8 @@ class Shape:
     """Texts that are streamed before the message with the same text."""
     artifact: str = ""
     """Name of the artifact with values that are too large for the answer."""
+    rare: bool = False
+    """Tested, but without a row on the page."""
 
 
 SHAPES: dict[str, Shape] = {}
@@ -158,7 +160,7 @@ def declared_beside_messages() -> Any:
     return chain(Talk, think, write, output_schema=Report)
 
 
-@shape("nothing written in this turn: as without the output", DECLARED, "Which cats?")
+@shape("nothing written in this turn: as without the output", DECLARED, "Which cats?", rare=True)
 def declared_but_silent() -> Any:
     class Talk(MessagesState):
         report: str
@@ -214,7 +216,7 @@ def text_as_value() -> Any:
     return chain(Writing, write, input_schema=Topic)
 
 
-@shape("streamed JSON, parsed into a value", VALUES, '{"legs": 4}', streamed=('{"legs": 4}',))
+@shape("streamed JSON, parsed into a value", VALUES, '{"legs": 4}', streamed=('{"legs": 4}',), rare=True)
 def text_as_json() -> Any:
     class Counted(Topic):
         cat: dict[str, int]
@@ -233,7 +235,14 @@ def values_only() -> Any:
     return chain(Writing, report, score, input_schema=Topic)
 
 
-@shape("parallel nodes, and a judge that chooses by number", VALUES, "2", {"best": "cats at night"}, streamed=("2",))
+@shape(
+    "parallel nodes, and a judge that chooses by number",
+    VALUES,
+    "2",
+    {"best": "cats at night"},
+    streamed=("2",),
+    rare=True,
+)
 def fan_out() -> Any:
     class Choosing(Topic):
         found: Annotated[list[str], operator.add]
@@ -259,6 +268,7 @@ def fan_out() -> Any:
     "inner notes",
     {"report": "Report on cats", "score": 7},
     streamed=("inner notes",),
+    rare=True,
 )
 def branches_that_end_apart() -> Any:
     def score(state: Writing) -> State:
@@ -277,6 +287,7 @@ def branches_that_end_apart() -> Any:
     "inner notes",
     {"report": "Report on cats"},
     streamed=("inner notes",),
+    rare=True,
 )
 def private_value() -> Any:
     class Tracing(Writing):
@@ -318,6 +329,7 @@ def agent_in_node() -> Any:
     "All about cats",
     {"score": 7},
     streamed=("All about cats",),
+    rare=True,
 )
 def input_returned() -> Any:
     async def write(state: Writing) -> State:
@@ -377,6 +389,7 @@ def untraced_call() -> Any:
     "Cats are fine.",
     before=("Cats?", "Looking."),
     streamed=("Cats?", "Cats are fine."),
+    rare=True,
 )
 def emission_between() -> Any:
     async def ask(state: MessagesState) -> State:
@@ -455,7 +468,7 @@ def worker_as_human() -> Any:
     return supervised(worker)
 
 
-@shape("a worker's result as a `HumanMessage`, without a model", MESSAGES, "Cats are fine.")
+@shape("a worker's result as a `HumanMessage`, without a model", MESSAGES, "Cats are fine.", rare=True)
 def result_as_human() -> Any:
     def worker(state: Routing) -> Command[Literal["supervisor"]]:
         return Command(goto="supervisor", update={"messages": [HumanMessage("Cats are fine.", name="worker")]})
@@ -479,12 +492,18 @@ def ends_with_tool() -> Any:
     return chain(MessagesState, calls(""), mail)
 
 
-@shape("a tool's result at the end, after words beside the call", MESSAGES, "I mail Ada.")
+@shape("a tool's result at the end, after words beside the call", MESSAGES, "I mail Ada.", rare=True)
 def ends_with_tool_after_words() -> Any:
     return chain(MessagesState, calls("I mail Ada."), mail)
 
 
-@shape("an expert's text, then a hand-back to the supervisor", MESSAGES, "Cats are fine.", streamed=("Cats are fine.",))
+@shape(
+    "an expert's text, then a hand-back to the supervisor",
+    MESSAGES,
+    "Cats are fine.",
+    streamed=("Cats are fine.",),
+    rare=True,
+)
 def hand_back() -> Any:
     back: State = {"__is_handoff_back": True}
 
@@ -536,7 +555,7 @@ def returns_messages() -> Any:
     return agent
 
 
-@shape("messages that end with a tool's result", FUNCTIONS, "mail was sent to ada")
+@shape("messages that end with a tool's result", FUNCTIONS, "mail was sent to ada", rare=True)
 def returns_tool_result() -> Any:
     @entrypoint()
     async def agent(given: Any) -> list[Any]:
@@ -558,7 +577,7 @@ def rows(section: str) -> Iterator[str]:
     yield "| The graph has | streamed | messages before the answer | answer |"
     yield "| --- | --- | --- | --- |"
     for description, each in SHAPES.items():
-        if each.section == section:
+        if each.section == section and not each.rare:
             answer = [*map(rendered, each.answer), *([f"artifact *{each.artifact}*"] if each.artifact else [])]
             cells = (each.streamed, each.before)
             told = [", ".join(map(rendered, texts)) or "–" for texts in cells]

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from aion_core.loading.aion_yaml.agent import AgentConfig
+from aion_core.loading.aion_yaml.remotes import RemoteConfig
 from aion_core.loading.deployment import read_deployment_config
 from aion_tools.cli.checks import Status
 from aion_tools.cli.checks.parameters import OF_BEDROCK, POLICIES, check_parameters
@@ -62,7 +63,7 @@ def agents_of(folder: Path, origins: str = "") -> dict[str, AgentConfig]:
 def test_parameters_with_hidden_effect_are_warned_of(
     parameters: dict[str, str], region: str, warned: list[str], tmp_path: Path
 ) -> None:
-    found = list(check_parameters(parameters, region, agents_of(tmp_path)))
+    found = list(check_parameters(parameters, region, agents_of(tmp_path), {}))
     assert [each.name for each in found] == warned
     assert all(each.status is Status.WARNING and each.next_step for each in found)
 
@@ -85,8 +86,29 @@ def test_warning_counts_the_templates_own_policies() -> None:
 def test_deploy_warns_that_aws_would_refuse_cors_preflights(
     tmp_path: Path, origins: str, parameters: dict[str, str], *, warns: bool
 ) -> None:
-    found = list(check_parameters(parameters, "eu-west-1", agents_of(tmp_path, origins)))
+    found = list(check_parameters(parameters, "eu-west-1", agents_of(tmp_path, origins), {}))
     assert ["Web pages cannot call helper, since" in each.message for each in found] == [True] * warns
+
+
+@each_row(
+    ("parameters", "warned"),
+    [
+        ({}, "the server's public URL is not known. Deploy with BaseUrl or DomainName."),
+        ({"BaseUrl": "http://agents.example.com"}, "callbacks need https"),
+        ({"BaseUrl": "https://abc.lambda-url.eu-west-1.on.aws", "FunctionUrlAuth": "AWS_IAM"}, "by the REST API only"),
+        ({"BaseUrl": "https://abc.execute-api.eu-west-1.amazonaws.com/dev"}, ""),
+        ({"DomainName": "agents.example.com"}, ""),
+        ({"BaseUrl": KNOWN_LATER}, ""),
+    ],
+)
+def test_address_that_remotes_cannot_call_back_is_warned_of(parameters: dict[str, str], warned: str) -> None:
+    remotes = {
+        "far": RemoteConfig(url="https://far.example", callback=True),
+        "near": RemoteConfig(url="https://n.example"),
+    }
+    found = [each.message for each in check_parameters(parameters, "eu-west-1", {}, remotes)]
+    assert len(found) == bool(warned)
+    assert all("aion.remotes.far has `callback: on`, but " in each and warned in each for each in found)
 
 
 @pytest.fixture(scope="module")
