@@ -77,13 +77,13 @@ async def test_events_are_passed_on_whole(end: bytes) -> None:
 
 
 async def test_event_of_largest_size_is_passed_on() -> None:
-    event = b'data: {"raw":"' + b"a" * (OF_COMMANDS.answer - 18) + b'"}\n\n'
-    async with client(Body(event, event, b"data: a"), EVENTS).stream("GET", ANSWER) as response:
+    event = b'data: {"raw":"' + b"a" * (OF_AGENTS.answer - 18) + b'"}\n\n'
+    async with client(Body(event, event, b"data: a"), EVENTS, OF_AGENTS).stream("GET", ANSWER) as response:
         assert await response.aread() == event.replace(b": {", b":{") * 2
-    for larger in (b"a" + event, b"data: a\n" * (OF_COMMANDS.answer // 8 + 1)):
-        async with client(Body(larger), EVENTS).stream("GET", ANSWER) as response:
-            with pytest.raises(UnusableAnswer, match=r"It is larger than 16 MB\."):
-                await response.aread()
+    larger = b"data: a\n" * (OF_AGENTS.answer // 8 + 1)
+    async with client(Body(larger), EVENTS, OF_AGENTS).stream("GET", ANSWER) as response:
+        with pytest.raises(UnusableAnswer, match=r"It is larger than 6 MB\."):
+            await response.aread()
 
 
 @each_row(

@@ -1,7 +1,6 @@
 """Refusals reveal nothing by their time or by their requests to the table.
 
-The tests count the bytecode instructions of comparisons and the work for unknown callers; `make test-deep` also
-measures the time of comparisons, by a method that has its own test.
+The tests count the bytecode instructions of comparisons and the work for unknown callers.
 """
 
 import hashlib
@@ -24,14 +23,10 @@ from aion_core.local.memory.table import MemoryTable
 from tests.runtime.unit.auth.id_requests import NEVER_WAS, requests
 from tests.runtime.unit.auth.passwords import USERS, basic_header
 from tests.runtime.unit.auth.test_foreign_ids import AION_YAML, GRAPH, Callers
-from tests.runtime.unit.auth.timing import Work, distinguishability, instructions
+from tests.runtime.unit.auth.timing import Work, instructions
 from tests.support.auth_app import AuthApp
 from tests.support.clock import ManualClock
 from tests.support.issuer import Issuer
-
-KNOWS_NOTHING, KNOWS = 0.25, 0.6
-"""Thresholds of `distinguishability`: equal work is far below the first in one of three tries; a comparison with an
-early end is far above the second."""
 
 
 def key_credentials(text: str) -> RequestCredentials:
@@ -84,22 +79,6 @@ async def test_instruction_count_detects_early_comparison_end(
     compare_by_character(monkeypatch)
     first, last = await counted(clock)
     assert first < last
-
-
-@pytest.mark.deep
-async def test_comparison_of_wrong_api_keys_takes_constant_time(clock: ManualClock) -> None:
-    """Measure three times: a chance difference does not occur in all three."""
-    work = await verifying(clock)
-    assert min(distinguishability(*work) for _ in range(3)) < KNOWS_NOTHING
-
-
-@pytest.mark.deep
-async def test_timing_measurement_detects_early_comparison_end(
-    clock: ManualClock, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    compare_by_character(monkeypatch)
-    work = await verifying(clock)
-    assert max(distinguishability(*work) for _ in range(3)) > KNOWS
 
 
 class WorkLog(list[tuple[str, Any]]):

@@ -8,7 +8,6 @@ import pytest
 from fastapi import FastAPI
 
 from tests.runtime.unit.auth.guarded import guarded, jwt_scheme
-from tests.runtime.unit.auth.id_requests import NEVER_WAS
 from tests.support.issuer import Issuer
 from tests.support.service import http, send
 
@@ -25,29 +24,6 @@ async def of_bob(client: httpx.AsyncClient, issuer: Issuer) -> dict[str, Any]:
     assert (await client.get(f"/tasks/{task['id']}")).status_code == 200
     client.headers["Authorization"] = f"Bearer {issuer.token(sub='alice')}"
     return task
-
-
-async def test_another_owners_context_id_gets_same_answer_as_unknown_id(app: FastAPI, issuer: Issuer) -> None:
-    async with http(app) as client:
-        bobs = await of_bob(client, issuer)
-
-        async def call(method: str, **params: Any) -> Any:
-            return (await client.post("/", json={"jsonrpc": "2.0", "id": 1, "method": method, "params": params})).json()
-
-        for method in ("GetContext", "context/get"):
-            assert await call(method, contextId=bobs["contextId"]) == await call(method, contextId=NEVER_WAS)
-        for method in ("GetContexts", "contexts/get"):
-            assert (await call(method))["result"] == []
-        assert (await call("ListTasks", contextId=bobs["contextId"]))["result"]["tasks"] == []
-        assert (await call("ListTasks"))["result"]["totalSize"] == 0
-        mine = send("mine", contextId=bobs["contextId"], referenceTaskIds=[bobs["id"]])
-        task = (await client.post("/", json=mine)).json()["result"]["task"]
-        assert task["contextId"] == bobs["contextId"], "the client chooses the contextId of its own context"
-        assert "secret" not in str(task)
-        listed = (await call("ListTasks", contextId=bobs["contextId"]))["result"]["tasks"]
-        assert [found["id"] for found in listed] == [task["id"]]
-        # Alice's message with Bob's messageId creates a new task.
-        assert task["id"] != bobs["id"]
 
 
 async def test_page_token_of_another_caller_is_refused(app: FastAPI, issuer: Issuer) -> None:

@@ -8,9 +8,6 @@ import httpx
 import pytest
 from starlette.types import ASGIApp
 
-from aion_core.bootstrap import build_app
-from aion_core.settings import Settings
-from tests.runtime.unit.auth.guarded import jwt_scheme
 from tests.support.issuer import Issuer
 from tests.support.service import http, send
 
@@ -49,16 +46,9 @@ aion:
 """
 
 
-@pytest.fixture(params=["memory", "dynamodb"])
-def app(request: pytest.FixtureRequest, tmp_path: Path, issuer: Issuer) -> ASGIApp:
-    if request.param == "dynamodb":
-        make: Callable[[str, str, str], ASGIApp] = request.getfixturevalue("api_function")
-        return make("remembering_agents", AGENT, AION_YAML)
-    (tmp_path / "remembering_agents.py").write_text(AGENT)
-    config = tmp_path / "aion.yaml"
-    config.write_text(AION_YAML % jwt_scheme(issuer).rstrip("\n"))
-    given = {"AION_STORE": "memory", "AION_CONFIG": str(config), "AION_BASE_URL": "https://x.test"}
-    return build_app(Settings.from_environ(given))
+@pytest.fixture
+def app(api_function: Callable[[str, str, str], ASGIApp]) -> ASGIApp:
+    return api_function("remembering_agents", AGENT, AION_YAML)
 
 
 async def said_before(client: httpx.AsyncClient, token: str, agent: str, text: str, context: str) -> Any:

@@ -1,7 +1,6 @@
 """Public routes: every other path requires credentials, whatever its spelling."""
 
 from pathlib import Path
-from typing import Any
 
 import pytest
 from fastapi import FastAPI
@@ -11,11 +10,9 @@ from starlette.routing import Route
 
 from aion_core.protocol.keys import CardKey
 from aion_core.web.middleware.loopback import LoopbackOnlyMiddleware
-from aion_core.web.public_routes import server_routes
 from tests.runtime.unit.auth.guarded import guarded, jwt_scheme
 from tests.support.asgi import ask
 from tests.support.issuer import Issuer
-from tests.support.service import http, send
 
 KEYS = "/.well-known/jwks.json"
 PUBLIC = [
@@ -86,21 +83,6 @@ async def test_new_route_requires_authentication(app: FastAPI, issuer: Issuer) -
     token = {"authorization": f"Bearer {issuer.token()}"}
     for path in ("/agents/one/new", "/.well-known/new.json"):
         assert (await ask(app, "GET", path, token)).text == "new"
-
-
-async def test_check_of_public_routes_finds_added_public_route(
-    tmp_path: Path, issuer: Issuer, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Add a public route: `test_only_listed_routes_answer_without_credentials` must find it."""
-
-    async def answer(_: Request) -> Response:
-        return Response("open")
-
-    def with_a_hole(*given: Any, **more: Any) -> list[Route]:
-        return [*server_routes(*given, **more), Route("/admin", answer, methods=["GET", "POST"])]
-
-    monkeypatch.setattr("aion_core.web.app.server_routes", with_a_hole)
-    assert await open_routes(guarded(tmp_path, jwt_scheme(issuer))) - OPEN == {("GET", "/admin"), ("HEAD", "/admin")}
 
 
 SPELLINGS = [
@@ -203,19 +185,3 @@ async def test_websocket_connection_is_refused(app: FastAPI, on_loopback: bool) 
 
     await served({"type": "websocket", "path": "/", "headers": []}, receive, keep)
     assert sent == [{"type": "websocket.close", "code": 1008}]
-
-
-async def test_authenticated_caller_is_served_on_every_binding(app: FastAPI, issuer: Issuer) -> None:
-    async with http(app) as client:
-        client.headers["Authorization"] = f"Bearer {issuer.token()}"
-        for where, word in (("", "one"), ("/agents/one", "one"), ("/agents/two", "two")):
-            for method in ("SendMessage", "message/send"):
-                assert word in (await client.post(f"{where}/", json=send(method=method))).text
-            body = send()["params"]
-            task = (await client.post(f"{where}/message:send", json=body)).json()["task"]
-            assert (await client.get(f"{where}/tasks/{task['id']}")).status_code == 200
-            assert (await client.get(f"{where}/v1/tasks/{task['id']}")).status_code == 200
-        assert (await client.get("/extendedAgentCard")).json()["description"] == "More."
-        assert (await client.get("/agent/authenticatedExtendedCard")).json()["description"] == "More."
-        assert (await client.get("/nothing")).status_code == 404
-    assert issuer.fetches() == 1

@@ -209,16 +209,6 @@ async def test_thread_history_has_newest_messages_oldest_first() -> None:
         await thread.history(-1)
 
 
-def test_aion_context_has_agent_identity_and_thread(turn: AionContext) -> None:
-    """AionContext is a dataclass with five fields."""
-    assert list(AionContext.__dataclass_fields__) == ["inbox", "thread", "message", "event", "self"]
-    assert (turn.self.id, turn.self.name) == ("agent-1", "Ada")
-    assert (turn.event.kind, turn.event.payload) == ("message", {"name": "message"})
-    thread = turn.thread
-    assert (thread.id, thread.parent_id, thread.network, thread.default_reply_target) == ("c-1", None, "slack", "dm-7")
-    assert turn.inbox.task.id == "t-1"
-
-
 # ── get_aion_context ──────────────────────────────────────────────────────────────────────────────────────────────────
 
 

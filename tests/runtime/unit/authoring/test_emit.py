@@ -1,17 +1,14 @@
 """Values emitted by a LangGraph node, as received by the StreamWriter."""
 
-import inspect
 import math
 import os
 from base64 import b64encode, encodebytes, urlsafe_b64encode
 from collections.abc import Callable
-from typing import Any, TypedDict
+from typing import Any
 
 import pytest
 from google.protobuf.json_format import MessageToDict
 from langchain_core.messages import AIMessage, AIMessageChunk, HumanMessage
-from langgraph.graph import START, StateGraph
-from langgraph.types import StreamWriter
 
 from aion.langgraph.stream import emit_data, emit_file, emit_message, emit_task_metadata
 from aion_core.authoring.emit import ArtifactEmitted, MessageEmitted, MetadataEmitted
@@ -116,12 +113,6 @@ def test_emit_data_refuses_value_that_json_cannot_represent(data: Any) -> None:
         emitted(emit_data, data)
 
 
-def test_message_is_emitted_whole_or_in_chunks() -> None:
-    whole, chunk = AIMessage(content="Processing complete"), AIMessageChunk(content="Proc")
-    assert emitted(emit_message, whole) == [MessageEmitted(whole)]
-    assert emitted(emit_message, chunk) == [MessageEmitted(chunk)]
-
-
 def test_emit_message_sends_empty_last_chunk_but_not_empty_message() -> None:
     assert emitted(emit_message, AIMessage("")) == []
     last = AIMessageChunk(content="", id="call", chunk_position="last")
@@ -144,54 +135,3 @@ def test_emitted_metadata_loses_reserved_keys() -> None:
 def test_emit_task_metadata_refuses_anything_but_json_object(metadata: Any, error: type[Exception]) -> None:
     with pytest.raises(error, match="emit_task_metadata"):
         emitted(emit_task_metadata, metadata)
-
-
-def test_emit_functions_have_expected_parameters() -> None:
-    """Compare the parameters; our functions also have the optional `artifact_id`."""
-    assert [
-        ", ".join(re_annotated(parameter) for parameter in inspect.signature(emit).parameters.values())
-        for emit in (emit_file, emit_data, emit_message, emit_task_metadata)
-    ] == [
-        "writer, *url=None, *base64=None, *mime_type, *name=None, *append=False, *is_last_chunk=True, *artifact_id=None",
-        "writer, data, name=None, append=False, is_last_chunk=True, *artifact_id=None",
-        "writer, message",
-        "writer, metadata",
-    ]
-
-
-def re_annotated(parameter: inspect.Parameter) -> str:
-    star = "*" if parameter.kind is parameter.KEYWORD_ONLY else ""
-    default = "" if parameter.default is parameter.empty else f"={parameter.default}"
-    return f"{star}{parameter.name}{default}"
-
-
-class EmitState(TypedDict):
-    n: int
-
-
-def emit_all(writer: StreamWriter) -> dict[str, int]:
-    emit_file(writer, url="https://x/y", mime_type="a/b")
-    emit_data(writer, {"a": 1})
-    emit_message(writer, AIMessage("hi"))
-    emit_task_metadata(writer, {"progress": 1})
-    return {"n": 1}
-
-
-def in_a_sync_node(state: EmitState, writer: StreamWriter) -> dict[str, int]:
-    return emit_all(writer)
-
-
-async def in_an_async_node(state: EmitState, writer: StreamWriter) -> dict[str, int]:
-    return emit_all(writer)
-
-
-@pytest.mark.parametrize("node", [in_a_sync_node, in_an_async_node])
-async def test_sync_and_async_nodes_emit_payloads_in_call_order(node: Any) -> None:
-    graph = StateGraph(EmitState).add_node("node", node).add_edge(START, "node").compile()
-    streamed = [payload async for payload in graph.astream({"n": 0}, stream_mode="custom")]
-    assert [type(payload) for payload in streamed] == [
-        ArtifactEmitted,
-        ArtifactEmitted,
-        MessageEmitted,
-        MetadataEmitted,
-    ]

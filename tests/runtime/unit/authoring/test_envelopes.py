@@ -73,14 +73,6 @@ class TestAnEnvelope:
         assert deep != INBOX
         assert copy.copy(kept) == kept
 
-    def test_fields_of_inbox_and_outbox_cannot_be_assigned(self, kept: BaseModel) -> None:
-        with pytest.raises(ValidationError):
-            kept.message = Message()  # type: ignore[attr-defined]
-
-    def test_inbox_and_outbox_have_json_schemas(self, kept: BaseModel) -> None:
-        """LangGraph describes a graph by the JSON schemas of its state's types."""
-        assert type(kept).model_json_schema()["type"] == "object"
-
 
 def test_inbox_with_unknown_field_is_readable() -> None:
     assert A2AInbox.model_validate({**INBOX.model_dump(), "later": 1}) == INBOX
@@ -106,7 +98,7 @@ async def test_pydantic_graph_state_can_contain_inbox_and_outbox() -> None:
     assert (first["seen"], second["seen"]) == ("False", "True")
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(message=messages)
 @example(message=Message(metadata={"zero": -0.0}))
 def test_every_outbox_message_survives_checkpoint_and_json(message: Message) -> None:
@@ -115,7 +107,7 @@ def test_every_outbox_message_survives_checkpoint_and_json(message: Message) -> 
     assert A2AOutbox.model_validate_json(outbox.model_dump_json()) == outbox
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(task=tasks)
 def test_every_outbox_task_survives_checkpoint_and_json(task: Task) -> None:
     outbox = A2AOutbox(task=task)
@@ -126,7 +118,7 @@ def test_every_outbox_task_survives_checkpoint_and_json(task: Task) -> None:
 # ── Accepted forms ────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(message=messages)
 def test_outbox_converts_v03_message_like_a2a_sdk(message: Message) -> None:
     """Convert a message to v0.3 by the SDK, then read it: the result is the original message."""
@@ -137,7 +129,7 @@ def test_outbox_converts_v03_message_like_a2a_sdk(message: Message) -> None:
     assert outbox_of({"message": older.model_dump(mode="json")}).message == wanted
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(task=tasks)
 def test_outbox_converts_v03_task_like_a2a_sdk(task: Task) -> None:
     older = conversions.to_compat_task(task)
@@ -234,23 +226,16 @@ def deep(levels: int) -> dict[str, Any]:
     ("value", "says"),
     [
         ("Done!", "neither an A2A Message nor a Task, but str"),
-        (["Done!"], "but list"),
-        (7, "but int"),
         ({}, "but dict"),
-        ({"metadata": {}}, "but dict"),
-        ({"kind": "status-update", "status": {}}, "but dict"),
         (TaskStatusUpdateEvent(), "but TaskStatusUpdateEvent"),
         ({"message": MESSAGE, "task": TASK}, "exactly one"),
         ({"message": TASK}, "A2A Message is wanted, and a Task is given"),
         ({"task": OLDER_MESSAGE}, "A2A Task is wanted, and a message is given"),
-        ({"parts": "text"}, "not an A2A Message"),
         ({"parts": [{"texx": "x"}]}, '"texx"'),
         ({"parts": [{"text": "x", "url": "y"}]}, "oneof"),
         ({"parts": [{"raw": "no base64!"}]}, "not base64"),
-        ({"parts": [{"kind": "file", "file": {"bytes": "no base64!"}}]}, "not base64"),
         ({"role": "assistant", "parts": []}, "assistant"),
         ({"parts": [], "metadata": {"at": object()}}, "plain JSON"),
-        ({"parts": [], "metadata": {"x": math.nan}}, "plain JSON"),
         ({"parts": [], "metadata": {"x": 10**400}}, "not an A2A Message"),
         (Message(metadata={"x": math.nan}), "cannot be written as JSON"),
         (Message(metadata=deep(MAX_DEPTH)), "levels deep"),

@@ -18,7 +18,6 @@ from aion.shared.types import A2AInbox
 from aion_core.authoring.context import aion_context_set
 from aion_core.protocol.aion.extensions import EventKind
 from tests.runtime.unit.authoring.recording_sink import RecordingSink, a_turn
-from tests.support.rows import each_row
 
 
 class RouterState(TypedDict, total=False):
@@ -31,15 +30,6 @@ async def routed(kind: EventKind, sink: RecordingSink | None = None, **handlers:
     graph.add_edge(START, "router")
     compiled = graph.compile(store=InMemoryStore())
     return await compiled.ainvoke({"said": "before"}, context=a_turn(sink or RecordingSink(), "hello", kind))
-
-
-@each_row("kind", ["message", "reaction", "command", "card_action"])
-async def test_each_event_kind_has_its_handler(kind: EventKind) -> None:
-    def handler(name: str) -> Any:
-        return lambda event: {"said": f"{name} {event.kind}"}
-
-    handlers = {f"on_{name}": handler(name) for name in ("message", "reaction", "command", "card_action")}
-    assert await routed(kind, **handlers) == {"said": f"{kind} {kind}"}
 
 
 async def test_event_without_handler_goes_to_default_handler() -> None:
@@ -93,26 +83,6 @@ async def test_event_handler_receives_every_parameter_it_declares() -> None:
     assert given["own"] == 7
 
 
-async def test_event_handler_receives_langgraphs_injected_parameters() -> None:
-    """Declare LangGraph's parameters in a handler, also with annotations as strings (`__future__`)."""
-    written: list[Any] = []
-
-    def on_message(writer: "StreamWriter", config: "RunnableConfig") -> dict[str, str]:
-        writer("spoken")
-        return {"said": str(config["configurable"]["thread_id"])}
-
-    graph = StateGraph(RouterState, context_schema=AionContext)
-    graph.add_node("router", create_event_router(on_message=on_message, on_command=lambda store: {}))
-    graph.add_edge(START, "router")
-    compiled = graph.compile(checkpointer=InMemorySaver())
-    config: RunnableConfig = {"configurable": {"thread_id": "t-1"}}
-    stream = compiled.astream({}, config, context=a_turn(RecordingSink()), stream_mode=["custom", "values"])
-    async for mode, payload in stream:
-        written.append((mode, payload))
-    assert ("custom", "spoken") in written
-    assert written[-1] == ("values", {"said": "t-1"})
-
-
 async def test_only_synchronous_event_handlers_run_in_threads() -> None:
     def on_message(context: AionContext) -> dict[str, str]:
         return {"said": threading.current_thread().name}
@@ -141,14 +111,6 @@ async def test_event_handler_may_be_any_callable() -> None:
     await routed("reaction", sink, on_reaction=functools.partial(on_reaction, "partial"))
     await routed("card_action", sink, on_card_action=lambda thread: thread.reply("lambda"))
     assert sink.texts == ["called", "partial", "lambda"]
-
-
-async def test_event_handler_may_return_any_node_output() -> None:
-    graph = StateGraph(RouterState, context_schema=AionContext)
-    graph.add_node("router", create_event_router(on_message=lambda: Command(goto="next", update={"said": "routed"})))
-    graph.add_node("next", lambda state: {"said": state["said"] + " on"})
-    graph.add_edge(START, "router")
-    assert await graph.compile().ainvoke({}, context=a_turn(RecordingSink())) == {"said": "routed on"}
 
 
 async def test_synchronous_event_handler_may_interrupt_for_input() -> None:

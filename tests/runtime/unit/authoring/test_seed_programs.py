@@ -3,12 +3,10 @@
 The blocks show the emit functions, the runtime context, and the graph's state.
 """
 
-from typing import Annotated, Any, Optional, TypedDict
+from typing import Annotated, Any, TypedDict
 
 import pytest
-from a2a.compat.v0_3 import conversions
-from a2a.compat.v0_3 import types as v03
-from google.protobuf.json_format import MessageToDict, ParseDict
+from google.protobuf.json_format import MessageToDict
 from langchain_core.messages import AIMessage, AnyMessage, HumanMessage
 from langgraph.graph import START, StateGraph, add_messages
 from langgraph.runtime import Runtime
@@ -16,12 +14,8 @@ from langgraph.types import StreamWriter
 
 from aion.langgraph import AionContext
 from aion.langgraph.stream import emit_data, emit_file, emit_message, emit_task_metadata
-from aion.shared.types import A2AInbox
 from aion_core.authoring.emit import ArtifactEmitted, MessageEmitted, MetadataEmitted
-from aion_core.protocol import types as a2a
 from tests.runtime.unit.authoring.recording_sink import RecordingSink, a_turn
-from tests.support.histories import messages_of
-from tests.support.service import http, parts, send
 
 
 class SeedState(TypedDict):
@@ -94,91 +88,3 @@ async def test_graph_without_context_schema_receives_aion_context() -> None:
     context: Any = a_turn(sink)
     await graph.ainvoke({"messages": []}, context=context)
     assert sink.texts == ["Here is what I can do."]
-
-
-async def test_node_reads_inbox_given_in_graph_input() -> None:
-    class HybridProgramState(TypedDict):
-        messages: Annotated[list[AnyMessage], add_messages]
-        a2a_inbox: Optional[A2AInbox]  # noqa: UP045  # as the seed has it
-
-    seen: list[A2AInbox | None] = []
-
-    async def look(state: HybridProgramState) -> dict:  # type: ignore[type-arg]
-        seen.append(state["a2a_inbox"])
-        return {"messages": [AIMessage("seen")]}
-
-    graph = StateGraph(HybridProgramState).add_node("look", look).add_edge(START, "look").compile()
-    inbox = A2AInbox(
-        task=a2a.Task(id="t-1"),
-        message=a2a.Message(parts=[a2a.Part(url="https://example.com/a.png", media_type="image/png")]),
-        metadata={"trace": "x"},
-    )
-    for given in (inbox, None):
-        final = await graph.ainvoke({"messages": [], "a2a_inbox": given})
-        assert final["messages"][-1].text == "seen"
-    assert seen == [inbox, None]
-
-
-# ── Programs over HTTP ────────────────────────────────────────────────────────────────────────────────────────────────
-
-
-async def served(graph: Any, version: str, text: str = "hi", **more: Any) -> a2a.Task:
-    """Return the task in the response of this protocol version, as the SDK reads it."""
-    old = version == "v0.3"
-    request = send(text, method="message/send" if old else "SendMessage")
-    request["params"]["message"]["parts"] += more.get("old_parts" if old else "parts", [])
-    async with http(parts(graph).app()) as client:
-        result = (await client.post("/", json=request)).json()["result"]
-    if old:
-        return conversions.to_core_task(v03.Task.model_validate(result))
-    return ParseDict(result["task"], a2a.Task())
-
-
-versions = pytest.mark.parametrize("version", ["v1", "v0.3"])
-
-
-@versions
-async def test_emitted_file_data_message_and_metadata_are_in_task(version: str) -> None:
-    graph: Any = StateGraph(SeedState)
-    graph.add_node("report", report).add_edge(START, "report")
-    task = await served(graph, version)
-    file, data = task.artifacts
-    assert (file.name, file.parts[0].url, file.parts[0].media_type) == (
-        "file",
-        "https://example.com/minutes.pdf",
-        "application/pdf",
-    )
-    assert (data.name, MessageToDict(data.parts[0].data)) == ("analysis", {"status": "success", "results": []})
-    assert MessageToDict(task.metadata) == {"progress": 50}
-    assert task.status.message.parts[0].text == "Half way there"
-    assert [message.parts[0].text for message in messages_of(task)] == ["hi", "Half way there"]
-
-
-@versions
-@pytest.mark.parametrize(("text", "reply"), [("/help", "Here is what I can do."), ("something else", "")])
-@pytest.mark.parametrize("schema", [AionContext, None])
-async def test_thread_reply_of_node_is_answer_of_task(schema: Any, text: str, reply: str, version: str) -> None:
-    graph = StateGraph(SeedState, context_schema=schema).add_node("helper", helper).add_edge(START, "helper")
-    task = await served(graph, version, text)
-    assert task.status.state == a2a.TaskState.TASK_STATE_COMPLETED
-    assert "".join(part.text for part in task.status.message.parts) == reply
-
-
-@versions
-async def test_node_of_served_graph_reads_inbox_from_state(version: str) -> None:
-    class HybridProgramState(TypedDict):
-        messages: Annotated[list[AnyMessage], add_messages]
-        a2a_inbox: Optional[A2AInbox]  # noqa: UP045  # as the seed has it
-
-    async def look(state: HybridProgramState) -> dict:  # type: ignore[type-arg]
-        inbox = state["a2a_inbox"]
-        assert inbox is not None
-        return {"messages": [AIMessage(f"{inbox.message.message_id}: {inbox.message.parts[1].url}")]}
-
-    task = await served(
-        StateGraph(HybridProgramState).add_node("look", look).add_edge(START, "look"),
-        version,
-        parts=[{"url": "https://example.com/a.png", "mediaType": "image/png"}],
-        old_parts=[{"kind": "file", "file": {"uri": "https://example.com/a.png", "mimeType": "image/png"}}],
-    )
-    assert task.status.message.parts[0].text == "m-1: https://example.com/a.png"

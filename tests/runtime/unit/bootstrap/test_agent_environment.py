@@ -110,18 +110,6 @@ def test_each_secret_notation_sets_its_environment_variable(
     }
 
 
-def test_secret_used_by_several_environment_variables_is_read_once(tmp_path: Path, clock: ManualClock) -> None:
-    asked: list[tuple[str, str]] = []
-
-    def read(service: str, name: str) -> str:
-        asked.append((service, name))
-        return '{"user": "u", "password": "p"}'
-
-    said = declared(tmp_path, USER="db#user", PASSWORD="db#password", OTHER="ssm:db#user")
-    AgentEnvironment(said, clock, read, environ={}).apply()
-    assert sorted(asked) == [("secretsmanager", "db"), ("ssm", "db")]
-
-
 def test_secrets_are_read_concurrently(tmp_path: Path, clock: ManualClock) -> None:
     all_are_asked = threading.Barrier(8, timeout=60)
 
@@ -442,36 +430,6 @@ async def test_agent_can_read_secret_variables_at_import(
     async with http(app) as client:
         answer = (await client.post("/", json=send("hello"))).json()
     assert answer["result"]["task"]["status"]["message"]["parts"][0]["text"] == "-1st fast -1st"
-
-
-def test_app_does_not_start_without_a_secret(tmp_path: Path, aws: SecretStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    name = f"K{uuid4().hex}"
-    declared(tmp_path, **{name: name})
-    with pytest.raises(ConfigurationError, match=f"{name}: secret {name}: not found. Create it"):
-        build_app(Settings.from_environ({"AION_STORE": "memory", "AION_CONFIG": str(tmp_path / "aion.yaml")}))
-
-
-# --- The template's AgentEnvironment ---
-
-
-def test_template_variable_precedes_aion_yaml_but_not_environment(tmp_path: Path, clock: ManualClock) -> None:
-    file = tmp_path / "aion.yaml"
-    own = {"TABLE": "from aion.yaml", "MODEL": "small"}
-    file.write_text(json.dumps({"aion": {"environment": own, "agents": {"a": {"path": "a.py"}}}}))
-    environ = {"REGION": "developer's"}
-    given = given_variables('{"TABLE": "stack-Notes-1", "REGION": "eu-west-1"}')
-    AgentEnvironment(read_deployment_config(file), clock, None, given=given, environ=environ).apply()
-    assert environ == {"REGION": "developer's", "TABLE": "stack-Notes-1", "MODEL": "small"}
-
-
-def test_template_variables_reach_agents_environment(
-    tmp_path: Path, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("NOTES_TABLE", "")
-    monkeypatch.delenv("NOTES_TABLE")
-    settings = Settings.from_environ({"AION_STORE": "memory", "AION_AGENT_ENVIRONMENT": '{"NOTES_TABLE": "notes"}'})
-    agent_environment(declared(tmp_path), settings, clock).apply()
-    assert os.environ["NOTES_TABLE"] == "notes"
 
 
 # --- A developer's .env, in `sam local` ---

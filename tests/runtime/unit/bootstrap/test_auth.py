@@ -3,7 +3,6 @@
 import json
 from collections.abc import Iterator
 from pathlib import Path
-from uuid import uuid4
 
 import pytest
 
@@ -85,33 +84,3 @@ def test_error_names_missing_secret_with_users(tmp_path: Path, aws: SecretStore,
     assert arn in str(raised.value)
     assert "AION_BASIC_USERS_SECRET" in str(raised.value)
     assert ODD[arn] in str(raised.value)
-
-
-def test_binary_secret_with_users_is_refused(tmp_path: Path, aws: SecretStore) -> None:
-    arn = aws.secrets.create_secret(Name=f"bytes-{uuid4().hex}", SecretBinary=b"\x00hunter2")["ARN"]
-    with pytest.raises(ConfigurationError, match="is binary") as raised:
-        build_app(settings(tmp_path, arn))
-    assert "hunter2" not in str(raised.value)
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_error_names_missing_permission_for_basic_auth_secret(
-    tmp_path: Path, aws: SecretStore, kind: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    arn = aws.put(kind, "closed", "{}")
-    with (
-        aws.without_permissions(f"nobody-{kind}", monkeypatch),
-        pytest.raises(ConfigurationError) as raised,
-    ):
-        build_app(settings(tmp_path, arn))
-    assert arn in str(raised.value)
-    assert "may not read it" in str(raised.value)
-    assert "secretsmanager:GetSecretValue or ssm:GetParameter" in str(raised.value)
-
-
-def test_error_reports_unreachable_aws_when_reading_basic_auth_secret(
-    tmp_path: Path, aws: SecretStore, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")
-    with pytest.raises(ConfigurationError, match="cannot be read: EndpointConnectionError"):
-        build_app(settings(tmp_path, "arn:aws:ssm:us-east-1:123456789012:parameter/x"))

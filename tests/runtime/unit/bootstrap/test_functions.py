@@ -14,26 +14,23 @@ from uuid import uuid4
 
 import pytest
 from msgspec.structs import replace
-from opentelemetry.proto.trace.v1.trace_pb2 import Span, Status
 
 import handlers
 from aion_core.bootstrap.app import build_app
 from aion_core.bootstrap.stores import build_stores
-from aion_core.bootstrap.telemetry import build_telemetry, unusable_table_logged
+from aion_core.bootstrap.telemetry import build_telemetry
 from aion_core.clock import SystemClock
 from aion_core.engine.admission.messages import new_task
 from aion_core.engine.outcomes import TurnQueued
 from aion_core.engine.push_config import PushConfig
 from aion_core.engine.queues import PushWakeUp, WakeUp, body_of, push_body_of
 from aion_core.engine.records import Head
-from aion_core.errors import OtherLayout
-from aion_core.protocol.aion.extensions import TRACEABILITY
 from aion_core.protocol.types import Message, Part, Role
 from aion_core.settings import Settings
 from aion_core.table.keys import ContextKey, TaskKey
 from aion_tools.stack.lambda_events import LambdaContext, sqs_event
 from aion_tools.stack.stack import LocalStack
-from tests.support.collector import attributes, exported_from_here
+from tests.support.collector import exported_from_here
 from tests.support.receiver import answers, receiving
 from tests.support.service import http, send
 from tests.support.stores import dynamodb_store, new_owner
@@ -210,25 +207,6 @@ def test_function_logs_error_with_name_of_deleted_table(
     assert failed["message"].startswith("The table deleted-table does not exist. `aion doctor` prints the commands ")
 
 
-def test_functions_log_error_with_name_of_table_of_other_layout(caplog: pytest.LogCaptureFixture) -> None:
-    with pytest.raises(OtherLayout), unusable_table_logged():
-        raise OtherLayout("The table T has items of layout 2.")
-    assert [(record.levelname, record.getMessage()) for record in caplog.records] == [
-        ("ERROR", "The table T has items of layout 2.")
-    ]
-
-
-async def test_api_logs_error_with_name_of_deleted_table(
-    output: FunctionOutput, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("AION_TABLE", "deleted-table")
-    settings = replace(Settings.from_environ(), auth=False)
-    async with http(build_app(settings, build_telemetry(settings))) as client:
-        await client.post("http://127.0.0.1/", json=send(SAID), headers={"A2A-Version": "1.0"})
-    (failed,) = (line for line in output.lines()[0] if line["level"] == "ERROR")
-    assert "The table deleted-table does not exist. `aion doctor` prints the commands " in failed["message"]
-
-
 async def test_log_lines_of_push_notification_contain_task_and_context_ids(
     output: FunctionOutput, moto: LocalStack
 ) -> None:
@@ -269,33 +247,6 @@ def test_sweep_emits_its_counts_as_metrics(output: FunctionOutput) -> None:
     assert counted["SweepEnqueued"] == [swept["enqueued"]]
     assert 0 <= counted["SweepFound"][0] <= swept["found"]
     assert next(line for line in lines if line["message"] == "swept")["correlation_id"] == request_id
-
-
-async def test_queued_turn_continues_trace_given_in_message(
-    output: FunctionOutput, moto: LocalStack, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The client's trace continues in TaskFunction and PushFunction; a delivery has a span of its own."""
-    trace_id, parent = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
-    with exported_from_here(monkeypatch) as collector:
-        trace = {"traceparent": f"00-{trace_id}-{parent}-01", "tracestate": [{"key": "vendor", "value": "1"}]}
-        head = await waiting(moto, SAID, **{TRACEABILITY: trace})
-        push = build_stores(Settings.from_environ(), SystemClock()).push
-        assert push is not None
-        async with receiving(answers(410)) as receiver:
-            await push.configs.put(head.key, PushConfig("p-1", url=receiver.url("/s3cret-path")))
-            await asyncio.to_thread(call, "run_task", body_of(WakeUp(head.context)))
-            turn = collector.named("turn")
-            await asyncio.to_thread(call, "deliver_push", push_body_of(PushWakeUp(head.key)))
-        posted = collector.named("push")
-        assert (turn.trace_id.hex(), turn.parent_span_id.hex(), turn.trace_state) == (trace_id, parent, "vendor=1")
-        assert attributes(turn)["aion.task_id"] == attributes(posted)["aion.task_id"] == head.key.task_id
-        assert (turn.kind, turn.status.code) == (Span.SPAN_KIND_CONSUMER, Status.STATUS_CODE_UNSET)
-        assert (posted.kind, posted.status.code, posted.status.message) == (3, Status.STATUS_CODE_ERROR, "WebhookGone")
-        assert collector.services == {"my-stack"}
-        assert SAID not in collector.text
-        assert "s3cret" not in collector.text
-    lines, _ = output.lines()
-    assert lines
 
 
 @pytest.mark.parametrize("trace", [{}, {"traceparent": f"00-{'4b' * 16}-{'f0' * 8}-01", "tracestate": "one=1,two=2"}])

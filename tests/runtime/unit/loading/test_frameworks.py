@@ -43,8 +43,3 @@ def test_import_linter_contract_lists_each_framework_adapter() -> None:
     [contract] = [each for each in PYPROJECT["tool"]["importlinter"]["contracts"] if "adapters of" in each["name"]]
     adapters = {framework.adapter.rpartition(".")[0] for framework in FRAMEWORKS.values()}
     assert adapters == set(contract["modules"]), f"Name the package under {contract['name']!r} in pyproject.toml."
-
-
-@pytest.mark.parametrize("name", FRAMEWORKS)
-def test_framework_builder_is_importable(name: str) -> None:
-    assert callable(FRAMEWORKS[name].builder())

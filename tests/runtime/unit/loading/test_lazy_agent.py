@@ -1,5 +1,4 @@
 import asyncio
-import os
 import sys
 import threading
 import time
@@ -13,7 +12,6 @@ import pytest
 from aion_core.bootstrap.stores import build_stores
 from aion_core.clock import SystemClock
 from aion_core.engine.agent_profile import UNKNOWN
-from aion_core.errors import AgentLoadError
 from aion_core.loading import lazy_agent
 from aion_core.loading.aion_yaml.agent import AgentConfig
 from aion_core.settings import Settings
@@ -95,42 +93,6 @@ async def test_turns_share_one_thread_for_import_that_never_ends(
         assert endless.framework == "executor"
 
 
-async def test_turn_after_failed_load_loads_agent_again(tmp_path: Path) -> None:
-    file = tmp_path / "repaired_agent.py"
-    file.write_text("raise RuntimeError('broken')")
-    stores = build_stores(Settings.from_environ({"AION_STORE": "memory"}), SystemClock())
-    agent = lazy_agent.LazyAgent("repaired", AgentConfig(path=file.name), tmp_path, stores.agents)
-    with isolated_imports(tmp_path):
-        failed = await asyncio.gather(*[agent.loaded() for _ in range(3)], return_exceptions=True)
-        assert [type(each) for each in failed] == [AgentLoadError] * 3
-        file.write_text(EXECUTOR)
-        await agent.loaded()
-        assert agent.framework == "executor"
-
-
-def test_agent_waits_for_slow_import_of_its_own_file(
-    tmp_path: Path, endless_import: tuple[threading.Event, threading.Event]
-) -> None:
-    """Load two agents of one file: the second one must not use a module without its last lines."""
-    begun, continued = endless_import
-    (tmp_path / "agents.py").write_text(ENDLESS + EXECUTOR + "other = Mine()\n")
-    stores = build_stores(Settings.from_environ({"AION_STORE": "memory"}), SystemClock())
-    one, other = (
-        lazy_agent.LazyAgent(name, AgentConfig(path=f"agents.py:{name}"), tmp_path, stores.agents)
-        for name in ("agent", "other")
-    )
-    with isolated_imports(tmp_path), ThreadPoolExecutor() as threads:
-        loading = [threads.submit(one.load)]
-        try:
-            assert begun.wait(60)
-            loading.append(threads.submit(other.load))
-        finally:
-            continued.set()
-        for each in loading:
-            each.result(60)
-    assert one.framework == other.framework == "executor"
-
-
 @pytest.mark.parametrize(
     ("endless_source", "other_source"),
     [
@@ -193,17 +155,6 @@ async def test_cards_wait_for_endless_import_only_once(
         assert agent.profile() is UNKNOWN
         continued.set()
         await agent.loaded()
-
-
-async def test_cards_load_broken_agent_only_once(tmp_path: Path) -> None:
-    (tmp_path / "broken_agent.py").write_text("import os\nos.environ['BROKEN'] += 'x'\nraise RuntimeError\n")
-    [agent] = lazy_agents(tmp_path, "broken_agent.py")
-    with isolated_imports(tmp_path), pytest.MonkeyPatch.context() as patch:
-        patch.setenv("BROKEN", "")
-        for _ in range(3):
-            await agent.wait_until_known()
-            assert agent.profile() is UNKNOWN
-        assert os.environ["BROKEN"] == "x"
 
 
 def lazy_agents(folder: Path, *paths: str) -> list[lazy_agent.LazyAgent]:

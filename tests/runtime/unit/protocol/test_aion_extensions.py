@@ -1,6 +1,5 @@
 """Aion extensions over HTTP, in both versions: requests of a distribution, context of the author, and answers."""
 
-import copy
 import json
 import logging
 import re
@@ -120,30 +119,6 @@ async def test_command_request_in_documentation_is_read_as_command_event() -> No
     assert (context.thread.network, context.thread.id) == ("Slack", "C-room")
 
 
-@pytest.mark.parametrize("path", ["/message:send", "/v1/message:send"], ids=["v1", "v0.3"])
-async def test_command_event_sent_over_rest_reaches_its_handler(path: str) -> None:
-    async def on_command(event: Any, thread: Any) -> None:
-        await thread.reply(f"{event.payload['command']} for {thread.network}")
-
-    params = request("command")["params"]
-    forged = {**params, "metadata": {**params["metadata"], "aion:network": "forged"}}
-    if path.startswith("/v1"):
-        part = params["message"]["parts"][0]
-        inner = {"data": {"data": part["data"]}, "metadata": part["metadata"]}
-        message = {**params["message"], "content": [inner]}
-        del message["parts"]
-        forged["message"] = message
-    async with http(parts(graph_of(create_event_router(on_command=on_command))).app()) as client:
-        answer = (await client.post(path, json=forged)).json()
-    assert "/deploy for Slack" in json.dumps(answer["task"]["status"])
-
-
-async def test_text_sent_with_command_is_in_graph_messages() -> None:
-    context, state = await seen(request("command", text="/deploy service=api"))
-    assert [message.content for message in state["messages"]] == ["/deploy service=api"]
-    assert context.event.kind == "command"
-
-
 @dialects
 async def test_sender_and_thread_have_ids_from_source_network(old: bool) -> None:
     nested = {**PAYLOADS["message"], "contextId": "C-thread", "parentContextId": "C-room", "trajectory": "reply"}
@@ -166,14 +141,6 @@ async def test_distribution_extension_sets_sender_and_network() -> None:
     assert (context.thread.id, context.thread.default_reply_target) == ("c-1", None)
     assert context.event.payload == {"text": "hi"}
     assert state["a2a_inbox"].metadata["aion:senderId"] == "sender-1"
-
-
-async def test_sender_is_owner_if_request_uses_no_extension() -> None:
-    context, state = await seen(send("hi", contextId="c-1"))
-    assert context.message is not None
-    assert (context.message.user.id, context.thread.id, context.thread.network) == ("anonymous", "c-1", None)
-    assert context.self.id == "test"
-    assert state["a2a_inbox"].metadata == {}
 
 
 async def test_reserved_keys_are_removed_from_event_of_source_network() -> None:
@@ -269,13 +236,6 @@ async def test_malformed_payload_error_names_field_only(
     assert "s3cr3t" not in str(error) + caplog.text
 
 
-async def test_malformed_aion_payload_is_refused_in_v03_and_when_streaming() -> None:
-    body = request("reaction", old=True, payload=WITHOUT_KEY)
-    assert (await refused(body))["code"] == -32602
-    streamed = request("reaction", stream=True, payload=WITHOUT_KEY)
-    assert (await refused(streamed))["code"] == -32602
-
-
 @pytest.mark.parametrize("kind", ["reaction", "command", "card-action"])
 async def test_aion_event_without_payload_is_refused(kind: str) -> None:
     body = request(kind, text="hi")
@@ -293,22 +253,6 @@ async def test_aion_event_without_type_is_refused() -> None:
 
 
 # ── Reserved keys ─────────────────────────────────────────────────────────────────────────────────────────────────────
-
-
-@dialects
-async def test_reserved_metadata_keys_sent_by_client_are_dropped(old: bool) -> None:
-    """Send reserved keys in a request: neither the graph nor the task contains them."""
-    forged = {"aion:network": "forged", "own": [{"AION:senderId": "forged", "kept": 1}], "ａｉｏｎ：x": "forged"}
-    body = request(old=old, text="hi", metadata=copy.deepcopy(forged))
-    body["params"]["message"]["metadata"] = copy.deepcopy(forged)
-    body["params"]["message"]["parts"][0]["metadata"] = copy.deepcopy(forged)
-    context, state = await seen(body)
-    assert "forged" not in str(context.inbox)
-    assert context.thread.network is None
-    assert state["a2a_inbox"].metadata == {"own": [{"kept": 1}]}
-    task = await answered(lambda state: {"messages": [AIMessage("ok")]}, body)
-    assert "forged" not in str(task)
-    assert "kept" in str(task)
 
 
 @dialects
@@ -371,16 +315,6 @@ async def test_reply_is_sent_to_conversation_of_received_message(
     assert content(routing) == {"data": action, "metadata": MESSAGE_ACTION}
     assert message["extensions"] == [MESSAGING]
     assert message["metadata"]["aion:target"] == action["contextId"]
-
-
-async def test_reply_to_command_is_sent_to_conversation_of_command() -> None:
-
-    async def on_command(thread: Any) -> None:
-        await thread.reply("done")
-
-    task = await answered(create_event_router(on_command=on_command), request("command"))
-    action = {"trajectory": "conversation", "contextId": "C-room"}
-    assert task["status"]["message"]["parts"][1]["data"] == action
 
 
 @pytest.mark.parametrize(
@@ -468,13 +402,6 @@ async def test_plain_answer_carries_target_of_received_message(
     assert_sent_to(message, "ok", action)
 
 
-@pytest.mark.parametrize("kind", ["reaction", "command", "card-action"])
-async def test_plain_answer_to_other_event_carries_target(kind: str) -> None:
-    message = (await answered(lambda state: {"messages": [AIMessage("ok")]}, request(kind)))["status"]["message"]
-    sent = {"replyToMessageId": "1715.103"} if kind == "reaction" else {}
-    assert_sent_to(message, "ok", {"trajectory": "conversation", "contextId": "C-room", **sent})
-
-
 async def test_intermediate_message_and_question_carry_target() -> None:
     """The node runs again for the answer: its message keeps its id and is not repeated, although the target changes."""
 
@@ -492,16 +419,6 @@ async def test_intermediate_message_and_question_carry_target() -> None:
     assert len(waits) == 1
     assert_sent_to(waits[0], "Wait.", TARGETS[2][1])
     assert_sent_to(second["status"]["message"], "yes", TARGETS[1][1])
-
-
-async def test_message_emitted_and_returned_keeps_one_id() -> None:
-    def node(state: ExtensionState, writer: StreamWriter) -> dict[str, Any]:
-        emit_message(writer, AIMessage("ok"))
-        return {"messages": [AIMessage("ok")]}
-
-    task = await answered(node, request("message", text="hi", payload=IN_A_THREAD))
-    shown = [*task.get("history", []), task["status"]["message"]]
-    assert len({message["messageId"] for message in shown if message["parts"][0]["text"] == "ok"}) == 1
 
 
 async def test_plain_answer_of_executor_carries_target() -> None:
@@ -564,13 +481,6 @@ async def test_trace_context_comes_from_headers_unless_metadata_contains_it(capl
     assert state["a2a_inbox"].metadata == {TRACEABILITY: own}
 
 
-@each_row("traceparent", ["", "garbage", f"00-{'0' * 32}-00f067aa0ba902b7-01", f"ff{TRACEPARENT[2:]}"])
-async def test_invalid_trace_header_is_ignored(traceparent: str) -> None:
-    """Send an invalid trace header: the request succeeds (W3C Trace Context 2.3)."""
-    _, state = await seen(send("hi"), {"traceparent": traceparent, "baggage": "a=1"})
-    assert state["a2a_inbox"].metadata == {}
-
-
 async def test_card_declares_optional_extensions() -> None:
     async with http(parts(graph_of(lambda state: {})).app()) as client:
         card = (await client.get("/.well-known/agent-card.json")).json()
@@ -607,20 +517,3 @@ async def test_adk_agent_receives_aion_context_and_replies_through_its_thread(ol
     assert content(routing) == {"data": TARGETS[0][1], "metadata": MESSAGE_ACTION}
     (reaction,) = task["artifacts"]
     assert (reaction["artifactId"], reaction["metadata"]) == ("aion:reaction", REACTION_ACTION)
-
-
-async def test_plain_answer_of_adk_agent_carries_target() -> None:
-    from google.adk.agents import BaseAgent
-    from google.adk.events import Event
-    from google.genai import types as genai
-
-    from tests.support.adk import served
-
-    async def run(self: BaseAgent, ctx: Any) -> Any:
-        yield Event(author=self.name, content=genai.Content(role="model", parts=[genai.Part(text="ok")]))
-
-    agent = type("Plain", (BaseAgent,), {"_run_async_impl": run})(name="plain")
-    async with http(parts(served(agent)).app()) as client:
-        asked = request("message", text="hi", payload=IN_A_THREAD)
-        task = (await client.post("/", json=asked)).json()["result"]["task"]
-    assert_sent_to(task["status"]["message"], "ok", TARGETS[1][1])

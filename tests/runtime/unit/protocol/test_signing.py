@@ -15,7 +15,7 @@ import pytest
 import rfc8785
 from a2a.client.card_resolver import A2ACardResolver
 from a2a.types import AgentCard
-from a2a.utils.signing import InvalidSignaturesError, create_signature_verifier
+from a2a.utils.signing import create_signature_verifier
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519, padding, rsa, utils
@@ -158,17 +158,6 @@ async def test_a2a_sdk_for_v03_verifies_card_signature(tmp_path: Path, pems: dic
     assert second == {"refused": "No valid signature found"}
 
 
-@pytest.mark.parametrize("algorithm", ALGORITHMS)
-async def test_card_signature_is_equal_across_processes(tmp_path: Path, pems: dict[str, str], algorithm: str) -> None:
-    """Sign a card in two processes: equal bytes can be cached. For ES256 the nonce is that of RFC 6979."""
-    file = key_file(tmp_path, pems[algorithm])
-    first, second = (deployed(tmp_path, AION_YAML, AION_CARD_KEY_FILE=file) for _ in range(2))
-    async with at(first) as client:
-        etag = (await client.get(CARD)).headers["etag"]
-    async with at(second) as client:
-        assert (await client.get(CARD, headers={"If-None-Match": etag})).status_code == 304
-
-
 # --- Changed cards ---
 
 
@@ -301,15 +290,6 @@ def test_card_signed_by_another_tool_is_verified(field: str, way: str) -> None:
     foreign["x-rating"] = {"stars": 6}
     with pytest.raises(NotVerified):
         verify_card(foreign, lambda _: [key])
-
-
-def test_a2a_sdk_refuses_signature_of_changed_card() -> None:
-    """Change a signed card: the SDK must refuse it, or the tests above would prove nothing."""
-    card, key = signed()
-    parsed = ParseDict(card, AgentCard(), ignore_unknown_fields=True)
-    parsed.name = "B"
-    with pytest.raises(InvalidSignaturesError):
-        create_signature_verifier(lambda kid, jku: PyJWK(key.public_jwk()), ["ES256"])(parsed)
 
 
 # --- Keys ---

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from a2a.utils.errors import A2AError, InvalidParamsError
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from aion_core.protocol.strict_json import MAX_VALUES, check_json, check_values, parse_json, strict_json
@@ -33,6 +33,7 @@ def values_in(value: Any) -> int:
     return 0
 
 
+@settings(max_examples=30)
 @given(JSON)
 def test_value_limit_counts_json_values_but_not_string_contents(value: Any) -> None:
     zeros = b",0" * (MAX_VALUES - values_in(value) - 1)

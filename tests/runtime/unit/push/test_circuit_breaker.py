@@ -7,11 +7,10 @@ from functools import partial
 import pytest
 
 from aion_core.engine.delivery.records import Delivery
-from aion_core.push.attempts import SKIPPED
 from aion_core.push.circuit_breaker import FAILURES_TO_OPEN, MAX_RECEIVERS, OPEN_SECONDS, SLOW_SECONDS, CircuitBreaker
 from aion_core.push.client import Blocked, Delivered, PostOutcome, PostRefused, Unreachable, WebhookGone
 from tests.runtime.unit.push.pushing import Pushing, ids
-from tests.support.receiver import Behaviour, ReceivedPost, answers, receiving
+from tests.support.receiver import Behaviour, ReceivedPost, receiving
 from tests.support.rows import each_row
 
 NOW = datetime(2030, 1, 1, tzinfo=UTC)
@@ -74,35 +73,6 @@ def hangs(pushing: list[Pushing], seconds: float = 20.0) -> Behaviour:
         pushing[0].clock.move(seconds)
 
     return behave
-
-
-async def test_hanging_receiver_delays_no_other_receiver() -> None:
-    """Skipped attempts count as attempts, but the last attempt is made, so that each event can still be delivered."""
-    made: list[Pushing] = []
-    well = answers(200)
-    async with receiving(hangs(made)) as hung, receiving(well) as other:
-        pushing = Pushing()
-        made.append(pushing)
-        tasks = []
-        for number in range(4 * FAILURES_TO_OPEN):
-            tasks.append(await pushing.send({"id": "p", "url": hung.url(f"/{number}")}, f"{number}"))
-            await pushing.rests(tasks[-1], lambda delivery: delivery.tries >= 1)
-        # Allow more posts than FAILURES_TO_OPEN, because attempts that began before the circuit opened are still sent.
-        in_vain = len(hung.posts)
-        assert FAILURES_TO_OPEN <= in_vain < 2 * FAILURES_TO_OPEN
-        assert {state.failure for state in await pushing.state(tasks[-1])} == {SKIPPED}
-        task = await pushing.send({"id": "p", "url": other.url()}, "other")
-        await pushing.rests(task, lambda delivery: delivery.cursor == 3)
-        assert other.ids == ids(task, 2, 3)
-        # Let the receiver recover.
-        hung.behaviours[:] = [well]
-        for task in tasks:
-            await pushing.later(3 * 3600, task)
-            state = await pushing.rests(task, lambda delivery: delivery.cursor == 3)
-            assert state.dead == 0
-        heard = [id_ for task in tasks for id_ in ids(task, 2, 3)]
-        assert sorted(set(hung.ids)) == sorted(heard)
-        assert len(hung.posts) == in_vain + len(heard)
 
 
 def tried_again(tries: int, delivery: Delivery) -> bool:

@@ -47,35 +47,22 @@ UNCLOSED = (PARAMS, "levels") if sys.version_info < (3, 12) else (PARSE, "The bo
     ("body", "code", "word"),
     [
         (b"", PARSE, "empty"),
-        (b"{", PARSE, "line 1, column 2"),
         (b'{"jsonrpc": "2.0", }', PARSE, "JSON"),
         (b"\xff\xfe{\x00}\x00", PARSE, "UTF-8"),
         (b"\xef\xbb\xbf{}", REQUEST, "jsonrpc"),  # a byte order mark is ignored
-        (b'{"text": "\xc3\x28"}', PARSE, "UTF-8"),
         (b'{"jsonrpc": "2.0", "id": 1, "method": "SendMessage", "params": {"x": NaN}}', PARSE, "NaN"),
-        (b'{"jsonrpc": "2.0", "id": 1, "method": "SendMessage", "params": {"x": -Infinity}}', PARSE, "Infinity"),
         # For unclosed nesting, Python before 3.13 reports its recursion limit; later versions report the body's end.
         (b"[" * 4_000, *UNCLOSED),
-        (b'{"a":' * 4_000, *UNCLOSED),
         (b"[" * 2_000 + b"]" * 2_000, PARAMS, "levels"),
         (b"[" * 100_000, PARAMS, "5000 values"),
-        (b'{"id": 1, "id": 2}', REQUEST, "twice"),
         (b'{"params": {"a": {"b": 1, "b": 2}}}', REQUEST, "twice"),
-        (b'{"n": ' + b"9" * 5000 + b"}", PARAMS, "2^53"),
         (b'{"n": 9007199254740993}', PARAMS, "2^53"),
         (b'{"text": "\\ud83d"}', PARAMS, "surrogate"),
-        (b'{"\\ud83d": 1}', PARAMS, "surrogate"),
-        (b"[" * 70 + b"]" * 70, PARAMS, "levels"),
         (b"[]", REQUEST, ""),
-        (b"1", REQUEST, ""),
-        (b'"x"', REQUEST, ""),
         (b"null", REQUEST, ""),
-        (b"[{}]", REQUEST, ""),
-        (b"{}", REQUEST, ""),
         (b'{"id": 1, "method": "SendMessage"}', REQUEST, "2.0"),
         (b'{"jsonrpc": "1.0", "id": 1, "method": "SendMessage"}', REQUEST, "2.0"),
         (b'{"jsonrpc": "2.0", "id": 1, "method": 7}', REQUEST, ""),
-        (b'{"jsonrpc": "2.0", "id": {}, "method": "SendMessage"}', REQUEST, ""),
         (b'{"jsonrpc": "2.0", "id": true, "method": "SendMessage"}', REQUEST, ""),
         (b'{"jsonrpc": "2.0", "id": 1.5, "method": "SendMessage"}', REQUEST, ""),
     ],
@@ -148,72 +135,6 @@ async def test_error_message_names_field(client: httpx.AsyncClient, method: str,
     assert violation["description"].startswith(sentence)
 
 
-@pytest.mark.parametrize(
-    ("body", "id_"),
-    [
-        (b'{"jsonrpc": "2.0", "id": 7, "method": "GetTask", "params": {"id": "a", "id": "b"}}', 7),
-        (b'{"jsonrpc": "2.0", "id": "r", "method": "GetTask", "method": "GetTask"}', "r"),
-        (b'{"jsonrpc": "2.0", "id": 7, "id": 8, "method": "GetTask"}', None),
-    ],
-)
-async def test_error_for_repeated_json_key_has_request_id(client: httpx.AsyncClient, body: bytes, id_: Any) -> None:
-    """Repeat a JSON key: the error has the request's id, unless the key `id` itself is repeated."""
-    answer = await client.post("/", content=body, headers=JSON)
-    assert refused(answer, REQUEST, "twice")["id"] == id_
-
-
-BAD_MESSAGES: list[tuple[dict[str, Any], str]] = [
-    ({"messageId": ""}, "messageId"),
-    ({"messageId": "x" * 10_000}, "messageId"),
-    ({"messageId": "é" * 257}, "messageId"),
-    ({"messageId": "a\0"}, "messageId"),
-    ({"contextId": "a\0b"}, "contextId"),
-    ({"contextId": "x" * 513}, "contextId"),
-    ({"taskId": "x" * 513}, "taskId"),
-    ({"parts": []}, "parts"),
-    ({"parts": [{}]}, "parts[0]"),
-    ({"parts": [{"text": "one"}, {}]}, "parts[1]"),
-    ({"parts": [{"metadata": {"a": 1}}]}, "parts[0]"),
-    ({"parts": [{"text": "x"}] * 257}, "parts"),
-    ({"parts": [{"text": "x" * (1024 * 1024 + 1)}]}, "text"),
-    ({"parts": [{"text": "both", "data": {"a": 1}}]}, ""),
-    ({"parts": [{"text": 7}]}, ""),
-    ({"parts": "x"}, ""),
-    ({"parts": [{"url": ""}]}, "url"),
-    ({"role": "ROLE_AGENT"}, "role"),
-    ({"role": "ROLE_NOBODY"}, "role"),
-    ({"role": None}, "role"),
-    ({"metadata": {"large": "x" * 70_000}}, "metadata"),
-    ({"metadata": []}, ""),
-]
-
-
-@each_row(("message", "word"), BAD_MESSAGES)
-async def test_invalid_message_is_refused(client: httpx.AsyncClient, message: dict[str, Any], word: str) -> None:
-    """The error names the invalid field, and no task is created. The protocol table has these in each dialect."""
-    refused(await client.post("/", json=changed(send(contextId="c-1"), **message)), PARAMS, word)
-    assert (await client.get("/tasks")).json()["totalSize"] == 0
-
-
-OLD_PARTS: list[Any] = [
-    [],
-    [{}],
-    [{"kind": "text"}],
-    [{"kind": "text", "text": "fine"}, {"kind": "nothing"}],
-    [{"kind": "file", "file": {}}],
-    [{"kind": "file", "file": {"bytes": "a"}}],
-    [{"kind": "data", "data": "no object"}],
-    "x",
-]
-
-
-@each_row("given", OLD_PARTS)
-@each_row("method", ["message/send", "message/stream"])
-async def test_v03_invalid_message_is_refused(client: httpx.AsyncClient, method: str, given: Any) -> None:
-    """The error's code is -32602, whereas the SDK returns -32600."""
-    refused(await client.post("/", json=changed(send(method=method), parts=given)), PARAMS, "part")
-
-
 @pytest.mark.parametrize("method", ["SendMessage", "message/send"])
 async def test_json_rpc_is_read_as_a2a_json_too(client: httpx.AsyncClient, method: str) -> None:
     """The body is unambiguous; the answer has the type that the specification names (A2A 9.1)."""
@@ -265,9 +186,3 @@ async def test_error_response_quotes_few_control_characters_of_request(
     answer = await client.post("/", json={**body, "id": character * 256})
     assert refused(answer, PARAMS, "message.")["id"] == character * 256
     assert len(answer.content) <= 8 * 1024
-
-
-@pytest.mark.parametrize(("method", "list_name"), [("SendMessage", "extensions"), ("message/send", "referenceTaskIds")])
-async def test_long_list_in_message_is_refused(client: httpx.AsyncClient, method: str, list_name: str) -> None:
-    body = changed(send("x", method=method), **{list_name: ["x"] * 257})
-    refused(await client.post("/", json=body), PARAMS, f"message.{list_name} has more than 256 items")

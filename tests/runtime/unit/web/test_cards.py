@@ -10,8 +10,6 @@ import httpx
 import pytest
 from a2a.client import ClientConfig, ClientFactory
 from a2a.client.card_resolver import A2ACardResolver
-from a2a.client.transports.rest import RestTransport
-from a2a.compat.v0_3.rest_transport import CompatRestTransport
 from a2a.types import AgentCard, GetExtendedAgentCardRequest, GetTaskRequest
 from a2a.utils.errors import TaskNotFoundError
 from fastapi import FastAPI
@@ -163,27 +161,6 @@ async def test_client_not_requesting_v1_gets_card_for_both_protocol_versions(app
     assert (await read(app, **{"A2A-Version": version})).content == (await read(app)).content
 
 
-@pytest.mark.parametrize("transport", [RestTransport, CompatRestTransport])
-async def test_rest_url_of_card_fits_paths_that_sdk_appends(
-    app: FastAPI, transport: type[RestTransport] | type[CompatRestTransport]
-) -> None:
-    asked: list[str] = []
-
-    def note(request: httpx.Request) -> httpx.Response:
-        asked.append(str(request.url))
-        return httpx.Response(500)
-
-    card = (await read(app)).json()
-    urls = [its["url"] for its in card["supportedInterfaces"] if its["protocolBinding"] == "HTTP+JSON"]
-    async with httpx.AsyncClient(transport=httpx.MockTransport(note)) as http:
-        for url in urls:
-            client = transport(http, AgentCard(capabilities={"extended_agent_card": True}), url)
-            with pytest.raises(Exception, match="500"):
-                await client.get_extended_agent_card(GetExtendedAgentCardRequest())
-    path = "/extendedAgentCard" if transport is RestTransport else "/v1/card"
-    assert asked == [f"{BASE_URL}{path}"] * 2
-
-
 # --- Caching ---
 
 
@@ -255,15 +232,6 @@ async def test_extended_card_adds_skills_to_public_card(app: FastAPI, method: st
     assert {name: card[name] for name in ("name", "version", "provider")} == {
         name: public[name] for name in ("name", "version", "provider")
     }
-
-
-@pytest.mark.parametrize("path", ["/extendedAgentCard", "/agents/helper/extendedAgentCard", "/v1/card"])
-async def test_extended_card_is_served_over_rest(app: FastAPI, path: str) -> None:
-    answer = await read(app, path)
-    card = answer.json()
-    assert [skill["id"] for skill in card["skills"]] == ["find", "plain", "secret"]
-    assert ("supportedInterfaces" in card, "url" in card) == ("/v1" not in path, "/v1" in path)
-    assert answer.headers["cache-control"] == "private, no-store"
 
 
 @each_row(("version", "binding"), [(v, b) for v in ("1.0", "0.3") for b in ("JSONRPC", "HTTP+JSON")])

@@ -7,7 +7,7 @@ from typing import Annotated, Any, TypedDict
 
 import pytest
 from langchain.agents import create_agent
-from langchain.agents.middleware import HumanInTheLoopMiddleware, before_model
+from langchain.agents.middleware import before_model
 from langchain.agents.structured_output import ToolStrategy
 from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, ToolMessage
 from langchain_core.tools import tool
@@ -113,22 +113,6 @@ async def test_interrupt_does_not_repeat_answer_of_previous_turn(method: str) ->
     assert texts(second) == ["May I?"]
 
 
-async def test_model_text_sent_with_reviewed_tool_call_is_sent_once(method: str) -> None:
-    @tool
-    def pay() -> str:
-        """Pay the bill."""
-        return "paid"
-
-    model = AnswerModel(scripts=[["I would pay.", asks_for("pay", "{}")], ["Paid."]])
-    graph = create_agent(model, [pay], middleware=[HumanInTheLoopMiddleware(interrupt_on={"pay": True})])
-    asked, task = await held(graph, method, "pay", "approve")
-    assert len(texts(asked)) == 2
-    assert texts(asked)[0] == "I would pay."
-    assert "May the agent call pay()?" in texts(asked)[1]
-    assert [texts(task).count(text) for text in ("I would pay.", "Paid.")] == [1, 1]
-    assert texts(task)[-1] == "Paid."
-
-
 async def test_answer_of_node_before_breakpoint_is_sent(method: str) -> None:
     def second(state: State) -> State:
         return {"messages": [AIMessage("Two.")]}
@@ -138,16 +122,6 @@ async def test_answer_of_node_before_breakpoint_is_sent(method: str) -> None:
     asked, task = await held(graph, method, "go", "no")
     assert texts(asked) == ["One.", "Paused before second. Any answer lets it go on; cancel the task to stop."]
     assert texts(task)[-1] == "Two."
-
-
-async def test_interrupt_value_without_prompt_is_shown_as_json(method: str) -> None:
-    def asks(state: State) -> State:
-        return {"messages": [AIMessage(str(interrupt({"frage": "Größe?", "ok": True})))]}
-
-    (asked,) = await held(in_a_row(asks), method, "go")
-    shown, data = asked["status"]["message"]["parts"]
-    assert shown["text"] == '{"frage": "Größe?", "ok": true}'
-    assert data["data"] == {"frage": "Größe?", "ok": True}
 
 
 # ── Several messages of a node ────────────────────────────────────────────────────────────────────────────────────────
@@ -191,15 +165,6 @@ async def test_reply_or_a2a_outbox_replaces_messages_from_graph_state(method: st
     for agent, answer in ((graph, "outbox"), (in_a_row(replies), "reply")):
         (task,) = await held(agent, method, "go")
         assert texts(task) == [answer]
-
-
-async def test_messages_returned_by_entrypoint_are_recorded(method: str) -> None:
-    @entrypoint()
-    async def workflow(given: Any) -> Any:
-        return [*given["messages"], AIMessage("first"), AIMessage("second")]
-
-    (task,) = await held(workflow, method, "go")
-    assert texts(task) == ["first", "second"]
 
 
 async def test_answer_that_node_emits_and_returns_is_stored_once(method: str) -> None:
@@ -301,14 +266,6 @@ async def test_warning_names_output_field_that_is_nested_too_deeply(
     assert [record.message for record in caplog.records] == [f"The agent's data cannot be sent: {problem}"]
 
 
-async def test_last_nonempty_message_of_graph_is_answer(method: str) -> None:
-    def node(state: State) -> State:
-        return {"messages": [AIMessage("The answer."), AIMessage("")]}
-
-    (task,) = await held(in_a_row(node), method, "go")
-    assert texts(task) == ["The answer."]
-
-
 async def test_structured_response_is_restored_in_next_turn(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
@@ -329,20 +286,6 @@ async def test_structured_response_is_restored_in_next_turn(
     assert "Blocked" not in caplog.text
 
 
-class CountedMessages(MessagesState):
-    count: int
-
-
-async def test_emitted_message_is_answer_even_if_state_has_other_values() -> None:
-    def work(state: CountedMessages, writer: StreamWriter) -> State:
-        emit_message(writer, AIMessage("Counted."))
-        return {"count": 3}
-
-    graph = StateGraph(CountedMessages).add_node("work", work).add_edge(START, "work")
-    (task,) = await held(graph, "SendMessage", "go")
-    assert task["status"]["message"]["parts"] == [{"text": "Counted."}]
-
-
 async def test_structured_output_of_agent_called_by_tool_is_not_sent() -> None:
     inner = create_agent(
         AnswerModel(scripts=[[asks_for("City", '{"name": "Riga"}')]]), [], response_format=ToolStrategy(City)
@@ -357,15 +300,6 @@ async def test_structured_output_of_agent_called_by_tool_is_not_sent() -> None:
     (task,) = await held(create_agent(model, [research]), "SendMessage", "go")
     assert task["status"]["state"] == "TASK_STATE_COMPLETED"
     assert "message" not in task["status"]
-
-
-async def test_structured_output_of_subagent_is_answer(method: str) -> None:
-    inner = create_agent(
-        AnswerModel(scripts=[[asks_for("City", '{"name": "Riga"}')]]), [], response_format=ToolStrategy(City)
-    )
-    graph = StateGraph(MessagesState).add_node("inner", inner).add_edge(START, "inner")
-    (task,) = await held(graph, method, "go")
-    assert [part["data"] for part in task["status"]["message"]["parts"]] == [{"name": "Riga"}]
 
 
 # ── Other answers ─────────────────────────────────────────────────────────────────────────────────────────────────────

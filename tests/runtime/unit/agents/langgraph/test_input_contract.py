@@ -12,7 +12,6 @@ from jsonschema import Draft202012Validator
 from aion_core.bootstrap import build_app
 from aion_core.protocol.aion.extensions import INPUT
 from aion_core.settings import Settings
-from tests.support.adk import as_v03
 from tests.support.isolated import isolated_imports
 from tests.support.rows import each_row
 from tests.support.service import http, send
@@ -303,7 +302,6 @@ TABLE: dict[str, tuple[list[str], dict[str, tuple[list[Part], Any]]]] = {
 }
 """Input annotations by the name of their agent."""
 
-READS_TEXT_FILE = [name for name, (modes, _) in TABLE.items() if modes != ALL and TEXT in modes]
 ONLY_SOME = [name for name, (modes, _) in TABLE.items() if modes != ALL]
 
 
@@ -326,26 +324,15 @@ async def client(app: FastAPI) -> AsyncIterator[httpx.AsyncClient]:
         yield client
 
 
-def request_of(parts: list[Part], method: str, **message: Any) -> dict[str, Any]:
-    given = send(method=method, **message)
-    given["params"]["message"]["parts"] = [as_v03(as_object(part)) if "/" in method else part for part in parts]
-    return given
-
-
-def as_object(part: Part) -> Part:
-    """Return the part with an object as its data, as A2A 0.3 requires."""
-    return {"data": {"value": part["data"]}} if "data" in part and not isinstance(part["data"], dict) else part
-
-
-async def answered(client: httpx.AsyncClient, agent: str, parts: list[Part], method: str, **message: Any) -> Any:
+async def answered(client: httpx.AsyncClient, agent: str, parts: list[Part], **message: Any) -> Any:
     """Return what the agent has seen, or the code of the refusal."""
-    name = f"m-{hash((agent, json.dumps(parts), method, json.dumps(message)))}"
-    answer = await client.post(f"/agents/{agent}/", json=request_of(parts, method, message_id=name, **message))
+    name = f"m-{hash((agent, json.dumps(parts), json.dumps(message)))}"
+    answer = await client.post(f"/agents/{agent}/", json=send(parts=parts, message_id=name, **message))
     body = answer.json()
     if "error" in body:
         return body["error"]
-    status = (body["result"].get("task") or body["result"])["status"]
-    assert status["state"] in ("TASK_STATE_COMPLETED", "completed"), status
+    status = body["result"]["task"]["status"]
+    assert status["state"] == "TASK_STATE_COMPLETED", status
     [part] = status["message"]["parts"]
     return part.get("text") or part["data"]["seen"]
 
@@ -355,13 +342,10 @@ async def card(client: httpx.AsyncClient, request: pytest.FixtureRequest) -> Any
     return (await client.get(f"/agents/{request.param}/.well-known/agent-card.json")).json()
 
 
-@each_row("method", ["SendMessage", "message/send"])
 @each_row(("agent", "kind"), [(agent, kind) for agent, (_, row) in TABLE.items() for kind in row])
-async def test_annotation_decides_what_parts_become(
-    client: httpx.AsyncClient, agent: str, kind: str, method: str
-) -> None:
+async def test_annotation_decides_what_parts_become(client: httpx.AsyncClient, agent: str, kind: str) -> None:
     parts, expected = TABLE[agent][1][kind]
-    found = await answered(client, agent, parts, method)
+    found = await answered(client, agent, parts)
     if expected == HUMAN_FILE:
         assert "'type': 'image'" in found
     elif isinstance(expected, str):
@@ -371,18 +355,16 @@ async def test_annotation_decides_what_parts_become(
         assert expected == NOT_READ or "It takes a" in found["message"]
 
 
-@each_row("method", ["SendMessage", "message/send"])
-@each_row("agent", ONLY_SOME)
-async def test_image_cannot_fill_typed_input(client: httpx.AsyncClient, agent: str, method: str) -> None:
-    assert (await answered(client, agent, [IMAGE], method))["code"] == NOT_READ
+@each_row("agent", ["typed_dict", "model", "takes_number"])
+async def test_image_cannot_fill_typed_input(client: httpx.AsyncClient, agent: str) -> None:
+    assert (await answered(client, agent, [IMAGE]))["code"] == NOT_READ
 
 
-@each_row("method", ["SendMessage", "message/send"])
-@each_row("agent", READS_TEXT_FILE)
-async def test_text_file_becomes_same_input_as_text(client: httpx.AsyncClient, agent: str, method: str) -> None:
+@each_row("agent", ["typed_dict", "takes_text", "takes_choice"])
+async def test_text_file_becomes_same_input_as_text(client: httpx.AsyncClient, agent: str) -> None:
     text = "red" if agent == "takes_choice" else "Rome"
     file = {**NOTES, "raw": "cmVk"} if agent == "takes_choice" else NOTES
-    assert await answered(client, agent, [file], method) == await answered(client, agent, [{"text": text}], method)
+    assert await answered(client, agent, [file]) == await answered(client, agent, [{"text": text}])
 
 
 @pytest.mark.parametrize(("card", "modes"), [(name, row[0]) for name, row in TABLE.items()], indirect=["card"])
@@ -390,9 +372,8 @@ async def test_card_offers_only_what_can_start_graph(card: Any, modes: list[str]
     assert card["defaultInputModes"] == modes
 
 
-@pytest.mark.parametrize("method", ["SendMessage", "message/send"])
 @pytest.mark.parametrize(("card", "agent"), [(name, name) for name in ONLY_SOME], indirect=["card"])
-async def test_example_of_card_starts_graph(client: httpx.AsyncClient, card: Any, agent: str, method: str) -> None:
+async def test_example_of_card_starts_graph(client: httpx.AsyncClient, card: Any, agent: str) -> None:
     """Send each example as the card shows it: JSON as data, another text as a text. It fits the card's schema."""
     [extension] = card["capabilities"]["extensions"]
     assert extension["uri"] == INPUT
@@ -402,7 +383,7 @@ async def test_example_of_card_starts_graph(client: httpx.AsyncClient, card: Any
         value = json.loads(example) if example[0] in '{[0123456789"' else example
         Draft202012Validator(schema).validate(value)
         part = {"text": value} if isinstance(value, str) else {"data": value}
-        assert isinstance(await answered(client, agent, [part], method), str)
+        assert isinstance(await answered(client, agent, [part]), str)
 
 
 @pytest.mark.parametrize("card", [name for name in ONLY_SOME if JSON in TABLE[name][0]], indirect=True)
@@ -427,32 +408,31 @@ async def test_card_of_agent_that_reads_messages_has_no_schema(card: Any) -> Non
 
 
 async def test_refusal_shows_example_and_stores_nothing(client: httpx.AsyncClient) -> None:
-    refused = await answered(client, "two_required", [ROME], "SendMessage", contextId="refused")
+    refused = await answered(client, "two_required", [ROME], contextId="refused")
     assert 'such as {"topic": "topic", "schema_": {}}' in refused["message"]
     assert "message.parts" in json.dumps(refused["data"])
     listed = await client.get("/agents/two_required/tasks", params={"contextId": "refused"})
     assert listed.json()["tasks"] == []
 
 
-@pytest.mark.parametrize("method", ["SendMessage", "message/send"])
-async def test_repeat_of_refused_message_is_refused_again(client: httpx.AsyncClient, method: str) -> None:
+async def test_repeat_of_refused_message_is_refused_again(client: httpx.AsyncClient) -> None:
     for _ in range(2):
-        refused = await answered(client, "takes_model", [ROME], method, contextId=f"again-{'/' in method}")
+        refused = await answered(client, "takes_model", [ROME], contextId="again")
         assert refused["code"] == WRONG
 
 
 async def test_entrypoint_has_no_state_that_supplies_fields(client: httpx.AsyncClient) -> None:
     """An @entrypoint gets only the message, in the first turn of a context and in a later one."""
-    await answered(client, "takes_trip", [{"data": {"city": "Oslo", "days": 2}}], "SendMessage", contextId="function")
-    refused = await answered(client, "takes_trip", [{"data": {"days": 2}}], "SendMessage", contextId="function")
+    await answered(client, "takes_trip", [{"data": {"city": "Oslo", "days": 2}}], contextId="function")
+    refused = await answered(client, "takes_trip", [{"data": {"days": 2}}], contextId="function")
     assert refused["code"] == WRONG
 
 
 async def test_state_may_supply_what_message_lacks(client: httpx.AsyncClient) -> None:
     """In a context with a state, a message need not repeat the required fields."""
     first = [{"data": {"topic": "Oslo", "schema_": {"a": 1}}}]
-    await answered(client, "two_required", first, "SendMessage", contextId="kept")
-    again = await answered(client, "two_required", [ROME], "SendMessage", contextId="kept")
+    await answered(client, "two_required", first, contextId="kept")
+    again = await answered(client, "two_required", [ROME], contextId="kept")
     assert again == "{topic: 'Rome', schema_: {a: 1}}"
-    wrong = await answered(client, "two_required", [{"data": {"topic": 1}}], "SendMessage", contextId="kept")
+    wrong = await answered(client, "two_required", [{"data": {"topic": 1}}], contextId="kept")
     assert wrong["code"] == WRONG

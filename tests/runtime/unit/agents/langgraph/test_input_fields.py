@@ -75,15 +75,11 @@ def graph_of(schema: Any, seen: list[Any] | None = None, **options: Any) -> Any:
     return StateGraph(schema, **options).add_node("node", node).add_edge(START, "node")
 
 
-async def ask(graph: Any, *given: Values, method: str = "SendMessage") -> Values:
-    """Return the task's status for a message with these v1 parts."""
-    request = send(method=method)
-    old = {"text": {"kind": "text"}, "data": {"kind": "data"}}
-    shown = [{**(old[next(iter(part))] if "/" in method else {}), **part} for part in given]
-    request["params"]["message"]["parts"] = shown
+async def ask(graph: Any, *given: Values) -> Values:
+    """Return the task's status for a message with these parts."""
+    request = send(parts=list(given))
     async with http(parts(graph).app()) as client:
-        result = (await client.post("/", json=request)).json()["result"]
-    status: Values = result.get("task", result)["status"]
+        status: Values = (await client.post("/", json=request)).json()["result"]["task"]["status"]
     return status
 
 
@@ -109,19 +105,6 @@ def test_message_text_fills_first_text_field_of_schema(schema: Any, options: Val
     found = input_contract(graph_of(schema, **options).compile())
     assert isinstance(found, InputFields)
     assert found.text == field
-
-
-@pytest.mark.parametrize("method", ["SendMessage", "message/send"])
-async def test_text_and_data_parts_become_graph_state(method: str) -> None:
-    seen: list[Any] = []
-    await ask(graph_of(TripInput, seen), {"text": "Rome"}, {"data": {"days": 2}}, method=method)
-    assert seen == [TripInput(city="Rome", days=2)]
-
-
-async def test_integer_in_data_part_stays_integer() -> None:
-    seen: list[Any] = []
-    await ask(graph_of(ScoreOnly, seen), {"data": {"score": 7}})
-    assert [repr(state["score"]) for state in seen] == ["7"]
 
 
 async def test_nan_in_graph_output_becomes_null() -> None:
@@ -169,12 +152,7 @@ async def test_graph_with_aion_context_accepts_any_message() -> None:
     assert status["state"] == "TASK_STATE_COMPLETED"
 
 
-async def test_users_text_in_graph_state_is_not_the_answer() -> None:
-    status = await ask(graph_of(AnswerLater), {"text": "Hi"})
-    assert (status["state"], "message" in status) == ("TASK_STATE_COMPLETED", False)
-
-
-def test_advice_names_input_modes_that_graph_can_read() -> None:
+def test_advice_names_input_modes_and_fields_for_texts() -> None:
     agent = LangGraphAgent(graph_of(ScoreOnly))
     assert "Set `input_modes: [application/json]`" in agent.input_advice(CARD_MODES)
     assert agent.input_advice(["application/json"]) == ""
@@ -182,16 +160,10 @@ def test_advice_names_input_modes_that_graph_can_read() -> None:
     assert "Set `input_modes: [text/plain, application/json]`" in agent.input_advice(CARD_MODES)
     assert agent.input_advice(["text/plain", "application/json"]) == ""
     assert LangGraphAgent(graph_of(MessagesState)).input_advice(CARD_MODES) == ""
-
-
-def test_advice_names_first_text_field_if_schema_has_several() -> None:
-    assert "A text fills question, the first" in LangGraphAgent(graph_of(AnsweredQuestion)).input_advice(None)
-    assert LangGraphAgent(graph_of(AnsweredQuestion)).input_advice(["application/json"]) == ""
-
-
-def test_advice_tells_author_if_schema_has_no_text_field() -> None:
+    several = LangGraphAgent(graph_of(AnsweredQuestion))
+    assert "A text fills question, the first" in several.input_advice(None)
+    assert several.input_advice(["application/json"]) == ""
     assert "A text needs an input_schema with one str field." in LangGraphAgent(graph_of(ScoreOnly)).input_advice(None)
-    assert LangGraphAgent(graph_of(TripInput)).input_advice(None) == ""
 
 
 def test_advice_on_entrypoint_does_not_speak_of_state() -> None:
@@ -203,30 +175,20 @@ def test_advice_on_entrypoint_does_not_speak_of_state() -> None:
     assert LangGraphAgent(double).input_advice(None) == advice
 
 
-@pytest.mark.parametrize(
-    "part",
-    [
-        {"raw": base64.b64encode(b'{"city": "Oslo"}').decode(), "mediaType": "application/json"},
-        {"raw": base64.b64encode(b"Oslo").decode(), "mediaType": "text/markdown"},
-    ],
-)
-async def test_text_or_json_file_becomes_graph_state(part: Values) -> None:
+async def test_json_file_becomes_graph_state() -> None:
     seen: list[Any] = []
-    await ask(graph_of(TripInput, seen), part)
+    await ask(graph_of(TripInput, seen), json_file(b'{"city": "Oslo"}'))
     assert seen == [TripInput(city="Oslo")]
 
 
 @each_row(
     ("content", "media_type", "text"),
     [
-        ("Grüße".encode("latin-1"), "text/plain; charset=ISO-8859-1", "Grüße"),
         ("Grüße".encode("cp1252"), 'Text/CSV; header=present;charset="windows-1252"', "Grüße"),
         ("Grüße".encode("utf-16"), "text/plain", "Grüße"),
         ("Grüße".encode("utf-16"), "text/plain; charset=utf-16le", "Grüße"),
-        ("Grüße".encode("utf-8-sig"), "text/csv", "Grüße"),
         ("Grüße".encode("utf-8-sig"), "text/csv; charset=utf-8", "Grüße"),
         ("Grüße".encode(), "text/plain; charset=iso-nobodyknows", "Grüße"),
-        ("Grüße".encode(), "text/plain; charset=punycode", "Grüße"),
         ("Grüße".encode("latin-1"), "text/plain", "Gr\ufffd\ufffde"),
     ],
 )
@@ -298,13 +260,11 @@ def test_refusal_of_model_becomes_message_text(message: AIMessage) -> None:
     [
         ({"type": "file", "url": "data:text/csv;charset=utf-8,a%2Cb"}, b"a,b", "text/csv"),
         ({"type": "image", "url": "data:image/svg+xml;utf8,<svg/>"}, b"<svg/>", "image/svg+xml"),
-        ({"type": "image", "url": "data:image/png;base64,aGVsbG8="}, b"hello", "image/png"),
         ({"type": "image", "url": "DATA:image/png;Base64,aGVsbG8%3D"}, b"hello", "image/png"),
         ({"type": "image", "base64": "-_-_", "mime_type": "image/png"}, b"\xfb\xff\xbf", "image/png"),
         ({"type": "image", "base64": "iVBORw=="}, b"\x89PNG", "image/png"),
         ({"type": "image", "base64": "iVBORw==", "filename": "a.webp"}, b"\x89PNG", "image/webp"),
         ({"type": "image", "base64": "AAEC"}, b"\x00\x01\x02", "application/octet-stream"),
-        ({"type": "audio", "base64": "SUQz"}, b"ID3", "audio/mpeg"),
         ({"type": "file", "base64": "iVBORw=="}, b"\x89PNG", "application/octet-stream"),
         ({"type": "text-plain", "text": "A report", "mime_type": "text/plain"}, b"A report", "text/plain"),
     ],
@@ -322,7 +282,6 @@ PNG = base64.b64encode(b"\x89PNG").decode()
     ("block", "part"),
     [
         ({"type": "file", "source_type": "text", "text": "Notes"}, Part(raw=b"Notes", media_type="text/plain")),
-        ({"type": "file", "source_type": "text", "url": "Notes"}, Part(raw=b"Notes", media_type="text/plain")),
         (
             {"type": "file", "source_type": "text", "url": "a,b", "mime_type": "text/csv", "id": "f-1"},
             Part(raw=b"a,b", media_type="text/csv"),
@@ -331,7 +290,6 @@ PNG = base64.b64encode(b"\x89PNG").decode()
             {"type": "file", "source_type": "base64", "data": PNG, "mime_type": "image/png", "filename": "a.png"},
             Part(raw=b"\x89PNG", media_type="image/png", filename="a.png"),
         ),
-        ({"type": "media", "data": PNG, "mime_type": "image/png"}, Part(raw=b"\x89PNG", media_type="image/png")),
         ({"type": "media", "data": b"\x89PNG", "mime_type": "image/png"}, Part(raw=b"\x89PNG", media_type="image/png")),
         (
             {"type": "media", "file_uri": "gs://a/b.mp4", "mime_type": "video/mp4"},

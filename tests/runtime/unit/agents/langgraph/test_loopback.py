@@ -12,7 +12,7 @@ from langgraph.pregel.remote import RemoteGraph
 from langgraph_sdk import get_client
 
 from aion_core.agents.langgraph.loopback import HOW_TO_DO_WITHOUT, NO_LANGGRAPH_SERVER
-from tests.runtime.unit.agents.langgraph.requests import State, ask, dialect, one_node, said  # noqa: F401  # a fixture
+from tests.runtime.unit.agents.langgraph.requests import State, ask, one_node, said
 from tests.support.rows import each_row
 from tests.support.service import http, parts
 

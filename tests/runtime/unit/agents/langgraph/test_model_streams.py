@@ -88,14 +88,6 @@ def test_last_complete_text_of_model_is_fallback_answer() -> None:
     assert streams.last_text()[1] == "kept"
 
 
-def test_text_sent_with_tool_call_is_answer_only_if_last() -> None:
-    streams = ModelStreams({()})
-    list(streams.add(chunk("Opening it.", "one", last=True, tool=True)))
-    assert streams.last_text()[1] == "Opening it."
-    list(streams.add(chunk("", "two", last=True)))
-    assert streams.last_text() == ("", "")
-
-
 # ── Runs of nodes and tasks ───────────────────────────────────────────────────────────────────────────────────────────
 
 
@@ -158,25 +150,6 @@ async def test_text_that_langgraph_task_streams_before_interrupt_is_recorded(fun
         task = (await client.post("/", json=sent)).json()["result"]["task"]
     said = ["hi", "A draft.", "Good?", "yes", "8 characters: yes"]
     assert [each["parts"][0]["text"] for each in json_messages_of(task)] == said
-
-
-async def test_answer_equal_to_streamed_draft_is_sent_once() -> None:
-    model = ScriptedModel(scripts=[["A ", "draft."], ["Good."]])
-
-    @durable_task
-    async def call() -> str:
-        return str((await model.ainvoke("go")).text)
-
-    @entrypoint()
-    async def agent(given: State) -> str:
-        draft = await call()
-        await call()
-        return draft
-
-    async with http(parts(agent).app()) as client:
-        task = (await client.post("/", json=send())).json()["result"]["task"]
-    assert [each["parts"][0]["text"] for each in json_messages_of(task)] == ["hi", "Good.", "A draft."]
-    assert task["status"]["message"]["parts"][0]["text"] == "A draft."
 
 
 @pytest.mark.parametrize("retried", [True, False])

@@ -20,10 +20,7 @@ from tests.support.service import http, parts, send
 State = dict[str, Any]
 
 
-DEEP = [pytest.param(each, marks=pytest.mark.deep) for each in ("SendMessage", "message/stream")]
-
-
-@pytest.fixture(params=["SendStreamingMessage", "message/send", *DEEP])
+@pytest.fixture(params=["SendStreamingMessage", pytest.param("message/send", marks=pytest.mark.deep)])
 def method(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
@@ -233,29 +230,6 @@ async def test_message_removed_before_another_follows_is_not_recorded(method: st
         return {"messages": [RemoveMessage("draft")]}
 
     assert await history_of(in_a_row(draft, removes, says("Done."), state=MessagesState), method) == ["Done."]
-
-
-async def test_texts_of_parallel_nodes_keep_the_order_of_their_streams(method: str) -> None:
-    """The node that begins first is the last one in the order of the state."""
-    began = asyncio.Event()
-    one, two = model_saying(["By train ", "in one."]), model_saying(["By bus ", "in two."])
-
-    async def train(state: MessagesState) -> State:
-        chunks = one.astream("go")
-        whole = await anext(chunks)
-        began.set()
-        await asyncio.sleep(0)
-        async for chunk in chunks:
-            whole += chunk
-        return {"messages": [AIMessage(whole.text, id=whole.id)]}
-
-    async def bus(state: MessagesState) -> State:
-        await began.wait()
-        return {"messages": [await two.ainvoke("go")]}
-
-    graph = StateGraph(MessagesState).add_node("train", train).add_node("bus", bus).add_node("join", says("Done."))
-    graph.add_edge(START, "bus").add_edge(START, "train").add_edge(["bus", "train"], "join")
-    assert await history_of(graph, method) == ["By train in one.", "By bus in two.", "Done."]
 
 
 async def test_words_beside_tool_call_are_recorded_before_tool_runs(method: str) -> None:

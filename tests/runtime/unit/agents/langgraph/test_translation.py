@@ -1,10 +1,8 @@
 """Forms of graphs over HTTP: the place of their answer, and output that no client gets."""
 
-import asyncio
 import json
 import operator
 import threading
-import time
 from collections.abc import Callable
 from typing import Annotated, Any, TypedDict
 
@@ -21,16 +19,14 @@ from langchain_core.messages import (
     RemoveMessage,
     SystemMessage,
 )
-from langgraph.config import get_stream_writer
 from langgraph.func import entrypoint
-from langgraph.func import task as durable_task
-from langgraph.graph import END, START, MessagesState, StateGraph, add_messages
+from langgraph.graph import START, MessagesState, StateGraph, add_messages
 from langgraph.graph.message import REMOVE_ALL_MESSAGES
-from langgraph.types import Command, StreamWriter, interrupt
+from langgraph.types import StreamWriter, interrupt
 from pydantic import BaseModel
 
 from aion.langgraph import get_aion_context
-from aion.langgraph.stream import emit_data, emit_message
+from aion.langgraph.stream import emit_message
 from aion.shared.types import A2AInbox
 from tests.runtime.golden.graphs import ScriptedModel
 from tests.support.histories import json_before_status
@@ -134,21 +130,6 @@ async def test_answer_may_be_dict_tuple_or_langchain_message(schema: Any, answer
             assert said(task) == "the same"
 
 
-@pytest.mark.parametrize("schema", [Replaced, Appended])
-async def test_dict_message_of_previous_turn_is_not_repeated_as_answer(schema: Any) -> None:
-    def node(state: State) -> State:
-        if any(isinstance(message, dict) for message in state["messages"]):
-            return {"messages": [*state["messages"]] if schema is Replaced else []}
-        return {"messages": [*(state["messages"] if schema is Replaced else []), {"role": "ai", "content": "once"}]}
-
-    graph = one_node(node, schema)
-    async with http(parts(graph).app()) as client:
-        first = await ask(client, message_id="m-1", contextId="c")
-        second = await ask(client, message_id="m-2", contextId="c")
-    assert said(first) == "once"
-    assert said(second) == (None if schema is Appended else "once")  # the other schema replaces the earlier message
-
-
 async def test_objects_in_messages_list_that_are_no_messages_are_ignored() -> None:
     task = await asked_once(one_node(lambda state: {"messages": [{"rows": 1}, ("a", "b", "c"), 7]}, Replaced))
     assert (task["status"]["state"], said(task)) == ("TASK_STATE_COMPLETED", None)
@@ -217,22 +198,6 @@ async def test_return_value_of_entrypoint_function_is_the_answer(name: str) -> N
 # ── Output for no client ──────────────────────────────────────────────────────────────────────────────────────────────
 
 
-async def test_langgraph_functional_task_is_not_announced_as_sub_agent() -> None:
-    @durable_task
-    async def step(number: int) -> int:
-        emit_data(get_stream_writer(), {"n": number}, name="step")
-        return number
-
-    @entrypoint()
-    async def graph(given: State) -> str:
-        return f"done {await step(1)}"
-
-    events = await stream_of(graph)
-    assert not any("agentInvoked" in event.get("metadata", {}) for event in events)
-    assert [event["artifact"]["name"] for event in events if event["kind"] == "artifact-update"] == ["step"]
-    assert events[-1]["status"]["message"]["parts"][0]["text"] == "done 1"
-
-
 async def test_text_of_summarization_middleware_is_not_streamed() -> None:
     """Let a middleware summarise the history by a model call: the client does not receive the summary."""
     model = ScriptedModel(scripts=[["The first."], ["SECRET ", "SUMMARY"], ["The ", "answer."]])
@@ -246,36 +211,6 @@ async def test_text_of_summarization_middleware_is_not_streamed() -> None:
     assert deltas == ["The ", "answer.", ""]
     assert events[-1]["status"]["message"]["parts"][0]["text"] == "The answer."
     assert "SECRET" not in answer.text
-
-
-async def test_texts_of_parallel_nodes_do_not_interleave() -> None:
-    """Three branches run at once; one ends while two models stream: each text stays in one piece."""
-    a_spoke, b_spoke, ended = asyncio.Event(), asyncio.Event(), asyncio.Event()
-
-    def speaker(name: str, waits_for: asyncio.Event | None, spoke: asyncio.Event) -> Any:
-        async def node(state: State, writer: StreamWriter) -> State:
-            if waits_for is not None:
-                await waits_for.wait()
-            emit_message(writer, AIMessageChunk(content=f"{name}1 ", id=name))
-            spoke.set()
-            await ended.wait()
-            emit_message(writer, AIMessageChunk(content=f"{name}2 ", id=name))
-            return {}
-
-        return node
-
-    async def quick(state: State) -> State:
-        await b_spoke.wait()
-        asyncio.get_running_loop().call_later(0.05, ended.set)
-        return {}
-
-    graph = StateGraph(MessagesState)
-    for name, node in {"a": speaker("a", None, a_spoke), "b": speaker("b", a_spoke, b_spoke), "c": quick}.items():
-        graph.add_node(name, node)
-        graph.add_edge(START, name)
-    events = await stream_of(graph)
-    deltas = [event["artifact"]["parts"][0]["text"] for event in events if event["kind"] == "artifact-update"]
-    assert deltas == ["a1 ", "a2 ", "", "b1 ", "b2 ", ""]
 
 
 # ── Unusual emissions ─────────────────────────────────────────────────────────────────────────────────────────────────
@@ -320,37 +255,6 @@ async def test_message_emitted_to_nodes_own_list_does_not_delay_answer(caplog: p
     assert said(task) == "done"
     assert len(elsewhere) == 1
     assert caplog.text.count("did not reach the turn's own stream") == 1
-
-
-async def test_message_forwarded_from_nested_graph_is_sent_once() -> None:
-    """A node streams another graph itself, and forwards its emissions to the turn's stream."""
-
-    def inner(state: State, writer: StreamWriter) -> State:
-        emit_message(writer, AIMessage("from within"))
-        return {}
-
-    nested = one_node(inner).compile()
-
-    async def node(state: State, writer: StreamWriter) -> State:
-        async for emission in nested.astream(state, stream_mode="custom"):
-            writer(emission)
-        return {"messages": [AIMessage("done")]}
-
-    task = await asked_once(one_node(node))
-    assert [entry["parts"][0]["text"] for entry in task["history"]] == ["hi", "from within", "done"]
-    assert said(task) == "done"
-
-
-async def test_node_that_blocks_event_loop_loses_no_message() -> None:
-    async def node(state: State, writer: StreamWriter) -> State:
-        for number in range(3):
-            emit_message(writer, AIMessage(f"m {number}"))
-            time.sleep(0.2)  # blocks the event loop on purpose
-            await asyncio.sleep(0)
-        return {"messages": [AIMessage("done")]}
-
-    task = await asked_once(one_node(node))
-    assert [entry["parts"][0]["text"] for entry in task["history"]] == ["hi", "m 0", "m 1", "m 2", "done"]
 
 
 # ── Unserializable state ──────────────────────────────────────────────────────────────────────────────────────────────
@@ -398,28 +302,3 @@ async def test_reply_is_not_sent_again_when_interrupted_node_reruns() -> None:
     assert said(task) == "Booked for Tuesday."
     texts = [entry["parts"][0]["text"] for entry in task["history"]]
     assert texts == ["hi", "Found some, at try 1.", "Which day?", "Tuesday", "Booked for Tuesday."]
-
-
-@pytest.mark.parametrize(("last", "answer"), [(2, "draft 2"), (1, "draft 1")])
-async def test_history_lists_texts_in_streamed_order(last: int, answer: str) -> None:
-    """Two drafts are in the state, the thoughts between them are not: the history has all of them in streamed order."""
-    writer = ScriptedModel(scripts=[["draft ", "1"], ["draft ", "2"]])
-    critic = ScriptedModel(scripts=[["long"], ["boring"], ["short"], ["fine"]])
-
-    async def write(state: State) -> State:
-        return {"messages": [await writer.ainvoke("go")]}
-
-    async def judge(state: State) -> Command[Any]:
-        await critic.ainvoke("go")
-        await critic.ainvoke("go")
-        return Command(goto="write" if state["messages"][-1].text != f"draft {last}" else END)
-
-    graph: Any = StateGraph(MessagesState).add_node("write", write).add_node("judge", judge, destinations=("write",))
-    task = await asked_once(graph.add_edge(START, "write").add_edge("write", "judge"))
-    spoken = ["draft 1", "long", "boring", "draft 2", "short", "fine"][: 3 * last]
-    assert [entry["parts"][0]["text"] for entry in task["history"]] == [
-        "hi",
-        *(each for each in spoken if each != answer),
-        answer,
-    ]
-    assert said(task) == answer

@@ -6,23 +6,15 @@ from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
-from langchain.agents import create_agent
-from langchain_core.messages import AIMessage, ToolMessage
-from langchain_core.outputs import ChatGeneration, ChatResult
-from langchain_core.tools import tool
+from langchain_core.messages import AIMessage
 from langgraph.checkpoint.memory import InMemorySaver
-from langgraph.config import get_stream_writer
 from langgraph.func import entrypoint
 from langgraph.func import task as langgraph_task
 from langgraph.graph import START, MessagesState, StateGraph
-from langgraph.prebuilt import ToolNode
 from langgraph.types import Send, interrupt
 
-from aion.langgraph.scripted import ScriptedChatModel
-from aion.langgraph.stream import emit_message
 from aion.shared.sleeping import sleep
 from tests.support.clock import settle
-from tests.support.requests import request
 from tests.support.waiting import Conversation, text_of
 
 HOUR = timedelta(hours=1)
@@ -77,40 +69,6 @@ async def test_sleep_passes_in_process_held_by_client() -> None:
     assert conversation.notes == [("before", 0.0), ("before", 3600.0), ("after", 3600.0)]
 
 
-async def test_stream_of_sleeping_graph_waits_in_its_process() -> None:
-    conversation = Conversation(one_node(sleeps_an_hour), lease_seconds=10_000)
-    heard: list[Any] = []
-
-    async def listens() -> None:
-        async for batch in conversation.made.service.stream(conversation.call, request()):
-            heard.extend(item.payload for item in batch)
-
-    listening = asyncio.create_task(listens())
-    await settle()
-    for _ in range(3600):
-        conversation.clock.move(1)
-        await asyncio.sleep(0)
-    await asyncio.wait_for(listening, 60)
-    assert heard[-1].status.message.parts[0].text == "good morning"
-    assert conversation.notes == [("before", 0.0), ("after", 3600.0)]
-
-
-async def test_time_in_past_and_short_sleeps_suspend_nothing() -> None:
-    async def code(conversation: Conversation) -> str:
-        conversation.note("before")
-        await sleep(conversation.clock.now() - HOUR)
-        await sleep(timedelta(seconds=1))
-        return "done"
-
-    conversation = Conversation(one_node(code))
-    sending = asyncio.create_task(conversation.send())
-    for _ in range(20):
-        await settle()
-        conversation.clock.move(0.1)
-    assert text_of(await sending) == "done"
-    assert len(conversation.notes) == 1
-
-
 async def test_sleeps_of_one_node_follow_one_another() -> None:
     """The node computes each time anew when it runs again, and means the first."""
 
@@ -126,8 +84,9 @@ async def test_sleeps_of_one_node_follow_one_another() -> None:
     assert [at for what, at in conversation.notes if what == "2"] == [3600.0]
 
 
-@pytest.mark.parametrize("place", [0, 1, 2])
-@pytest.mark.parametrize("slow", [(True, True), (True, False), (False, True), (False, False)])
+@pytest.mark.parametrize(
+    ("place", "slow"), [(0, (True, True)), (1, (True, False)), (1, (False, True)), (2, (True, True))]
+)
 async def test_interrupt_around_sleeps_gets_its_own_answer(place: int, slow: tuple[bool, bool]) -> None:
     """An interrupt before, between or after two sleeps, each slow or over at once."""
 
@@ -180,36 +139,6 @@ async def test_question_of_one_branch_and_sleep_of_another() -> None:
         assert text_of(task) == "asked red, slept"
 
 
-@tool
-async def nap(minutes: int) -> str:
-    """Sleep."""
-    await sleep(timedelta(minutes=minutes))
-    return f"slept {minutes}"
-
-
-async def test_tools_of_one_message_sleep_at_once() -> None:
-    def build(conversation: Conversation) -> Any:
-        async def model(state: MessagesState) -> Any:
-            results = [str(each.content) for each in state["messages"] if isinstance(each, ToolMessage)]
-            if results:
-                conversation.note("results")
-                return {"messages": [AIMessage(", ".join(results))]}
-            calls = [{"name": "nap", "args": {"minutes": minutes}, "id": f"c-{minutes}"} for minutes in (30, 60)]
-            return {"messages": [AIMessage("", tool_calls=calls)]}
-
-        graph = StateGraph(MessagesState).add_node("model", model).add_node("tools", ToolNode([nap]))
-        graph.add_edge(START, "model").add_edge("tools", "model")
-        graph.add_conditional_edges(
-            "model", lambda state: "tools" if getattr(state["messages"][-1], "tool_calls", None) else "__end__"
-        )
-        return graph.compile()
-
-    conversation = Conversation(build)
-    task = await conversation.passes(await conversation.send(), 3600)
-    assert text_of(task) == "slept 30, slept 60"
-    assert conversation.notes == [("results", 3600.0)]
-
-
 async def test_graph_within_node_is_suspended_too() -> None:
     def build(conversation: Conversation) -> Any:
         async def inner(state: MessagesState) -> Any:
@@ -253,27 +182,6 @@ async def test_entrypoint_and_its_tasks_are_suspended() -> None:
     assert conversation.notes == [("task", 0.0), ("task", 3600.0)]
 
 
-async def test_create_agent_with_two_naps_at_once() -> None:
-    def build(conversation: Conversation) -> Any:
-        calls = [{"name": "nap", "args": {"minutes": minutes}, "id": f"c-{minutes}"} for minutes in (30, 60)]
-
-        class Napping(ScriptedChatModel):
-            def _generate(self, messages: list[Any], *args: Any, **kwargs: Any) -> ChatResult:
-                results = [each.text for each in messages if isinstance(each, ToolMessage)]
-                said = AIMessage(", ".join(results)) if results else AIMessage("", tool_calls=calls)
-                return ChatResult(generations=[ChatGeneration(message=said)])
-
-        return create_agent(Napping(), [nap])
-
-    conversation = Conversation(build)
-    task = await conversation.send()
-    async with asyncio.timeout(60):
-        while text_of(task) != "slept 30, slept 60":
-            await asyncio.sleep(0.01)  # the model runs in a thread
-            task = await conversation.passes(task, 60)
-    assert (conversation.clock.now() - conversation.start) >= HOUR
-
-
 async def test_synchronous_node_sleeps_by_event_loop_of_its_own() -> None:
     def build(conversation: Conversation) -> Any:
         def node(state: MessagesState) -> Any:
@@ -312,24 +220,6 @@ async def test_graph_with_checkpointer_in_memory_sleeps_in_its_process() -> None
             conversation.clock.move(1)
     assert text_of(await sending) == "good morning"
     assert [what for what, _ in conversation.notes] == ["before", "after"]
-
-
-async def test_status_of_wait_is_no_message_of_agent() -> None:
-    """The node sends its answer before it sleeps, and returns it afterwards: the client gets it once."""
-
-    def build(conversation: Conversation) -> Any:
-        async def says(state: MessagesState) -> Any:
-            emit_message(get_stream_writer(), AIMessage("You have an hour."))
-            await sleep(HOUR)
-            return {"messages": [AIMessage("You have an hour.")]}
-
-        return StateGraph(MessagesState).add_node("says", says).add_edge(START, "says").compile()
-
-    conversation = Conversation(build)
-    task = await conversation.passes(await conversation.send(), 3600)
-    said = {message.message_id: message.parts[0].text for message in (*task.history, task.status.message)}
-    assert list(said.values()).count("You have an hour.") == 1
-    assert text_of(task) == "You have an hour."
 
 
 async def test_cancel_ends_sleep() -> None:

@@ -8,9 +8,8 @@ from typing import Annotated, Any, TypedDict
 import pytest
 from langchain_core.messages import AIMessage, AnyMessage, HumanMessage
 from langgraph.checkpoint.memory import InMemorySaver
-from langgraph.graph import END, START, MessagesState, StateGraph, add_messages
+from langgraph.graph import END, START, StateGraph, add_messages
 from langgraph.managed import RemainingSteps
-from langgraph.types import Command, interrupt
 from pydantic import BaseModel
 
 from aion.langgraph import get_aion_context
@@ -20,7 +19,7 @@ from aion_core.agents.langgraph.graph_answer import NO_ANSWER
 from aion_core.agents.langgraph.written_values import MAX_BYTES
 from aion_core.protocol.types import Message, Part, Role
 from tests.runtime.golden.graphs import model_saying
-from tests.runtime.unit.agents.langgraph.shapes import calls, ends_with_tool, mail, result_as_human, worker_as_human
+from tests.runtime.unit.agents.langgraph.shapes import ends_with_tool, result_as_human, worker_as_human
 from tests.support.histories import json_messages_of
 from tests.support.service import http, parts, send
 
@@ -163,16 +162,6 @@ async def test_reply_and_outbox_come_before_declared_output(method: str) -> None
         assert answer_of(task) == [answer]
 
 
-async def test_declared_output_after_a_question_is_the_answer(method: str) -> None:
-    def write(state: Any) -> State:
-        return {"report": f"on {state['topic']}: {interrupt('How long?')}"}
-
-    graph = chain(Whole, notes, write, input_schema=Topic, output_schema=Report)
-    asked, task = await tasks_of(graph, method, "cats", "short")
-    assert answer_of(asked) == ["How long?"]
-    assert answer_of(task) == ["on cats: short"]
-
-
 # ── Values beside a text ──────────────────────────────────────────────────────────────────────────────────────────────
 
 
@@ -227,14 +216,6 @@ async def test_last_values_are_those_of_last_writing_node(method: str) -> None:
 
     graph = chain(Everything, middle, notes, report, tidy, input_schema=Topic)
     (task,) = await tasks_of(graph, method, "cats")
-    assert answer_of(task) == ["inner notes", {"report": "the report"}]
-
-
-async def test_update_of_ending_command_follows_the_text(method: str) -> None:
-    def decide(state: Any) -> Command[Any]:
-        return Command(goto=END, update={"report": "the report"})
-
-    (task,) = await tasks_of(chain(Whole, notes, decide, input_schema=Topic), method, "cats")
     assert answer_of(task) == ["inner notes", {"report": "the report"}]
 
 
@@ -337,17 +318,6 @@ async def test_turn_with_a_tool_result_logs_no_warning(caplog: pytest.LogCapture
     assert NO_ANSWER not in caplog.text
 
 
-async def test_tool_result_of_an_earlier_turn_is_no_answer(method: str) -> None:
-    def routes(state: MessagesState) -> State:
-        return {} if len(state["messages"]) > 1 else calls("")(state)
-
-    def mails(state: MessagesState) -> State:
-        return {} if len(state["messages"]) > 3 else mail(state)
-
-    first, second = await tasks_of(chain(MessagesState, routes, mails), method, "one", "two")
-    assert (answer_of(first), answer_of(second)) == (["mail was sent to ada"], [])
-
-
 # ── Workers that report as HumanMessages ──────────────────────────────────────────────────────────────────────────────
 
 
@@ -359,15 +329,3 @@ async def test_report_of_worker_is_not_added_twice(graph: Any, method: str) -> N
     (state,) = [each async for each in saver.alist(None, limit=1)]
     texts = [each.text for each in state.checkpoint["channel_values"]["messages"]]
     assert texts == ["one", "Cats are fine.", "two", "Cats are fine."]
-
-
-async def test_route_of_turn_without_text_is_no_answer(method: str, caplog: pytest.LogCaptureFixture) -> None:
-    class Routing(MessagesState):
-        next: str
-
-    def supervisor(state: Routing) -> Command[Any]:
-        return Command(goto=END, update={"next": END})
-
-    (task,) = await tasks_of(chain(Routing, supervisor), method, "cats")
-    assert answer_of(task) == []
-    assert NO_ANSWER in caplog.text

@@ -280,21 +280,6 @@ async def test_fetch_for_unknown_key_ids_does_not_delay_cached_key(
     assert len(slow.fetches) == 2
 
 
-async def test_cached_signing_keys_are_used_during_hanging_refresh(
-    keys: IssuerKeys, slow: SlowIssuer, clock: ManualClock
-) -> None:
-    await waiting(keys, "k-1")
-    await slow.answer()
-    clock.move(FRESH.total_seconds() + 1)
-    callers = await waiting(keys, *["k-1"] * 5)
-    assert all(caller.result() is not None for caller in callers)
-    assert len(slow.fetches) == 2
-    await slow.answer(RuntimeError("unexpected"))
-    assert len(slow.fetches) == 2
-    [caller] = await waiting(keys, "k-1")
-    assert caller.result() is not None
-
-
 async def test_signing_keys_older_than_an_hour_are_refreshed_first(
     keys: IssuerKeys, slow: SlowIssuer, clock: ManualClock
 ) -> None:

@@ -5,7 +5,6 @@ from pathlib import Path
 
 from pydantic import BaseModel
 
-from aion_core.loading import aion_yaml
 from aion_core.loading.aion_yaml.agent import AgentConfig, PushOptions
 from aion_core.loading.aion_yaml.card import Capabilities, ExtendedCardConfig, Extension, Provider, Skill
 from aion_core.loading.aion_yaml.file import LimitsConfig
@@ -42,14 +41,3 @@ def test_example_in_config_guide_is_valid_aion_yaml(tmp_path: Path) -> None:
     file = tmp_path / "aion.yaml"
     file.write_text(example)
     assert list(read_deployment_config(file).agents) == ["helper", "archive"]
-
-
-def test_guides_linked_from_config_guide_exist() -> None:
-    for guide in re.findall(r"\]\(([a-z-]+\.md)\)", GUIDE):
-        assert (ROOT / "docs" / guide).is_file()
-
-
-def test_code_with_the_effect_of_a_key_exists() -> None:
-    named = re.findall(r"aion_core/[a-z_/.]+", aion_yaml.__doc__ or "")
-    assert named
-    assert not [path for path in named if not (ROOT / path).exists()], "Correct the docstring of loading/aion_yaml."

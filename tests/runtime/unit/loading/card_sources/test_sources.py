@@ -11,16 +11,13 @@ from typing import Any
 import pytest
 
 from tests.runtime.unit.loading.card_sources.sources import (
-    CARD,
     FIELDS,
     LANGGRAPH,
     SOURCES,
     card_of,
-    deployed_app,
     project,
 )
 from tests.support.isolated import isolated_imports
-from tests.support.service import http
 
 
 @pytest.fixture(autouse=True)
@@ -35,20 +32,6 @@ async def test_field_has_first_source_that_states_it(tmp_path: Path, field: str,
     sources = FIELDS[field][number:]
     card = await card_of(project(tmp_path, field, sources))
     assert SOURCES[sources[0]].value(card, field), card
-
-
-async def test_card_has_same_etag_in_each_process(tmp_path: Path) -> None:
-    """One process has loaded the agent in its init phase; in the other, the card is the first request."""
-    folder = project(tmp_path, "defaultInputModes", ["input"])
-    apps = [deployed_app(folder) for _ in range(2)]
-    apps[0].state.agents["helper"].load()
-    tags = []
-    for app in apps:
-        async with http(app) as client:
-            answers = [await client.get("/.well-known/agent-card.json") for _ in range(2)]
-            tags += [answer.headers["etag"] for answer in answers]
-            assert answers[0].json()["defaultInputModes"] == ["application/json"]
-    assert len(set(tags)) == 1
 
 
 async def test_graph_without_any_source_says_so(tmp_path: Path) -> None:
@@ -90,12 +73,6 @@ async def test_description_is_first_paragraph_of_docstring(tmp_path: Path, docst
     assert (await card_of(tmp_path))["description"] == text
 
 
-async def test_project_description_is_for_only_agent(tmp_path: Path) -> None:
-    folder = project(tmp_path, "description", ["pyproject"])
-    (folder / "aion.yaml").write_text("aion: {agents: {helper: {path: agent.py}, other: {path: agent.py}}}")
-    assert (await card_of(folder))["description"] == "helper has no description."
-
-
 @pytest.mark.parametrize("content", ["[1]", "{", '{"name": 1}'])
 async def test_unreadable_agent_json_is_named_in_log(
     tmp_path: Path, content: str, caplog: pytest.LogCaptureFixture
@@ -104,13 +81,6 @@ async def test_unreadable_agent_json_is_named_in_log(
     (folder / "helper" / "agent.json").write_text(content)
     assert (await card_of(folder))["name"] == "helper"
     assert f"{folder / 'helper' / 'agent.json'} is not used for the agent's card" in caplog.text
-
-
-async def test_card_in_module_of_several_cards_has_usual_name(tmp_path: Path) -> None:
-    cards = f"{CARD}\nextended_card = AgentCard(name='Extended')\nagent_card = card('Public')\n"
-    (tmp_path / "agent.py").write_text(f"{LANGGRAPH}{cards}")
-    (tmp_path / "aion.yaml").write_text("aion: {agents: {helper: {path: agent.py}}}")
-    assert (await card_of(tmp_path))["name"] == "Public"
 
 
 async def test_card_of_a2a_03_in_module_is_read(tmp_path: Path) -> None:
@@ -193,15 +163,12 @@ def uris(card: Any) -> list[str]:
 
 USES = {
     "context in a node": ("", "from aion.langgraph import get_aion_context\n", True),
-    "context schema": ("", "from aion.langgraph import AionContext\n", True),
-    "module of the library": ("", "import aion.langgraph as al\n", True),
     "module beside": (
         "from aion.langgraph import get_aion_context\ndef help(): pass\n",
         "from beside import help\n",
         True,
     ),
     "emit functions only": ("", "from aion.langgraph import emit_data\n", False),
-    "envelopes only": ("", "from aion.shared.types import A2AInbox\n", False),
     "nothing": ("", "", False),
 }
 

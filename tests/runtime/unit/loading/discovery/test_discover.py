@@ -55,20 +55,6 @@ def test_discovery_prefers_aion_yaml_to_other_agents(tmp_path: Path) -> None:
     assert found.limits.requests_per_minute == 5
 
 
-def test_discovery_prefers_langgraph_json_to_agent_files(tmp_path: Path) -> None:
-    put(tmp_path, "langgraph.json", '{"graphs": {"b": "./b.py:graph"}}')
-    put(tmp_path, "agent.py", ROOT_AGENT)
-    assert paths(discover(tmp_path)) == {"b": "b.py:graph"}
-
-
-def test_discovery_prefers_adk_agent_folder_to_other_python_files(tmp_path: Path) -> None:
-    put(tmp_path, "agent.py", ROOT_AGENT)
-    put(tmp_path, "graph.py", GRAPH)
-    found = discover(tmp_path)
-    assert list(paths(found).values()) == ["agent.py:root_agent"]
-    assert found.found == f"ADK agent folder {tmp_path.name}."
-
-
 def test_langgraph_json_is_read_with_all_its_keys(tmp_path: Path) -> None:
     for folder in ("libs/one/src", "libs/two", "pkg"):
         (tmp_path / folder).mkdir(parents=True)
@@ -124,15 +110,6 @@ def test_unused_langgraph_json_key_that_matters_has_notice(case: str, tmp_path: 
     assert [notice.startswith(begin) for notice, begin in zip(notices, expected, strict=True)] == [True] * len(expected)
 
 
-def test_env_file_of_langgraph_json_may_be_missing(tmp_path: Path) -> None:
-    put(tmp_path, "langgraph.json", '{"graphs": {"a": "a.py:graph"}, "env": "conf/dev.env"}')
-    found = discover(tmp_path)
-    assert found.env_files == ()
-    assert found.found == "langgraph.json: graph a. dev.env, which `env` names, is not there."
-    env = put(tmp_path, "conf/dev.env", "A=1")
-    assert discover(tmp_path).env_files == (env,)
-
-
 def test_langgraph_json_dependencies_are_importable(tmp_path: Path) -> None:
     put(tmp_path, "libs/one/src/shared_of_discovery.py", "VALUE = 7\n")
     put(tmp_path, "agent.py", f"from shared_of_discovery import VALUE\nassert VALUE == 7\n{GRAPH}")
@@ -162,19 +139,6 @@ def test_discovery_prefers_adk_app_to_root_agent(tmp_path: Path) -> None:
         tmp_path, "agent.py", f"{ROOT_AGENT}from google.adk.apps import App\napp = App(name='a', root_agent=root_agent)"
     )
     assert list(paths(discover(tmp_path)).values()) == ["agent.py:app"]
-
-
-def test_discovery_finds_each_agent_of_adk_folder(tmp_path: Path) -> None:
-    put(tmp_path, "one/__init__.py", "from . import agent")
-    put(tmp_path, "one/agent.py", ROOT_AGENT)
-    put(tmp_path, "two/root_agent.yaml", "name: two")
-    put(tmp_path, "tools/__init__.py")
-    put(tmp_path, "my.agent/agent.py", ROOT_AGENT)
-    env = put(tmp_path, "two/.env", "A=1")
-    found = discover(tmp_path)
-    assert paths(found) == {"one": "one", "two": "two"}
-    assert found.found == "ADK agent folders: one, two."
-    assert found.env_files == (env,)
 
 
 AGENTS = {
@@ -275,14 +239,6 @@ def test_discovery_of_given_path_finds_only_its_agent(
     found = discover(Path(path))
     assert paths(found) == {agent_id: found_path}
     assert (found.folder, found.env_files) == (tmp_path, (env,))
-
-
-def test_agent_file_outside_working_directory_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    put(tmp_path, "there/mine.py", GRAPH)
-    (tmp_path / "here").mkdir()
-    monkeypatch.chdir(tmp_path / "here")
-    found = discover(tmp_path / "there" / "mine.py")
-    assert (found.folder, paths(found)) == (tmp_path / "there", {"mine": "mine.py"})
 
 
 @pytest.mark.parametrize("path", ["nowhere", "nowhere.py", "nowhere/at/all", "notes.txt"])

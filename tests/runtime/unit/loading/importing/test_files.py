@@ -54,16 +54,6 @@ def test_sibling_file_imports_already_loaded_agent_file_as_same_module(first: st
     assert mine.__spec__.name == mine.__name__
 
 
-def test_loading_agent_file_reuses_module_that_sibling_file_imported(tmp_path: Path) -> None:
-    put(tmp_path, "mine_of_modules.py", GRAPH)
-    put(tmp_path, "beside_of_modules.py", f"from mine_of_modules import State as Theirs\n{GRAPH}")
-    beside = load_object("beside_of_modules.py:graph", tmp_path).module
-    mine = load_object("mine_of_modules.py:graph", tmp_path).module
-    assert mine is not None
-    assert beside is not None
-    assert beside.Theirs is mine.State
-
-
 def test_package_without_identifier_imports_loaded_agent_file_as_same_module(tmp_path: Path) -> None:
     """ADK's layout: `__init__.py` imports the file with the agent. The folder's name is no name of a package."""
     put(tmp_path, "my-agent/__init__.py", f"from . import agent\n{GRAPH}")
@@ -72,15 +62,6 @@ def test_package_without_identifier_imports_loaded_agent_file_as_same_module(tmp
     package = load_object("my-agent:graph", tmp_path).module
     assert package is not None
     assert package.agent is mine
-
-
-def test_agent_file_with_beginning_of_generated_names_is_one_module(tmp_path: Path) -> None:
-    put(tmp_path, "aion_agent_of_modules.py", GRAPH)
-    put(tmp_path, "beside_of_modules.py", f"import aion_agent_of_modules as theirs\n{GRAPH}")
-    mine = load_object("aion_agent_of_modules.py:graph", tmp_path).module
-    beside = load_object("beside_of_modules.py:graph", tmp_path).module
-    assert beside is not None
-    assert beside.theirs is mine
 
 
 def test_import_by_name_after_failed_load_gets_stable_name(tmp_path: Path) -> None:
@@ -96,13 +77,6 @@ def test_import_by_name_after_failed_load_gets_stable_name(tmp_path: Path) -> No
     assert mine is not None
     assert beside.theirs is mine
     assert mine.__name__.startswith("aion_agent_mine_of_modules_")
-
-
-def test_folders_may_contain_equally_named_agent_files(tmp_path: Path) -> None:
-    for folder in ("one", "two"):
-        put(tmp_path, f"{folder}/agent.py", f"{GRAPH}NAME = {folder!r}\n")
-    modules = [load_object(f"{folder}/agent.py:graph", tmp_path).module for folder in ("one", "two")]
-    assert [module.NAME for module in modules if module is not None] == ["one", "two"]
 
 
 def test_agent_with_another_folders_module_is_refused(tmp_path: Path) -> None:

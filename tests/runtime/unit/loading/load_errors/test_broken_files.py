@@ -25,17 +25,6 @@ FILES: dict[str, tuple[str, str, list[str]]] = {
         "aion:\n  agents: {a: {path: a.py, limits: {}}}\n",
         ["aion.agents.a.limits is not a key that aion knows here. It belongs below `aion:`."],
     ),
-    "unknown key": (
-        "aion.yaml",
-        "aion:\n  agents: {a: {path: a.py, desciption: x}}\n",
-        ["aion.agents.a.desciption is not a key that aion knows. Did you mean 'description'?"],
-    ),
-    "unknown key like one of another level": (
-        "aion.yaml",
-        "aion:\n  agents: {a: {path: a.py}}\n  stremaing: true\n",
-        ["aion.stremaing is not a key that aion knows."],
-    ),
-    "no agents": ("aion.yaml", "aion: {}\n", ["aion.agents is missing."]),
     "absolute python_path": (
         "aion.yaml",
         "aion:\n  python_path: [/tmp]\n  agents: {a: {path: a.py}}\n",
@@ -67,11 +56,6 @@ FILES: dict[str, tuple[str, str, list[str]]] = {
         [
             "graphs.agent: ../other/graph.py is outside of {}, which is what is deployed. Move the file below that folder."
         ],
-    ),
-    "a path that is none": (
-        "langgraph.json",
-        '{"graphs": {"agent": 7}}',
-        ['graphs.agent: it has to be a path, such as "./src/agent/graph.py:graph".'],
     ),
     "a dependency that is not there": (
         "langgraph.json",

@@ -63,16 +63,11 @@ def test_error_suggests_uv_run_if_project_requires_aion_lambda(tmp_path: Path, m
 
 
 FRAMEWORKS = {
-    "import langchain_core.messages": (
-        "langchain_core",
-        "This is a LangGraph graph: install aion-lambda[langgraph,local]",
-    ),
     "from langgraph.graph import StateGraph": ("langgraph", "This is a LangGraph graph"),
     "from google.adk.agents import Agent": (
         "google.adk",
         "This is an ADK agent: install aion-lambda[adk,local], as in ",
     ),
-    "from google import genai": ("google.genai", "This is an ADK agent: install aion-lambda[adk,local]"),
 }
 
 
@@ -110,7 +105,6 @@ LOOK_UP = "The package's name may differ from the module's: look it up on pypi.o
 THIRD_PARTY: dict[str, tuple[str, str, dict[str, str], str]] = {
     "name like an agent beside it": ("import anthropic_of_test", "anthropics_of_test", ADK_FOLDER, LOOK_UP),
     "part of a package's name": ("import chat_of_test", "chat_of_test_agents", PACKAGE, LOOK_UP),
-    "part of a file's name": ("import chat_of_test", "chat_of_test_tools", MODULE, LOOK_UP),
     "known package": (
         "from googleapiclient.discovery import build",
         "googleapi_client",
@@ -118,7 +112,6 @@ THIRD_PARTY: dict[str, tuple[str, str, dict[str, str], str]] = {
         "Run `uv add google-api-python-client`, the package of the module googleapiclient.",
     ),
     "typo of a file": ("import promts_of_test", "prompts_of_test", MODULE, "Did you mean 'prompts_of_test'?"),
-    "typo of a package": ("import promts_of_test", "prompts_of_test", PACKAGE, "Did you mean 'prompts_of_test'?"),
 }
 
 
@@ -130,17 +123,8 @@ def test_missing_package_is_not_taken_for_sibling_agent(case: str, tmp_path: Pat
     assert ("Did you mean" in remedy(tmp_path)) == expected.startswith("Did you mean")
 
 
-def test_typo_of_agents_own_package_is_named(tmp_path: Path) -> None:
-    files = {file.format("weather_of_test"): text for file, text in ADK_FOLDER.items()}
-    written(tmp_path, {**files, "weather_of_test/agent.py": "from wether_of_test import prompts\nroot_agent = 1\n"})
-    with pytest.raises(AgentLoadError) as failed:
-        made(tmp_path, "weather_of_test").load()
-    assert failed.value.do.startswith("Did you mean 'weather_of_test'?")
-
-
 NAMESPACES = {
     "import google.oauth3_of_test": "There is no module 'oauth3_of_test' in google: ",
-    "from google.cloud import no_such_of_test": "Run `uv add google-cloud",
     "import google.cloud.no_such_of_test": "Run `uv add google-cloud",
 }
 

@@ -20,8 +20,6 @@ def built(says):
     return StateGraph(MessagesState).add_node(says, lambda state: {"messages": [AIMessage(says)]}).add_edge(START, says)
 """
 
-ENDS = 'Code that ends the process, or runs a program, belongs below `if __name__ == "__main__":`.'
-
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
@@ -60,10 +58,6 @@ def test_path_without_object_name_finds_compiled_graph(folder: Path, source: str
     graph = found(folder, source)
     assert nodes(graph) == {"mine"}
     assert graph.interrupt_before_nodes == ["mine"]
-
-
-def test_uncompiled_graph_is_found(folder: Path) -> None:
-    assert nodes(found(folder, "graph = built('mine')")) == {"mine"}
 
 
 def test_reexported_agent_is_found(folder: Path) -> None:
@@ -116,33 +110,6 @@ def test_agent_in_node_of_another_agent_does_not_count(folder: Path, used: str) 
     assert nodes(found(folder, f"sub = built('a').compile()\n{used}")) == {"whole"}
 
 
-@pytest.mark.parametrize(
-    ("source", "path", "sentence"),
-    [
-        ("", "agent.py", "agent.py: there is no agent in agent.py (agent.py). Name it, as in agent.py:graph."),
-        (
-            "",
-            "agent.py:graph",
-            "agent.py:graph: there is no 'graph' in agent.py (agent.py). Define 'graph' there, or fix `path`.",
-        ),
-        (
-            "import sys\nsys.exit(1)",
-            "agent.py",
-            f"agent.py cannot be imported: SystemExit: 1 (agent.py, line 8). {ENDS}",
-        ),
-        (
-            "def make():\n    raise SystemExit(2)",
-            "agent.py:make",
-            f"agent.py:make raised SystemExit: 2 (agent.py, line 8). {ENDS}",
-        ),
-    ],
-)
-def test_missing_agent_object_is_named_in_error(folder: Path, source: str, path: str, sentence: str) -> None:
-    with pytest.raises(ConfigurationError) as failed:
-        found(folder, source, path)
-    assert str(failed.value) == sentence
-
-
 # ── Configuration and checkpointer ────────────────────────────────────────────────────────────────────────────────────
 
 
@@ -192,14 +159,6 @@ def test_recursion_limit_of_adk_agent_is_refused(folder: Path) -> None:
         "Agent 'ada': other.py is an ADK agent, and `recursion_limit` limits the steps of a LangGraph graph only. Remove "
         "the key in aion.yaml."
     )
-
-
-def test_graph_with_typed_dict_context_schema_needs_no_configuration(folder: Path) -> None:
-    source = (
-        "from typing import TypedDict\nclass Ctx(TypedDict):\n    provider: str\n"
-        "graph = StateGraph(MessagesState, context_schema=Ctx).add_node('n', lambda s: s).add_edge(START, 'n')\n"
-    )
-    load(folder, source)
 
 
 def test_error_names_configuration_field_with_invalid_value(folder: Path) -> None:

@@ -1,10 +1,7 @@
 """Trees of Markdown texts: what becomes a node, what stays text, and what a text that is not complete settles."""
 
 import random
-from pathlib import Path
 from typing import Any
-
-import pytest
 
 from aion_core.web.markdown.tree import Node, rendered
 from tests.support.rows import each_row
@@ -126,15 +123,14 @@ def assert_settled_stays(text: str, ends: list[int]) -> None:
 
 def test_text_that_follows_never_changes_settled_blocks() -> None:
     choice = random.Random(8)
-    for _ in range(300):
+    for _ in range(150):
         text = "".join(choice.choices(ATOMS, k=choice.randint(3, 14)))
         assert_settled_stays(text, list(range(1, len(text) + 1)))
 
 
-@pytest.mark.parametrize("page", ["console", "quickstart", "clients"])
-def test_settled_blocks_of_guide_are_those_of_its_whole(page: str) -> None:
-    text = Path(ROOT / "docs" / f"{page}.md").read_text()
-    assert_settled_stays(text, random.Random(8).sample(range(len(text)), 40))
+def test_settled_blocks_of_guide_are_those_of_its_whole() -> None:
+    text = (ROOT / "docs" / "console.md").read_text()
+    assert_settled_stays(text, random.Random(8).sample(range(len(text)), 20))
 
 
 def test_text_that_defines_references_says_so() -> None:
@@ -146,10 +142,8 @@ def test_text_that_defines_references_says_so() -> None:
 @each_row(
     "text",
     [
-        *("![", "[", "[a](", "](", "<", "<http:a", "`", "`a``", "*a ", "a**b", "*a _b ", "~~a", "**a", ">", "> a\n>> b\n"),
-        *("- ", "- a\n\n", "1. a\n", "[\n", "[a]: <", "[a]: b '\n", "&", "&#1", "|", "a|\n-|\n", "|a", "a\n", "# ", "=\n"),
-        *("```\n", "~~~\n```\n", "* ", "<!--", "https://", "https://a.b/(", "https://a.b/)", "\0", "\\\n", "> - ", "\ud800"),
-        *("[x] ", "- [x] ", "a  \n", "\t", " ", "![a](b)", "**a ", "]", "\u2028"),
+        *("![", "[a](", "<http:a", "`a``", "a**b", "*a _b ", "~~a", "> a\n>> b\n", "- a\n\n", "1. a\n", "[a]: b '\n", "&#1"),
+        *("a|\n-|\n", "a\n", "=\n", "~~~\n```\n", "<!--", "https://a.b/(", "\0", "> - ", "\ud800", "- [x] ", "\u2028"),
     ],
 )  # fmt: skip
 def test_markdown_of_repeated_markup_is_rendered(text: str) -> None:

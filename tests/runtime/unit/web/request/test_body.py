@@ -3,16 +3,14 @@
 import asyncio
 import random
 import re
-import threading
 from collections.abc import Iterable
-from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from starlette.types import Message
 
-from aion_core.web.request.body import BODY_IDLE_SECONDS, BODY_SECONDS, SMALL_BODY_BYTES, BodyRefused, StrictRequest
+from aion_core.web.request.body import BODY_IDLE_SECONDS, BODY_SECONDS, BodyRefused, StrictRequest
 from aion_core.web.request.params import is_base64
 from aion_core.web.rpc import MAX_ID_CHARACTERS
 from tests.simulation.loop import SimLoop
@@ -26,26 +24,6 @@ BY_GROUPS = re.compile(r"(?:[A-Za-z0-9+/_-]{4})*(?:[A-Za-z0-9+/_-]{2,3}={0,2})?"
 @given(st.text(st.sampled_from("aZ0+/_-= !é"), max_size=12))
 def test_base64_check_requires_complete_groups_of_four_characters(text: str) -> None:
     assert is_base64(text) == (BY_GROUPS.fullmatch(text) is not None)
-
-
-async def test_large_body_does_not_delay_health_check() -> None:
-    """A large body waits for a thread, as all are busy; the event loop serves a health check meanwhile."""
-    busy = threading.Event()
-    with ThreadPoolExecutor(1) as threads:
-        loop = asyncio.get_running_loop()
-        loop.set_default_executor(threads)
-        blocking = loop.run_in_executor(None, busy.wait)
-        async with http(parts(talking(1)).app()) as client:
-            try:
-                large = asyncio.create_task(client.post("/", json=send("x" * SMALL_BODY_BYTES)))
-                assert (await client.get("/health")).status_code == 200
-                small = await client.post("/", json={**send("x"), "method": "Unknown"})
-                assert small.json()["error"]["code"] == -32601
-                assert not large.done()
-            finally:
-                busy.set()
-            await blocking
-            assert "result" in (await large).json()
 
 
 @pytest.mark.parametrize("request_id", ["i" * (MAX_ID_CHARACTERS + 1), "i" * 1_000_000])

@@ -75,7 +75,7 @@ def urls(card: dict[str, Any]) -> set[str]:
 
 @each_entrypoint
 async def test_card_urls_are_those_of_called_entry_point(behind: Behind, address: str, tmp_path: Path) -> None:
-    """Read the card at the root and below an agent's path: its URLs are those of the called entry point."""
+    """Read the card without a configured URL, as after the first deployment, and call its URL by the SDK."""
     async with at(behind(function(tmp_path)), address) as client:
         card = (await client.get(CARD)).json()
         assert urls(card) == {f"{address}/", address}
@@ -86,15 +86,9 @@ async def test_card_urls_are_those_of_called_entry_point(behind: Behind, address
         for path in ("/agents/helper", "/agents/quiet"):
             card = (await client.get(f"{path}{CARD}")).json()
             assert urls(card) == {f"{address}{path}/", f"{address}{path}"}, "the URL below which it was requested"
-
-
-@each_entrypoint
-async def test_sdk_reaches_agent_at_url_in_its_card(behind: Behind, address: str, tmp_path: Path) -> None:
-    """Read the card without a configured URL, as after the first deployment, and call its URL."""
-    async with at(behind(function(tmp_path)), address) as client:
-        card = await A2ACardResolver(client, address).get_agent_card()
+        found = await A2ACardResolver(client, address).get_agent_card()
         body = {"jsonrpc": "2.0", "id": 1, "method": "GetTask", "params": {"id": "nobodys"}}
-        answer = await client.post(card.supported_interfaces[0].url, json=body, headers={"A2A-Version": "1.0"})
+        answer = await client.post(found.supported_interfaces[0].url, json=body, headers={"A2A-Version": "1.0"})
         assert answer.json()["error"]["code"] == -32001
 
 
@@ -116,8 +110,8 @@ async def test_card_url_ignores_host_and_proxy_headers(behind: Behind, address: 
     assert told.headers["etag"] == plain.headers["etag"]
 
 
-@each_entrypoint
-async def test_configured_base_url_overrides_entry_point(behind: Behind, address: str, tmp_path: Path) -> None:
+async def test_configured_base_url_overrides_entry_point(tmp_path: Path) -> None:
+    behind, address = ENTRYPOINTS["a stage"]
     said = "https://cdn.example.com/a2a"
     async with at(behind(function(tmp_path, AION_BASE_URL=said)), address) as client:
         assert urls((await client.get(CARD)).json()) == {f"{said}/", said}
@@ -155,11 +149,11 @@ async def test_cards_stay_correct_for_more_domains_than_cache_holds(tmp_path: Pa
 # --- Signed ---
 
 
-@each_entrypoint
-async def test_card_signature_verifies_at_each_entry_point(behind: Behind, address: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("entrypoint", ["a stage", "a Function URL"])
+async def test_card_signature_verifies_at_each_entry_point(entrypoint: str, tmp_path: Path) -> None:
     """Verify the public and the extended card, by the SDK too."""
-    app = behind(function(tmp_path, **signing(tmp_path)))
-    async with at(app, address) as client:
+    behind, address = ENTRYPOINTS[entrypoint]
+    async with at(behind(function(tmp_path, **signing(tmp_path))), address) as client:
         (jwk,) = (await client.get(KEYS)).json()["keys"]
         (key,) = keys_in(json.dumps({"keys": [jwk]}))
         seen: list[str | None] = []
@@ -196,10 +190,9 @@ def unpadded(text: str) -> bytes:
 # --- The extended card ---
 
 
-@each_entrypoint
-async def test_extended_card_urls_are_those_of_called_entry_point(behind: Behind, address: str, tmp_path: Path) -> None:
-    app = behind(function(tmp_path))
-    async with at(app, address) as client:
+async def test_extended_card_urls_are_those_of_called_entry_point(tmp_path: Path) -> None:
+    behind, address = ENTRYPOINTS["a stage"]
+    async with at(behind(function(tmp_path)), address) as client:
         for path in ("/", "/agents/helper/", ""):
             for method in ("GetExtendedAgentCard", "agent/getAuthenticatedExtendedCard"):
                 body = {"jsonrpc": "2.0", "id": 1, "method": method, "params": {}}
@@ -217,12 +210,10 @@ async def test_extended_card_urls_are_those_of_called_entry_point(behind: Behind
 
 
 ODD: list[Any] = [
-    "", " ", None, 7, True, ["agents.example.com"], {"name": "agents.example.com"},
-    "agents.example.com/evil", "agents.example.com@evil.example", "user@agents.example.com", "agents.example .com",
-    "agents.example.com:8443", "agents.example.com?", "agents.example.com#", "agents.example.com\n", "https://evil.example",
-    ".example.com", "agents..example.com", "agents.example.com.", "-agents.example.com", "agents-.example.com",
-    "agénts.example.com", "agents%2eexample.com", "agents", "10.0.0.1", "[2001:db8::1]", f"{'a' * 64}.example.com",
-    f"{'a.' * 130}com", "127.0.0.1:3000@evil.example", "127.0.0.1:", "127.0.0.1:0", "localhost.evil.example:80",
+    "", None, 7, ["agents.example.com"], "agents.example.com/evil", "user@agents.example.com", "agents.example .com",
+    "agents.example.com:8443", "agents.example.com?", "agents.example.com\n", "https://evil.example", "agents..example.com",
+    "agents-.example.com", "agénts.example.com", "agents", "10.0.0.1", "[2001:db8::1]", f"{'a' * 64}.example.com",
+    "127.0.0.1:3000@evil.example", "127.0.0.1:0",
 ]  # fmt: skip
 
 
@@ -249,10 +240,8 @@ async def test_invalid_domain_is_ignored_and_logged(
         {"requestContext": {}},
         {"requestContext": {"domainName": API}},
         {"requestContext": {"domainName": API, "path": "/prod/another"}},
-        {"requestContext": {"domainName": API, "path": 7}},
         {"requestContext": {"domainName": API, "path": f"/prod/../evil{CARD}"}},
         {"requestContext": {"domainName": API, "path": f"@evil.example{CARD}"}},
-        {"requestContext": {"domainName": API, "path": f"/prod?{CARD}"}},
         {"requestContext": {"elb": {"targetGroupArn": "arn:aws:elasticloadbalancing:…"}}},
     ],
 )

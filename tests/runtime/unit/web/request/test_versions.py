@@ -25,13 +25,10 @@ async def client() -> AsyncIterator[httpx.AsyncClient]:
 
 REQUESTS: dict[str, tuple[str, dict[str, Any], str]] = {
     "rpc": ("/", send(), "1.0"),
-    "rpc stream": ("/", send(method="SendStreamingMessage"), "1.0"),
     "rpc v0.3": ("/", send(method="message/send"), "0.3"),
     "rest": ("/message:send", body(), "1.0"),
     "rest stream": ("/message:stream", body(), "1.0"),
-    "rest in a tenant": ("/ten/message:send", body(), "1.0"),
     "rest v0.3": ("/v1/message:send", old_body(), "0.3"),
-    "rest v0.3 stream": ("/v1/message:stream", old_body(), "0.3"),
 }
 
 
@@ -124,10 +121,9 @@ def lists(state: MessagesState, writer: StreamWriter) -> dict[str, Any]:
     return {}
 
 
-V03_REQUESTS = [
+V03_REQUESTS: list[tuple[str, str, Any, dict[str, str]]] = [
     ("POST", "/", {"jsonrpc": "2.0", "id": 1, "method": "tasks/get", "params": {"id": "{}"}}, {}),
     ("GET", "/v1/tasks/{}", None, {}),
-    ("GET", "/v1/tasks/{}", None, {"Accept": "application/json"}),
     ("POST", "/", send(method="message/stream", message_id="m-2", contextId="c-1"), {}),
     ("POST", "/v1/message:stream", old_body(message_id="m-2", contextId="c-1"), {}),
     ("POST", "/v1/message:stream", send(method="message/stream", message_id="m-2", contextId="c-1")["params"], {}),

@@ -161,12 +161,8 @@ async def test_subscribe_accepts_get_and_post(method: str) -> None:
     "path",
     [
         "/tasks/",
-        "/v1/tasks/",
-        "/acme/tasks/",
         "/agents/test/tasks/",
         "/tasks/{id}/",
-        "/v1/tasks/{id}/",
-        "/.well-known/agent-card.json/",
         "/agents/test/.well-known/agent-card.json/",
         "/health/",
     ],
@@ -239,40 +235,19 @@ async def test_body_of_get_or_delete_request_is_ignored(app: FastAPI, method: st
     ("given", "reason", "word"),
     [
         (b"", "PARSE_ERROR", "empty"),
-        (b"{", "PARSE_ERROR", "line 1"),
         (b"\xff\xfe{\x00}\x00", "PARSE_ERROR", "UTF-8"),
         (b'{"message": NaN}', "PARSE_ERROR", "NaN"),
-        (b"[" * 2_000 + b"]" * 2_000, "INVALID_PARAMS", "levels"),
         (b'{"a": 1, "a": 2}', "INVALID_REQUEST", "twice"),
         (b"[]", "INVALID_REQUEST", "object"),
-        (b"null", "INVALID_REQUEST", "object"),
-        (b'{"n": ' + b"9" * 5000 + b"}", "INVALID_PARAMS", "2^53"),
         (b'{"text": "\\ud83d"}', "INVALID_PARAMS", "surrogate"),
-        (b'{"m": ' + b"[" * 70 + b"]" * 70 + b"}", "INVALID_PARAMS", "levels"),
         (b"{}", "INVALID_PARAMS", "message"),
-        (b'{"message": []}', "INVALID_PARAMS", "message"),
         (b'{"message": {"messageId": "a", "message_id": "b"}}', "INVALID_PARAMS", "message_id"),
     ],
 )
-@each_row("path", ["/message:send", "/message:stream"])
-async def test_invalid_body_is_refused(
-    client: httpx.AsyncClient, path: str, given: bytes, reason: str, word: str
-) -> None:
+async def test_invalid_body_is_refused(client: httpx.AsyncClient, given: bytes, reason: str, word: str) -> None:
     """The error gives the same reason as that of JSON-RPC."""
-    answer = await client.post(path, content=given, headers={"Content-Type": A2A_JSON})
+    answer = await client.post("/message:send", content=given, headers={"Content-Type": A2A_JSON})
     refused(answer, 400, reason, word)
-
-
-@pytest.mark.parametrize("path", ["/message:send", "/"])
-async def test_too_large_body_gets_413_and_compressed_body_415(client: httpx.AsyncClient, path: str) -> None:
-    json_type = {"Content-Type": "application/json"}
-    large = await client.post(path, content=b" " * (5 * 1024 * 1024 + 1), headers=json_type)
-    packed = await client.post(path, content=b"\x1f\x8b", headers={**json_type, "Content-Encoding": "gzip"})
-    assert (large.status_code, packed.status_code) == (413, 415)
-    assert "larger than" in large.json()["error"]["message"]
-    assert "Content-Encoding" in packed.json()["error"]["message"]
-    plain = await client.post(path, json={}, headers={"Content-Encoding": "identity"})
-    assert plain.status_code != 415
 
 
 @pytest.mark.parametrize("path", ["/message:send", "/"])
@@ -299,14 +274,9 @@ PARTS: list[tuple[dict[str, Any], str]] = [
     ({"parts": [{"text": "a"}, {"text": 7}]}, "message.parts[1].text"),
     ({"parts": [{"text": "a"}, {"raw": "a"}]}, "message.parts[1].raw"),
     ({"parts": [{"text": "a", "data": 1}]}, "message.parts[0]"),
-    ({"parts": [{"text": "a"}, {}]}, "message.parts[1]"),
     ({"parts": [None]}, "message.parts[0]"),
-    ({"parts": "x"}, "message.parts"),
-    ({"metadata": []}, "message.metadata"),
     ({"role": "ROLE_NOBODY"}, "message.role"),
-    ({"role": 9}, "message.role"),
     ({"extensions": ["a", None]}, "message.extensions[1]"),
-    ({"messageId": 5}, "message.messageId"),
 ]
 
 
@@ -327,21 +297,11 @@ async def test_invalid_field_is_named_in_both_bindings(
 @each_row(
     ("query", "field"),
     [
-        ("pageSize=0", "pageSize"),
-        ("pageSize=101", "pageSize"),
-        ("pageSize=-1", "pageSize"),
         ("pageSize=x", "pageSize"),
-        ("pageSize=1.5", "pageSize"),
         ("pageSize=%C2%B2", "pageSize"),
-        ("pageSize=99999999999999999999", "pageSize"),
-        ("pageSize=3&pageSize=4", "pageSize"),
         ("pageSize=3&pageSize=3", "pageSize"),
-        ("pageToken=forged", "pageToken"),
         ("status=nope", "status"),
-        ("historyLength=-1", "historyLength"),
-        ("historyLength=1e12", "historyLength"),
         ("statusTimestampAfter=yesterday", "statusTimestampAfter"),
-        ("statusTimestampAfter=2026-13-01T00:00:00Z", "statusTimestampAfter"),
         ("includeArtifacts=yes", "includeArtifacts"),
         ("contextId=a%00b", "contextId"),
         ("tenant=a%20b", "tenant"),
@@ -351,22 +311,6 @@ async def test_invalid_query_parameter_is_refused(client: httpx.AsyncClient, que
     """Send invalid and repeated query parameters."""
     error = refused(await client.get(f"/tasks?{query}"), 400, "INVALID_PARAMS", field)
     assert fields(error) == [field]
-
-
-@pytest.mark.parametrize(
-    ("query", "words"),
-    [
-        ("includeArtifacts=True", "includeArtifacts has to be true or false, in lower case."),
-        ("pageSize=ten", "pageSize has to be a whole number below 2^31, in digits."),
-        ("status=completed", "TASK_STATE_AUTH_REQUIRED, and is another text."),
-        ("statusTimestampAfter=2026-11-23", "such as 2026-01-31T12:00:00.000Z, and is another text."),
-    ],
-)
-async def test_error_for_query_parameter_states_the_expected_text(
-    client: httpx.AsyncClient, query: str, words: str
-) -> None:
-    """A query parameter is always text, so the error tells which text is expected."""
-    refused(await client.get(f"/tasks?{query}"), 400, "INVALID_PARAMS", words)
 
 
 async def test_request_fields_are_accepted_as_query_parameters(client: httpx.AsyncClient) -> None:
@@ -392,27 +336,19 @@ async def test_request_fields_are_accepted_as_query_parameters(client: httpx.Asy
     "target",
     [
         "/nope",
-        "//tasks",
         "/tasks//",
         "/Tasks",
-        "/TASKS/x",
         "/message:Send",
-        "/message:nope",
-        "/%2e/tasks",
         "/%2e%2e/tasks",
-        "/.well-known/nope",
         "/a%20b/tasks",
         "/agents/nope",
-        "/agents/nope/tasks",
         "/agents/nope/message:send",
-        "/agents/Test/tasks",
         "/agents/test//tasks",
-        "/agents/tasks/x",
         "/tasks/x//",
         "/tasks/a%2Fb",
     ],
 )
-@each_row("method", ["GET", "POST", "BREW"])
+@each_row("method", ["GET", "BREW"])
 async def test_unknown_rest_path_is_not_found(app: FastAPI, method: str, target: str) -> None:
     refused(await ask(app, method, target), 404, "METHOD_NOT_FOUND", "/.well-known/agent-card.json")
 
@@ -428,18 +364,11 @@ async def test_invalid_task_id_returns_task_not_found(app: FastAPI, target: str)
     ("method", "target", "allowed"),
     [
         ("GET", "/message:send", "POST"),
-        ("DELETE", "/message:stream", "POST"),
         ("POST", "/tasks", "GET"),
-        ("PUT", "/tasks/x", "GET"),
-        ("GET", "/tasks/x:cancel", "POST"),
         ("DELETE", "/tasks/x:subscribe", "POST, GET"),
-        ("PATCH", "/tasks/x/pushNotificationConfigs", "POST, GET"),
         ("POST", "/tasks/x/pushNotificationConfigs/y", "GET, DELETE"),
-        ("POST", "/extendedAgentCard", "GET"),
         ("GET", "/ten/message:send", "POST"),
-        ("GET", "/agents/test/message:send", "POST"),
         ("GET", "/", "POST"),
-        ("GET", "/agents/test", "POST"),
         ("PUT", "/agents/test/", "POST"),
         ("POST", "/.well-known/agent-card.json", "GET, HEAD"),
     ],
@@ -506,12 +435,6 @@ async def test_official_sdk_client_calls_succeed(client: httpx.AsyncClient) -> N
     assert (len(listed.tasks), listed.total_size) == (1, 2)
     with pytest.raises(TaskNotFoundError):
         await sdk.get_task(pb.GetTaskRequest(id="nope"))
-
-
-async def test_refused_stream_returns_plain_error_response(client: httpx.AsyncClient) -> None:
-    answer = await client.post("/message:stream", json={**body(), "message": {**body()["message"], "parts": []}})
-    refused(answer, 400, "INVALID_PARAMS", "message.parts")
-    refused(await client.get("/tasks/nope:subscribe"), 404, "TASK_NOT_FOUND")
 
 
 async def test_repeated_message_is_recognised_across_bindings(client: httpx.AsyncClient) -> None:
