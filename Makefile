@@ -16,7 +16,7 @@ SIDE_BY_SIDE := -n 3 --dist loadfile --no-loadscope-reorder
 AUDIT := $(UV) tool run pip-audit==2.10.1 --strict --disable-pip --require-hashes --requirement .cache/locked.txt
 
 .DEFAULT_GOAL := help
-.PHONY: help dev test quick test-databases test-deep mutants replay check lint lint-code format package-check package-sizes bench screenshots terminal newcomer bench-chunks bench-cold bench-dev message-path docs openapi schema lock dist lines cost sam-local clean
+.PHONY: help dev test quick test-databases test-deep mutants replay check lint lint-code format package-check package-sizes bench screenshots terminal newcomer bench-dev message-path docs openapi schema lock dist lines cost sam-local clean
 
 help: ## List the commands
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 16
@@ -84,14 +84,8 @@ package-sizes: $(VENV)/.tests ## Build six realistic projects; fail if a package
 bench: $(VENV)/.tests ## Measure this server, the SDK's server and a bare app in one run (BENCH="--rounds 5 --write")
 	@$(VENV)/bin/python -m bench $(BENCH)
 
-bench-chunks: $(VENV)/.tests ## Measure the CPU time that the adapter adds to each streamed chunk
-	$(VENV)/bin/python -m tests.repository.bench.chunks
-
 bench-dev: $(VENV)/.tests ## Measure the time of `aion dev` to start, and to serve an edit
 	$(VENV)/bin/python -m tests.repository.bench.dev_loop
-
-bench-cold: $(VENV)/.tests ## Measure the CPU time of the built ApiFunction until its first streamed word
-	@$(VENV)/bin/python -m tests.repository.bench.cold_function
 
 newcomer: $(VENV)/.tests ## Measure a newcomer's first steps, with empty and with warm package caches (NEWCOMER=--check)
 	@$(VENV)/bin/python -m tests.repository.bench.newcomer $(NEWCOMER)
@@ -102,8 +96,8 @@ screenshots: $(VENV)/.tests ## Take the screenshots of the docs with the browser
 terminal: $(VENV)/.tests ## Record the terminal of the README from a real `aion dev` and `aion chat`, with a killed worker
 	@$(VENV)/bin/python -m scripts.terminal
 
-message-path: $(VENV)/.tests ## List the files that one streamed message passes through (STORE=memory or dynamodb)
-	@$(VENV)/bin/python -m tests.repository.bench.message_path --store $(or $(STORE),memory)
+message-path: $(VENV)/.tests ## List the files that one streamed message passes through
+	@$(VENV)/bin/python -m tests.repository.bench.message_path
 
 docs: $(VENV)/.tests ## Build the documentation site in .cache/docs/site; fail at a warning
 	@$(VENV)/bin/python -m scripts.docs_site

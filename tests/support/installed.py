@@ -1,8 +1,10 @@
 """Installation of the wheel into its own environment, in an empty home, as for a user."""
 
 import os
+import shutil
 import subprocess
 import sys
+import tempfile
 from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import distribution
@@ -15,13 +17,21 @@ from aion_tools.programs import find_uv
 from aion_tools.shipped import shipped
 
 
-@cache
 def wheel(folder: Path) -> Path:
-    """Build the wheel of this checkout into the folder."""
-    command = [find_uv(), "build", "--quiet", "--wheel", "--out-dir", str(folder), str(shipped())]
+    """Put the wheel of this checkout into the folder. A process builds it once."""
+    folder.mkdir(parents=True, exist_ok=True)
+    return Path(shutil.copy(_built(), folder))
+
+
+@cache
+def _built() -> Path:
+    command = [find_uv(), "build", "--quiet", "--wheel", "--out-dir", _PLACE.name, str(shipped())]
     subprocess.run(command, check=True)
-    (built,) = folder.glob("*.whl")
+    (built,) = Path(_PLACE.name).glob("*.whl")
     return built
+
+
+_PLACE = tempfile.TemporaryDirectory()
 
 
 def as_from_index(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

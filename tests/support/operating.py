@@ -11,6 +11,9 @@ from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
+import boto3
+import pytest
+from botocore.exceptions import ClientError
 from click.testing import CliRunner, Result
 
 from aion_core.aws import client
@@ -115,6 +118,27 @@ def taken_port() -> Iterator[int]:
     """Reserve a port without a server, until the block ends."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         yield listener.getsockname()[1]
+
+
+def hook(monkeypatch: pytest.MonkeyPatch, event: str, function: Callable[..., Any]) -> None:
+    """Register a hook of botocore with each client that a command makes."""
+    made = boto3.session.Session.client
+
+    def hooked(*arguments: Any, **options: Any) -> Any:
+        client = made(*arguments, **options)
+        client.meta.events.register(event, function)
+        return client
+
+    monkeypatch.setattr(boto3.session.Session, "client", hooked)
+
+
+def refuse(code: str, operation: str, message: str = "") -> Callable[..., None]:
+    """Return a hook that refuses a request with this error code of AWS."""
+
+    def refuse(**_: object) -> None:
+        raise ClientError({"Error": {"Code": code, "Message": message}}, operation)
+
+    return refuse
 
 
 @contextmanager

@@ -1,6 +1,5 @@
-"""Imports: each module has a docstring, and each part of the source imports and loads only permitted modules."""
+"""Imports: each part of the source imports and loads only permitted modules."""
 
-import ast
 import re
 import subprocess
 import sys
@@ -14,12 +13,6 @@ SOURCES = sorted(
     for folder in ("aion", "aion_core", "aion_tools", "handlers", "scripts", "examples")
     for path in (ROOT / folder).rglob("*.py")
 )
-
-
-def test_each_source_file_has_docstring() -> None:
-    for path in SOURCES:
-        docstring = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8")))
-        assert docstring, f"{path.relative_to(ROOT)} does not say what it owns"
 
 
 # Folders that may import boto3: the AWS adapters, the local emulator, `aion deploy`, the repository's
@@ -48,16 +41,13 @@ def test_only_aws_adapters_import_boto3() -> None:
         ("handlers.run_task", {"langgraph", "google.adk", "fastapi", "mangum", "sqlalchemy", "moto", "grpc"}),
         ("handlers.sweep", {"langgraph", "google.adk", "fastapi", "mangum", "aws_lambda_powertools", "moto", "grpc"}),
         ("aion_core.lambda_runtime", {"aion_core.web", "boto3", "fastapi", "httpx", "a2a"}),
-        ("aion_core.engine.service", {"boto3", "fastapi", "langgraph", "a2a.server"}),
         ("aion_core.state.langgraph.checkpoints", {"google.adk"}),
         ("aion_core.state.adk.sessions", {"langgraph", "langchain_core"}),
-        ("aion_tools.cli.main", {"boto3", "fastapi", "langgraph", "moto", "uvicorn", "cryptography"}),
         # `aion card` does not load the agent, and an unsigned card needs no cryptography.
         (
             "aion_core.loading.agent_cards",
             {"boto3", "fastapi", "langgraph", "google.adk", "a2a.server", "cryptography"},
         ),
-        ("aion_core.protocol.signing", {"boto3", "fastapi", "langgraph", "google.adk", "a2a.server"}),
     ],
 )
 def test_imported_module_does_not_load_forbidden_packages(module: str, never: set[str]) -> None:

@@ -1,11 +1,10 @@
 """Source files on the path of one streamed message, in order of their first call.
 
-`python -m tests.repository.bench.message_path [--store dynamodb]` sends "Hello there" to the echo agent in this process (v1,
-JSON-RPC, SendStreamingMessage, no authentication, limits or webhook) on the memory store, or on DynamoDB's emulator,
-and prints the list. A file counts if one of its functions is called; imports and once-per-process work do not count.
+`python -m tests.repository.bench.message_path` sends "Hello there" to the echo agent in this process (v1, JSON-RPC,
+SendStreamingMessage, no authentication, limits or webhook) on the memory store, and prints the list. A file counts if one of
+its functions is called; imports and once-per-process work do not count.
 """
 
-import argparse
 import asyncio
 import os
 import sys
@@ -21,7 +20,6 @@ import httpx
 
 from aion_core.bootstrap import build_app
 from aion_core.settings import Settings
-from aion_tools.stack.stack import LocalStack
 from aion_tools.testing import ENVIRONMENT
 
 ROOT = Path(__file__).parents[3]
@@ -29,12 +27,10 @@ PRODUCT = tuple(f"{ROOT / folder}{os.sep}" for folder in ("aion_core", "handlers
 EMULATOR = f"{ROOT / 'aion_core' / 'local'}{os.sep}"
 
 QUIET = {**ENVIRONMENT, "AION_CONFIG": str(ROOT / "examples" / "echo" / "aion.yaml"), "AION_LEASE_SECONDS": "600"}
-"""Settings for both stores. The long lease is never renewed: a renewal would add two files to the path."""
+"""Settings. The long lease is never renewed: a renewal would add two files to the path."""
 
 WRITES = {"MemoryTable.write", "MemoryTable.transact", "MemoryTable.write_blocking"}
 """Write functions of the memory store."""
-AWS_WRITES = {"PutItem", "UpdateItem", "DeleteItem", "TransactWriteItems", "BatchWriteItem"}
-"""DynamoDB's write operations."""
 
 
 @dataclass
@@ -59,9 +55,7 @@ class MessagePath:
 
 def _writes(frame: FrameType) -> bool:
     name = frame.f_code.co_qualname
-    return name in WRITES or (
-        name == "BaseClient._make_api_call" and frame.f_locals.get("operation_name") in AWS_WRITES
-    )
+    return name in WRITES
 
 
 _is_message: ContextVar[bool] = ContextVar("is_message", default=False)
@@ -110,28 +104,9 @@ async def _send(client: httpx.AsyncClient, message_id: str) -> None:
         raise SystemExit(f"The turn did not complete: {answer.text}")
 
 
-def memory_environment() -> dict[str, str]:
-    """Return the settings of the echo agent on the memory store."""
-    return QUIET
-
-
-def dynamodb_environment(stack: LocalStack) -> dict[str, str]:
-    """Return the settings of the echo agent on the emulated stack."""
-    deployed = stack.environment("ApiFunction")
-    return {**deployed, **QUIET, "AION_STORE": "dynamodb"}
-
-
 def main() -> None:
     """Print the path of a message."""
-    arguments = argparse.ArgumentParser(description="Print the files that one streamed message passes through.")
-    arguments.add_argument("--store", choices=("memory", "dynamodb"), default="memory")
-    if arguments.parse_args().store == "memory":
-        path = asyncio.run(message_path(memory_environment()))
-    else:
-        with LocalStack.start(ROOT / "template.yaml") as stack:
-            environ = dynamodb_environment(stack)
-            os.environ.update({name: value for name, value in environ.items() if name.startswith("AWS_")})
-            path = asyncio.run(message_path(environ))
+    path = asyncio.run(message_path(QUIET))
     for number, name in enumerate(path.files, start=1):
         print(f"{number:3} {name}")
         if number == path.before_write:

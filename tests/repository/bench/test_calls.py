@@ -9,6 +9,7 @@ import json
 import logging
 import sys
 from collections.abc import Callable, Coroutine
+from datetime import UTC, datetime
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -18,14 +19,19 @@ from langchain_core.messages import HumanMessage
 
 from aion_core.agents.langgraph.agent import LangGraphAgent
 from aion_core.bootstrap import build_app
+from aion_core.engine.admission import messages, new_tasks
+from aion_core.engine.agent import TurnRequest
+from aion_core.engine.records import Turn
+from aion_core.engine.task import projection
+from aion_core.protocol.types import Message, Part, Role
 from aion_core.settings import Settings
+from aion_core.table.keys import ContextKey
 from bench import floor
 from bench.client import request
 from bench.servers import ROOT
-from tests.repository.bench.chunks import asked
 from tests.support.agents.counting import talking
 
-FEW, MANY = 200, 700
+FEW, MANY = 100, 300
 BUDGET = 0.3 if sys.version_info < (3, 12) else 0.45
 """Maximum ratio of the adapter's calls for a chunk to LangGraph's own.
 
@@ -74,6 +80,16 @@ async def bare(chunks: int) -> None:
     given = {"messages": [HumanMessage("talk", id="m-1")]}
     async for _ in talking(chunks).astream(given, stream_mode=["values", "messages", "custom", "updates"]):
         pass
+
+
+def asked() -> TurnRequest:
+    """Return the turn request that TaskRunner would pass to the agent."""
+    context = ContextKey("owner", "bench", "context")
+    message = Message(message_id="m-1", role=Role.ROLE_USER, parts=[Part(text="talk")])
+    new = messages.new_task(
+        message, context, task_id="t-1", turn_id="turn-1", at=datetime.now(UTC), context_is_new=True
+    )
+    return TurnRequest(context, Turn("turn-1", "t-1", 1), 1, projection.fold(new_tasks.first_log(new)), message)
 
 
 async def adapted(chunks: int) -> None:

@@ -25,14 +25,6 @@ def test_table_item_size_counts_attribute_names_and_values() -> None:
     assert size({"n": {"N": "1234"}}) == 1 + 4
 
 
-def test_cost_page_has_each_scenario_once() -> None:
-    from scripts.cost import PAGE
-    from scripts.cost_scenarios import SCENARIOS
-
-    rows = Counter(row.split(" | ")[0] for row in PAGE.read_text(encoding="utf-8").splitlines())
-    assert all(rows[f"| {scenario.name}"] == 1 for scenario in SCENARIOS)
-
-
 def test_cost_page_lists_idle_price_of_each_resource() -> None:
     from scripts.cost import PAGE, PRICES, idle_rows
     from scripts.cost_scenarios import SCENARIOS

@@ -8,13 +8,9 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-import pytest
 import yaml
 
 from aion_tools.template.reader import Place, Template
-from tests.runtime.protocol.dialects import DIALECTS, Dialect
-from tests.support.agents.counting import talking
-from tests.support.service import http, parts
 
 ROOT = Path(__file__).parents[3]
 UNITS = {"": 1, "KiB": 1024, "MiB": 1024 * 1024, "s": 1, "days": 1}
@@ -71,34 +67,3 @@ def test_documented_limit_equals_constant_in_code() -> None:
     for limit, number, unit, where in ROWS:
         name = where.removeprefix("template.yaml: ")
         assert float(number) * UNITS[unit] == (in_template(name) if name != where else in_code(name)), limit
-
-
-@pytest.mark.parametrize("dialect", [pytest.param(each, id=each.name) for each in DIALECTS])
-async def test_data_and_metadata_may_be_nested_as_deeply_as_documented(dialect: Dialect) -> None:
-    page = (ROOT / "docs" / "limits.md").read_text(encoding="utf-8")
-    [depths] = re.findall(r"the data of a part may have (\d+) levels, and the metadata of a message (\d+)\.", page)
-    data, metadata = map(int, depths)
-
-    async def accepts(data: int, metadata: int) -> bool:
-        given = {"parts": [{"data": nested(data)}], "metadata": nested(metadata)}
-        sent = dialect.request(
-            "SendMessage", {"message": {"messageId": f"{data}/{metadata}", "role": "ROLE_USER", **given}}
-        )
-        assert sent is not None
-        answer = await client.request(sent.method, sent.target, content=sent.body, headers=sent.headers)
-        assert "error" not in answer.text or "levels" in answer.text
-        return "levels" not in answer.text
-
-    async with http(parts(talking(1)).app()) as client:
-        assert await accepts(data, metadata)
-        # Nest data one level deeper over HTTP+JSON, because in JSON-RPC the envelope already takes one level.
-        more = 1 if dialect.name.startswith("JSON-RPC") else 2
-        assert not await accepts(data + more, metadata)
-        assert not await accepts(data, metadata + more)
-
-
-def nested(levels: int) -> dict[str, Any]:
-    value: dict[str, Any] = {}
-    for _ in range(levels - 1):
-        value = {"in": value}
-    return value

@@ -109,10 +109,3 @@ def test_each_link_in_operator_guides_has_target(page: str) -> None:
         file, _, anchor = target.partition("#")
         there = (DOCS / file if file else DOCS / f"{page}.md").read_text(encoding="utf-8")
         assert not anchor or anchor in anchors(there), target
-
-
-def test_make_targets_named_in_operator_guides_exist() -> None:
-    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
-    for page in OWN:
-        for target in re.findall(r"`make ([a-z-]+)", (DOCS / f"{page}.md").read_text(encoding="utf-8")):
-            assert re.search(rf"^{target}:", makefile, re.MULTILINE), (page, target)

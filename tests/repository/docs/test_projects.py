@@ -1,4 +1,4 @@
-"""docs/projects.md: its test runs, its table lists each file, its commands exist; the tutorial names its stack."""
+"""docs/projects.md: its test runs, its table lists each file; the tutorial names its stack."""
 
 import re
 from collections.abc import Awaitable, Callable
@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from aion_tools.cli.main import aion
 from aion_tools.project.files import CONTENTS, Project, rendered
 from aion_tools.project.names import stack_name
 from aion_tools.project.origin import Origin
@@ -35,13 +34,6 @@ def test_projects_guide_lists_each_file_of_new_project() -> None:
         path for cell in re.findall(r"^\| (`[^|]+) \|", GUIDE, re.MULTILINE) for path in re.findall(r"`([^`]+)`", cell)
     }
     assert set(CONTENTS) <= listed
-
-
-def test_commands_and_options_in_projects_guide_exist() -> None:
-    for command in ("new", "init"):
-        assert f"## aion {command}\n" in GUIDE
-    options = {option for each in aion.commands["new"].params for option in each.opts}
-    assert {"--framework", "--here", "--force"} <= options
 
 
 def test_tutorial_uses_stack_name_that_its_project_gets() -> None:

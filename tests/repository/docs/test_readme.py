@@ -1,31 +1,26 @@
-"""README: short, its agent is served as it stands, and the comparison names the locked package versions."""
+"""README: its commands, its agent as it stands, and its recorded terminal."""
 
-import re
-import tomllib
-from datetime import date
 from pathlib import Path
+from xml.etree import ElementTree
 
 import pytest
 from langgraph.pregel import Pregel
+from pyte.screens import Char
 
-from aion_core import __version__
 from aion_core.agents.langgraph.agent import LangGraphAgent
 from aion_core.agents.langgraph.graph import tools_of
 from aion_core.loading.objects.load import load_object
+from scripts.terminal import IMAGE
+from scripts.terminal_svg import LAST_SECONDS, Frame, Line, svg_of
 from tests.support.pages import Block, blocks
 from tests.support.server import ROOT
 
+SVG = "{http://www.w3.org/2000/svg}"
 README = (ROOT / "README.md").read_text(encoding="utf-8")
-ALTERNATIVES = (ROOT / "docs" / "comparison.md").read_text(encoding="utf-8").partition("\n## ")[0]
 
 
 def commands(block: Block) -> list[str]:
     return [line.partition("  #")[0].strip() for line in block.code.splitlines() if not line.startswith("#")]
-
-
-def test_readme_is_read_in_a_minute() -> None:
-    assert len(README.splitlines()) <= 120
-    assert len(README.split()) <= 700
 
 
 def test_commands_of_readme_are_those_of_the_other_pages() -> None:
@@ -52,18 +47,17 @@ def test_agent_of_readme_is_served_as_it_stands(tmp_path: Path, monkeypatch: pyt
     assert [name for name, _ in tools_of(graph)] == ["opening_hours"]
 
 
-@pytest.mark.parametrize("package", ["a2a-sdk", "google-adk"])
-def test_comparison_names_locked_package_version(package: str) -> None:
-    locked = tomllib.loads((ROOT / "uv.lock").read_text(encoding="utf-8"))["package"]
-    (version,) = [each["version"] for each in locked if each["name"] == package]
-    [found] = re.findall(rf"^\| \[{package}\]\(\S+\) ([\d.]+)", ALTERNATIVES, re.MULTILINE)
-    assert found == version, "Compare again, and change the version and the date of the table."
+def test_recorded_terminal_shows_frames_once_and_worker_taking_over() -> None:
+    """Draw a film of three frames; the committed film shows a killed worker's turn."""
 
+    def line(text: str) -> Line:
+        return tuple(Char(char) for char in f"{text:12}")
 
-def test_comparison_has_date_and_versions() -> None:
-    [compared] = re.findall(r"As of (\d{4}-\d\d-\d\d)", ALTERNATIVES)
-    assert date.fromisoformat(compared) >= date(2026, 11, 30)
-    rows = re.findall(r"^\| (?!\||---)(.+?) \|", ALTERNATIVES, re.MULTILINE)
-    assert len(rows) == 8
-    assert f"aion-lambda {__version__}" in rows[0]
-    assert [row for row in rows if not re.search(r"\d+\.\d+\.\d+", row)] == []
+    frames: list[Frame] = [(at, ((line("$ a <b>"), line(text)),)) for at, text in ((0, ""), (1, "out"), (3, "out 2"))]
+    drawn = svg_of(frames, ["one"], label="A & B")
+    lines = ElementTree.fromstring(drawn).findall(f"{SVG}defs/{SVG}g")  # noqa: S314  # our own text
+    assert ["".join(each.itertext()).rstrip() for each in lines] == ["$ a <b>", "out", "out 2"]
+    assert f"film {3 + LAST_SECONDS:.2f}s step-end" in drawn
+    text = "".join(ElementTree.parse(IMAGE).getroot().itertext())  # noqa: S314  # our own file
+    assert "aion chat" in text
+    assert "took over the turn (try 2)" in text

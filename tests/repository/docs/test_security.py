@@ -1,4 +1,4 @@
-"""Guide to security: its aion.yaml and its commands."""
+"""Guide to security: its aion.yaml and its node."""
 
 import re
 from pathlib import Path
@@ -6,14 +6,11 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from click.testing import CliRunner
 from langchain_core.messages import AIMessage
 
 from aion_core.loading.auth_policies import read_auth_policies
 from aion_core.loading.deployment import read_deployment_config
-from aion_tools.cli.main import aion
 from tests.support.pages import blocks
-from tests.support.rows import each_row
 
 GUIDE = (Path(__file__).parents[3] / "docs" / "security.md").read_text(encoding="utf-8")
 
@@ -24,14 +21,6 @@ def test_aion_yaml_in_security_guide_gives_described_policies(tmp_path: Path) ->
     found = read_auth_policies(read_deployment_config(file).agents)
     assert found["helper"].require == ({"login": frozenset({"agents.chat"})}, {"key": frozenset()})
     assert found["backoffice"].require == ({"login": frozenset({"agents.admin"}), "key": frozenset()},)
-
-
-@each_row("command", sorted(set(re.findall(r"aion ((?:key|user) [a-z]+)", GUIDE))))
-def test_command_options_in_security_guide_exist(command: str) -> None:
-    shown = CliRunner().invoke(aion, [*command.split(), "--help"])
-    assert shown.exit_code == 0
-    for line in re.findall(rf"^aion {command} (.*?)(?:  +#.*)?$", GUIDE, re.MULTILINE):
-        assert all(option in shown.output for option in re.findall(r"--[a-z]+", line)), line
 
 
 @pytest.mark.parametrize(("skills", "refused"), [(["refund"], False), (["other"], True), ([], True)])

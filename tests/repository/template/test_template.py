@@ -62,13 +62,20 @@ def test_template_parameter_allows_valid_option(parameter: str) -> None:
 
 
 @each_row(
-    ("subnets", "groups", "is_valid"),
-    [("", "", True), ("subnet-0a", "sg-0a", True), ("subnet-0a", "", False), ("", "sg-0a", False)],
+    ("rule", "given", "is_valid"),
+    [
+        ("Network", {}, True),
+        ("Network", {"SubnetIds": "subnet-0a", "SecurityGroupIds": "sg-0a"}, True),
+        ("Network", {"SubnetIds": "subnet-0a"}, False),
+        ("Network", {"SecurityGroupIds": "sg-0a"}, False),
+        ("Domain", {}, True),
+        ("Domain", {"DomainName": "agents.example.com"}, False),
+        ("Domain", {"DomainName": "agents.example.com", "CertificateArn": EVERY_OPTION["CertificateArn"]}, True),
+    ],
 )
-def test_subnets_and_security_groups_must_be_set_together(subnets: str, groups: str, *, is_valid: bool) -> None:
-    template = Template(TEMPLATE, BUILD_PLACE, {"SubnetIds": subnets, "SecurityGroupIds": groups})
-    (assertion,) = transformed(TEMPLATE)["Rules"]["Network"]["Assertions"]
-    assert template.resolve(assertion["Assert"], "Rules") is is_valid
+def test_rule_refuses_parameters_that_need_each_other(rule: str, given: dict[str, str], *, is_valid: bool) -> None:
+    (assertion,) = transformed(TEMPLATE)["Rules"][rule]["Assertions"]
+    assert Template(TEMPLATE, BUILD_PLACE, given).resolve(assertion["Assert"], "Rules") is is_valid
 
 
 @each_row("function", Template(TEMPLATE, BUILD_PLACE).resources(FUNCTION))
@@ -161,20 +168,6 @@ def test_replaced_function_versions_are_retained() -> None:
     ]
     assert policies == [("Retain", "Retain")] * 4
     assert not any("DeletionPolicy" in each for each in resources if each["Type"] == "AWS::Lambda::Function")
-
-
-@pytest.mark.parametrize(
-    ("parameters", "is_valid"),
-    [
-        ({}, True),
-        ({"DomainName": "agents.example.com"}, False),
-        ({"DomainName": "agents.example.com", "CertificateArn": EVERY_OPTION["CertificateArn"]}, True),
-    ],
-)
-def test_custom_domain_requires_certificate(parameters: dict[str, str], *, is_valid: bool) -> None:
-    template = Template(TEMPLATE, BUILD_PLACE, parameters)
-    (assertion,) = transformed(TEMPLATE)["Rules"]["Domain"]["Assertions"]
-    assert template.resolve(assertion["Assert"], "Rules") is is_valid
 
 
 @each_row("function", Template(TEMPLATE, BUILD_PLACE).resources(FUNCTION))

@@ -57,12 +57,6 @@ def test_api_page_curl_command_sends_message(page: Page) -> None:
     assert json.loads(ran.stdout)["task"]["status"]["state"] == "TASK_STATE_COMPLETED"
 
 
-def test_api_page_shows_response_examples(page: Page) -> None:
-    expect(page.locator("#SendMessage")).to_contain_text("TASK_STATE_COMPLETED")
-    expect(page.locator("#SendMessage")).to_contain_text("message.role has to be")
-    expect(page.locator("#SendStreamingMessage")).to_contain_text("id: 2.1.0")
-
-
 @pytest.mark.parametrize("screen", SCREENS, ids=str)
 def test_api_page_fits_screen_and_is_accessible(page: Page, screen: Screen) -> None:
     show_on(page, screen)

@@ -21,8 +21,6 @@ BLOCK = re.compile(
     r"^(?P<language>curl|Python|TypeScript)(?:, (?P<version>1\.0|0\.3))?:\n\n```\w+\n(?P<code>.*?)^```$", re.M | re.S
 )
 VERSIONS = ("1.0", "0.3")
-LANGUAGES = ("curl", "Python", "TypeScript")
-
 RUN_PYTHON = """
 import ast, asyncio, sys
 asyncio.run(eval(compile(sys.stdin.read(), "clients.md", "exec", ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)))
@@ -165,8 +163,14 @@ def by_section(lines: Iterable[str], url: str) -> dict[str, str]:
     return {section: "\n".join(lines) for section, lines in printed.items()}
 
 
-@pytest.mark.parametrize("version", VERSIONS)
-@pytest.mark.parametrize("language", LANGUAGES)
+@pytest.mark.parametrize(
+    ("language", "version"),
+    [
+        *(("curl", version) for version in VERSIONS),
+        *((language, "1.0") for language in ("Python", "TypeScript")),
+        *(pytest.param(language, "0.3", marks=pytest.mark.deep) for language in ("Python", "TypeScript")),
+    ],
+)
 def test_clients_guide_code_prints_expected_output(language: str, version: str, agent: ServerProcess) -> None:
     lines = lines_of_curl(agent.url, version) if language == "curl" else lines_of_program(language, agent.url, version)
     printed = by_section(lines, agent.url)

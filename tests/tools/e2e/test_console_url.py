@@ -57,7 +57,7 @@ def page() -> Iterator[Page]:
         pytest.skip(f"NOT PROVEN: `aion console` in a browser. {missing}")
 
 
-@pytest.mark.parametrize("screen", [WIDE, NARROW], ids=str)
+@pytest.mark.parametrize("screen", [pytest.param(WIDE, marks=pytest.mark.deep), NARROW], ids=str)
 def test_console_talks_to_official_sdks_server(page: Page, screen: Screen, tmp_path: Path) -> None:
     """Check the card, send, see the JSON of both directions, and receive a webhook, without a foreign request."""
     page.goto("about:blank")

@@ -87,6 +87,7 @@ def python() -> Path:
         pytest.skip(f"NOT PROVEN: the trace of deepagents. It cannot be installed: {error}")
 
 
+@pytest.mark.deep
 def test_trace_of_deepagents_is_shown_logged_and_exported(python: Path, tmp_path: Path) -> None:
     (tmp_path / "agent.py").write_text(AGENT)
     data = tmp_path / "data"

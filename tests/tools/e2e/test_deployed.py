@@ -28,10 +28,8 @@ from a2a.types import (
 from botocore.credentials import Credentials as AwsCredentials
 
 from aion_core.clock import SystemClock
-from aion_core.engine.queues import PushWakeUp, WakeUp, body_of, push_body_of
 from aion_core.engine.task import projection
 from aion_core.protocol.types import TaskState
-from aion_core.table.keys import ContextKey, TaskKey
 from aion_tools.cli.chat.credentials import ClientCredentials, Signer
 from aion_tools.cli.steps import INDENT
 from aion_tools.deploy.sam_install import command as sam
@@ -194,6 +192,7 @@ async def sent(stack: DeployedStack, agent: str, configuration: SendMessageConfi
 # --- Each function, with its recorded event ---
 
 
+@pytest.mark.deep
 def test_api_function_under_sam_local_returns_whole_response_at_once(stack: DeployedStack) -> None:
     """Run the package with AWS_SAM_LOCAL, as `sam local` does: the whole response is returned at once."""
     event = recorded_event("rest_api_v1")
@@ -211,23 +210,6 @@ def test_api_function_under_sam_local_returns_whole_response_at_once(stack: Depl
         "TASK_STATE_COMPLETED",
         [{"text": "Grüße"}],
     )
-
-
-@pytest.mark.parametrize(
-    ("function", "body"),
-    [
-        ("TaskFunction", body_of(WakeUp(ContextKey("nobody", "echo", "c-0")))),
-        ("PushFunction", push_body_of(PushWakeUp(TaskKey("nobody", "t-0")))),
-    ],
-)
-def test_function_reports_only_unreadable_message_of_batch_as_failed(
-    stack: DeployedStack, function: str, body: str
-) -> None:
-    """Send a batch of a valid and an unreadable message: only the unreadable one is reported as failed."""
-    event = recorded_event("sqs")
-    strange = event["Records"][0]
-    event["Records"].append({**strange, "messageId": "unneeded wake-up", "body": body})
-    assert stack.invoke(function, event) == {"batchItemFailures": [{"itemIdentifier": strange["messageId"]}]}
 
 
 async def test_sweep_finds_expired_turn(stack: DeployedStack) -> None:

@@ -19,14 +19,12 @@ from typing import Any
 
 import pytest
 
-from aion_tools.stack import EmulatorError
 from aion_tools.stack.stack import LocalStack
 from aion_tools.template.reader import TemplateError
 from tests.support.e2e import forked
 from tests.support.e2e.forked import ForkedProcess
 from tests.support.queues import messages_in, received
 
-ROOT = Path(__file__).parents[3]
 TEMPLATE = Path(__file__).with_name("local_stack.yaml")
 # Seconds. A test waits this long only if it fails.
 TIMEOUT = 60
@@ -69,39 +67,6 @@ def bodies(event: dict[str, Any]) -> list[str]:
 # --- Resources of a template ---
 
 
-def test_project_template_creates_its_resources() -> None:
-    with LocalStack.start(ROOT / "template.yaml") as stack:
-        environment = stack.environment("ApiFunction")
-        dynamodb, sqs, s3 = (stack.client(service) for service in ("dynamodb", "sqs", "s3"))
-
-        table = dynamodb.describe_table(TableName=environment["AION_TABLE"])["Table"]
-        assert [key["AttributeName"] for key in table["KeySchema"]] == ["pk", "sk"]
-        indexes = {index["IndexName"]: index for index in table["GlobalSecondaryIndexes"]}
-        told = {name: [key["AttributeName"] for key in index["KeySchema"]] for name, index in indexes.items()}
-        assert told == {
-            "due": ["due_shard", "due_at"],
-            "by_agent": ["listing_agent", "listing_at"],
-            "by_context": ["listing_context", "listing_at"],
-        }
-        assert indexes["due"]["Projection"] == {"ProjectionType": "KEYS_ONLY"}
-        assert indexes["by_agent"]["Projection"] == {
-            "ProjectionType": "INCLUDE",
-            "NonKeyAttributes": ["state", "expires"],
-        }
-        expiry = dynamodb.describe_time_to_live(TableName=environment["AION_TABLE"])["TimeToLiveDescription"]
-        assert expiry == {"AttributeName": "expires", "TimeToLiveStatus": "ENABLED"}
-
-        for name, dead_letters in (("TASK", "TaskDeadLetters"), ("PUSH", "PushDeadLetters")):
-            url = environment[f"AION_{name}_QUEUE_URL"]
-            attributes = sqs.get_queue_attributes(QueueUrl=url, AttributeNames=["All"])["Attributes"]
-            assert attributes["VisibilityTimeout"] == "960"
-            redrive = json.loads(attributes["RedrivePolicy"])
-            assert redrive["deadLetterTargetArn"] == stack.template.attribute(dead_letters, "Arn", "")
-
-        s3.put_object(Bucket=environment["AION_BUCKET"], Key="k", Body=b"v" * 100_000)
-        assert s3.get_object(Bucket=environment["AION_BUCKET"], Key="k")["Body"].read() == b"v" * 100_000
-
-
 def test_function_environment_has_template_variables_and_emulator_endpoint(stack: LocalStack) -> None:
     assert stack.environment("WorkFunction") == {
         "QUEUE_URL": stack.physical_id("Queue"),
@@ -114,11 +79,6 @@ def test_function_environment_has_template_variables_and_emulator_endpoint(stack
         "AWS_ACCESS_KEY_ID": "local",
         "AWS_SECRET_ACCESS_KEY": "local",
     }
-
-
-def test_local_stack_parameters_replace_template_defaults() -> None:
-    with LocalStack.start(TEMPLATE, parameters={"Stage": "other"}) as stack:
-        assert stack.environment("WorkFunction")["WHERE"] == "us-east-1/other"
 
 
 def test_function_on_another_host_gets_reachable_endpoint_urls(stack: LocalStack) -> None:
@@ -139,14 +99,8 @@ def test_two_concurrent_local_stacks_share_no_state() -> None:
 @pytest.mark.parametrize(
     ("mend", "told"),
     [
-        (("!Ref Table", "!Ref Tabel"), "!Ref Tabel is neither a parameter nor a resource"),
-        (("!GetAtt Queue.Arn", "!GetAtt Queue.Name"), "Queue.Name is not supported"),
-        (("!GetAtt DeadLetters.Arn", "!ImportValue Letters"), "Fn::ImportValue is not supported"),
-        (("Default: test", "Description: none"), "the parameter Stage has no default"),
         (("VisibilityTimeout", "VisibilityTimeOut"), "does not know the property VisibilityTimeOut"),
         (("rate(1 minute)", "cron(0 8 * * ? *)"), "rate(...) schedules only"),
-        (("Resources:", "Resourcen:"), "has no Resources"),
-        (("Type: AWS::DynamoDB::Table", "Art: AWS::DynamoDB::Table"), "Table has no Type"),
         (("Globals:", "Globals: ["), "is not YAML"),
     ],
 )
@@ -178,26 +132,10 @@ def test_missing_function_handler_is_named_when_polling_starts(stack: LocalStack
         stack.poll({"PlayFunction": lambda event, context: None})
 
 
-def test_function_handler_is_imported_from_template_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys, "path", sys.path[:])
-    (tmp_path / "beside.py").write_text(
-        "import os, boto3\n"
-        "def handler(event, context):\n"
-        "    boto3.client('sqs').send_message(QueueUrl=os.environ['DEAD_LETTERS_URL'], MessageBody='done')\n"
-    )
-    template = tmp_path / "template.yaml"
-    template.write_text(TEMPLATE.read_text().replace("a_module_that_is_not_there", "beside"))
-    with LocalStack.start(template) as stack:
-        for name, value in stack.environment("WorkFunction").items():
-            monkeypatch.setenv(name, value)
-        stack.poll({"TickFunction": lambda event, context: None})
-        send(stack, "work")
-        assert received(stack, "DeadLetters") == ["done"]
-
-
 def test_function_module_is_imported_with_environment_of_that_function(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Import it from the template's folder, and let it handle a message."""
     monkeypatch.setattr(sys, "path", sys.path[:])
     monkeypatch.setenv("TABLE", "of-another-function")
     monkeypatch.delenv("DEAD_LETTERS_URL", raising=False)
@@ -205,29 +143,24 @@ def test_function_module_is_imported_with_environment_of_that_function(
         "import os\n"
         "names = ('TABLE', 'WHERE', 'DEAD_LETTERS_URL')\n"
         "imported_with = [os.environ[name] for name in names]\n"
+        "handled = []\n"
         "def handler(event, context):\n"
-        "    raise AssertionError\n"
+        "    handled.append(event['Records'][0]['body'])\n"
     )
     template = tmp_path / "template.yaml"
     template.write_text(TEMPLATE.read_text().replace("a_module_that_is_not_there.handler", "reads_at_import.handler"))
     with LocalStack.start(template) as stack:
         stack.poll({"TickFunction": lambda event, context: None}, environ={"WHERE": "on this machine"})
         url = stack.physical_id("DeadLetters")
-    assert sys.modules["reads_at_import"].imported_with == ["local-Table", "on this machine", url]
+        module = sys.modules["reads_at_import"]
+        send(stack, "work")
+        until(lambda: module.handled == ["work"])
+    assert module.imported_with == ["local-Table", "on this machine", url]
     assert os.environ["TABLE"] == "of-another-function"
     assert "DEAD_LETTERS_URL" not in os.environ
 
 
 # --- Calls of functions ---
-
-
-def test_handled_queue_message_is_deleted(stack: LocalStack) -> None:
-    work = StackWork(lambda event: {"batchItemFailures": []})
-    poll(stack, work)
-    send(stack, "one")
-    assert bodies(work.next()) == ["one"]
-    stack.stop_polling()
-    assert (messages_in(stack, "Queue"), messages_in(stack, "DeadLetters")) == (0, 0)
 
 
 def test_sqs_record_has_lambda_event_format(stack: LocalStack) -> None:
@@ -301,11 +234,7 @@ def test_only_failed_messages_are_redelivered(stack: LocalStack) -> None:
     [
         "an exception",
         {"batchItemFailures": [{"itemIdentifier": ""}]},
-        {"batchItemFailures": [{"itemIdentifier": None}]},
-        {"batchItemFailures": [{"messageId": "bad key"}]},
         {"batchItemFailures": [{"itemIdentifier": "unknown"}]},
-        {"batchItemFailures": "text"},
-        "text",
         {"not json": object()},
     ],
 )
@@ -402,24 +331,24 @@ def restless_threads() -> Iterator[None]:
 
 @pytest.mark.usefixtures("restless_threads")
 def test_exactly_one_conflicting_transaction_succeeds(stack: LocalStack) -> None:
-    together = threading.Barrier(16)
+    together = threading.Barrier(8)
 
     def race(racer: int) -> list[bool]:
         dynamodb = stack.client("dynamodb")
         together.wait(TIMEOUT)
         won = []
-        for n in range(8):
+        for n in range(4):
             won.append(is_done(dynamodb, [put_once(f"once-{n}"), add_one("won")]))
             # The failing transactions of the other threads must not undo this write.
             assert is_done(dynamodb, [add_one(f"mine-{racer}"), add_one("all")])
         return won
 
-    with ThreadPoolExecutor(16) as threads:
-        won = list(threads.map(race, range(16)))
-    assert [sum(rounds) for rounds in zip(*won, strict=True)] == [1] * 8
+    with ThreadPoolExecutor(8) as threads:
+        won = list(threads.map(race, range(8)))
+    assert [sum(rounds) for rounds in zip(*won, strict=True)] == [1] * 4
     items = stack.client("dynamodb").scan(TableName="local-Table")["Items"]
     counts = {item["pk"]["S"]: int(item["n"]["N"]) for item in items if "n" in item}
-    assert counts == {"won": 8, "all": 128, **{f"mine-{racer}": 8 for racer in range(16)}}
+    assert counts == {"won": 4, "all": 32, **{f"mine-{racer}": 4 for racer in range(8)}}
 
 
 def is_done(dynamodb: Any, transaction: list[dict[str, Any]]) -> bool:
@@ -449,43 +378,6 @@ def add_one(pk: str) -> dict[str, Any]:
             "ExpressionAttributeValues": {":one": {"N": "1"}},
         }
     }
-
-
-def test_failed_transaction_changes_no_item(stack: LocalStack) -> None:
-    dynamodb = stack.client("dynamodb")
-
-    def items() -> dict[str, Any]:
-        return {item["pk"]["S"]: item for item in dynamodb.scan(TableName="local-Table")["Items"]}
-
-    assert is_done(dynamodb, [add_one("replaced"), add_one("updated"), add_one("deleted"), add_one("untouched")])
-    before = items()
-    failing: list[dict[str, Any]] = [
-        {"Put": {"TableName": "local-Table", "Item": {"pk": {"S": "replaced"}}}},
-        {"Put": {"TableName": "local-Table", "Item": {"pk": {"S": "new"}}}},
-        add_one("updated"),
-        add_one("newly updated"),
-        {"Delete": {"TableName": "local-Table", "Key": {"pk": {"S": "deleted"}}}},
-        put_once("untouched"),
-    ]
-    assert not is_done(dynamodb, failing)
-    assert items() == before
-    assert is_done(dynamodb, failing[:-1])
-    assert items().keys() == {"replaced", "updated", "untouched", "new", "newly updated"}
-
-
-def test_invalid_transaction_gets_dynamodb_error(stack: LocalStack) -> None:
-    dynamodb = stack.client("dynamodb")
-    keyless = {"Put": {"TableName": "local-Table", "Item": {"not-pk": {"S": "x"}}}}
-    with pytest.raises(dynamodb.exceptions.ClientError, match=r"ValidationException|TransactionCanceledException"):
-        dynamodb.transact_write_items(TransactItems=[add_one("x"), keyless])
-    elsewhere = {"Put": {"TableName": "no-table", "Item": {"pk": {"S": "x"}}}}
-    with pytest.raises(
-        dynamodb.exceptions.ClientError, match=r"ResourceNotFoundException|TransactionCanceledException"
-    ):
-        dynamodb.transact_write_items(TransactItems=[add_one("x"), elsewhere])
-    with pytest.raises(dynamodb.exceptions.ClientError, match="multiple operations on one item"):
-        dynamodb.transact_write_items(TransactItems=[add_one("x"), add_one("x")])
-    assert dynamodb.scan(TableName="local-Table")["Count"] == 0
 
 
 @pytest.mark.usefixtures("restless_threads")
@@ -564,21 +456,6 @@ def leaves_nothing_but(threads: ThreadPoolExecutor) -> Iterator[None]:
         yield
 
 
-def test_stack_restarted_at_same_port_is_empty() -> None:
-    with LocalStack.start(TEMPLATE) as stack:
-        stack.client("dynamodb").put_item(TableName="local-Table", Item={"pk": {"S": "x"}})
-        port = int(stack.endpoint.rpartition(":")[2])
-    with LocalStack.start(TEMPLATE, port=port) as stack:
-        assert stack.client("dynamodb").scan(TableName="local-Table")["Count"] == 0
-
-
-def test_local_stack_error_names_port_that_is_taken() -> None:
-    with LocalStack.start(TEMPLATE) as stack, leaves_nothing():
-        port = int(stack.endpoint.rpartition(":")[2])
-        with pytest.raises(EmulatorError, match=f"cannot serve on 127.0.0.1:{port}: Address already in use"):
-            LocalStack.start(TEMPLATE, port=port)
-
-
 def test_stop_logs_name_of_hanging_function(caplog: pytest.LogCaptureFixture) -> None:
     runs, may_end = threading.Event(), threading.Event()
 
@@ -597,16 +474,6 @@ def test_stop_logs_name_of_hanging_function(caplog: pytest.LogCaptureFixture) ->
         if thread.name == "WorkFunction-batch":
             thread.join(TIMEOUT)
     assert "WorkFunction is still running" in caplog.text
-
-
-def test_local_stack_logs_nothing_by_default(
-    caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]
-) -> None:
-    with caplog.at_level(logging.INFO), LocalStack.start(TEMPLATE) as stack:
-        send(stack, "one")
-        stack.client("dynamodb").put_item(TableName="local-Table", Item={"pk": {"S": "x"}})
-    assert capfd.readouterr() == ("", "")
-    assert [record for record in caplog.records if not record.name.startswith("botocore")] == []
 
 
 # --- As a process ---

@@ -2,32 +2,27 @@
 
 import ast
 import asyncio
-import os
 import struct
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
 from aion_core.engine.queues import WakeUp, body_of
-from aion_tools.package.build import Build
-from aion_tools.package.cache import cache
 from aion_tools.package.trim import SERVICES
-from aion_tools.programs import BuildError, find_uv, interpreter, machine_architecture, run
+from aion_tools.programs import BuildError, interpreter, machine_architecture
 from aion_tools.shipped import shipped
 from aion_tools.stack.stack import LocalStack
-from scripts.package_check import ADK, CASES, MEGABYTE, Case, first_call, memory, modules, size
+from scripts.package_check import CASES, MEGABYTE, Case, first_call, memory, modules, size
 from scripts.package_load import load
 from scripts.package_sizes import is_smaller
 from scripts.packages import built
 from tests.support.clock import ManualClock
 from tests.support.conversation import StoreConversation, of
-from tests.support.e2e import forked
 from tests.support.e2e.runtime_emulator import LAMBDA_PYTHON, lambda_python
 from tests.support.memory_cgroup import is_limiting, memory_cgroup
 from tests.support.stores import dynamodb_store
-from tests.tools.e2e.packages import checkout, file_states, package_here
+from tests.tools.e2e.packages import package_here
 
 ROOT = shipped()
 MACHINES = {"x86_64": 62, "arm64": 183}
@@ -36,17 +31,6 @@ MACHINES = {"x86_64": 62, "arm64": 183}
 pytestmark = pytest.mark.timeout(900)
 runs_here = pytest.mark.skipif(sys.platform != "linux", reason="the packages are made for Linux")
 has_lambdas_python = pytest.mark.skipif(interpreter(LAMBDA_PYTHON) is None, reason=f"no Python {LAMBDA_PYTHON} here")
-
-
-@pytest.fixture(scope="module")
-def copied(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return checkout(tmp_path_factory.mktemp("checkout"))
-
-
-def run_build(folder: Path, function: str, target: Path) -> "subprocess.CompletedProcess[str]":
-    # Share the package cache, so that the build finds the dependencies of other tests' builds.
-    environ = {**os.environ, "AION_PACKAGE_CACHE": str(cache())}
-    return forked.run("aion_tools.cli", "build", function, "--to", str(target), cwd=folder, env=environ, timeout=600)
 
 
 # --- Budgets ---
@@ -144,49 +128,6 @@ def test_package_is_no_larger_than_installation_by_uv(tmp_path: Path, capsys: py
 # --- Content ---
 
 
-def test_packages_of_functions_without_agents_contain_no_agent_framework() -> None:
-    """Package agent frameworks only for functions that run agents."""
-    task, push, sweep = (
-        {path.name for path in package_here(name).code.iterdir()}
-        for name in ("TaskFunction", "PushFunction", "SweepFunction")
-    )
-    assert task >= {"aion_core", "handlers", "examples", "aion.yaml", "a2a", "langgraph", "boto3"}
-    assert not task & {"fastapi", "starlette", "mangum", "uvicorn", "moto", "aion_tools", "infra", "scripts", "tests"}
-    assert push >= {"aion_core", "handlers", "a2a", "httpx", "aws_lambda_powertools"}
-    assert not push & {"fastapi", "starlette", "mangum", "langgraph", "langchain_core", "examples", "aion.yaml"}
-    assert sweep >= {"aion_core", "handlers", "a2a"}
-    assert not sweep & {"fastapi", "starlette", "mangum", "langgraph", "langchain_core", "examples", "aion.yaml"}
-
-
-@pytest.mark.deep
-def test_adk_deployment_has_no_langgraph() -> None:
-    """Package only the frameworks that the agents in aion.yaml import.
-
-    `make package-check` builds this package too, and checks its loaded modules.
-    """
-    code = package_here("ApiFunction", [ROOT / ADK]).code
-    names = {path.name for path in code.iterdir()}
-    assert names >= {"aion_core", "handlers", "examples", "a2a", "google", "cryptography", "boto3"}
-    assert (code / "google" / "adk" / "runners.py").is_file()
-    assert not names & {"langgraph", "langchain_core", "langsmith"}
-
-
-@pytest.mark.deep
-def test_dependency_group_agents_of_repository_is_locked(tmp_path: Path) -> None:
-    """Lock as `uv add --group agents cowsay` does."""
-    project = checkout(tmp_path / "own")
-    pyproject = project / "pyproject.toml"
-    pyproject.write_text(pyproject.read_text().replace("agents = []", 'agents = ["cowsay==6.0"]'))
-    with pytest.raises(BuildError, match=r"uv\.lock does not match pyproject\.toml"):
-        Build(project)
-    run([find_uv(), "lock", "--quiet", "--project", str(project)])
-    assert "cowsay" in {each["name"] for each in Build(project)._lock.wheels}
-
-
-def test_package_is_for_processor_of_template() -> None:
-    assert Build(ROOT).target == ("x86_64", LAMBDA_PYTHON)
-
-
 @pytest.mark.parametrize(
     "architecture",
     [pytest.param(name, marks=[pytest.mark.deep] * (name != machine_architecture())) for name in MACHINES],
@@ -201,20 +142,6 @@ def test_native_libraries_are_stripped_for_target_processor(architecture: str) -
         ends = [sum(struct.unpack_from("<Q16xQ", content, segments + n * size + 8)) for n in range(count)]
         assert machine == MACHINES[architecture], library
         assert (sections, max(ends)) == (0, len(content)), library
-
-
-@runs_here
-@has_lambdas_python
-def test_packaged_modules_are_compiled_for_their_path_on_lambda() -> None:
-    """Compile for /var/task, with unchecked .pyc files: Python does not compare them with their sources."""
-    built = package_here("SweepFunction")
-    for source in ("aion_core/errors.py", "google/protobuf/message.py", "typing_extensions.py"):
-        compiled = (built.code / source).parent / "__pycache__" / f"{Path(source).stem}.cpython-313.pyc"
-        content = compiled.read_bytes()
-        assert struct.unpack_from("<I", content, 4) == (1,)
-        assert f"/var/task/{source}".encode() in content
-        assert str(ROOT).encode() not in content
-        load(built, f"import importlib.util\nassert {content[:4]!r} == importlib.util.MAGIC_NUMBER")
 
 
 @runs_here
@@ -251,61 +178,3 @@ def test_only_used_aws_clients_are_packaged() -> None:
     load(package_here("ApiFunction"), made)
     with pytest.raises(BuildError, match="Unknown service"):
         load(package_here("ApiFunction"), "import boto3\nboto3.client('ec2')")
-
-
-# --- Repeated builds ---
-
-
-@pytest.mark.deep
-@pytest.mark.parametrize("function", ["ApiFunction", "SweepFunction"])
-def test_rebuilt_package_has_same_bytes(function: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Build a package in another cache folder, at another time: names, modes and bytes are equal."""
-    first = package_here(function)
-    monkeypatch.setenv("AION_PACKAGE_CACHE", str(tmp_path / "packages"))
-    again = Build(ROOT, architecture=first.target.architecture, python=first.target.python)
-    again.write(function, tmp_path / "again")
-    assert file_states(tmp_path / "again") == file_states(first.code)
-
-
-# --- Failing builds ---
-
-
-@pytest.mark.parametrize(
-    ("mend", "told"),
-    [
-        (("examples/trip/agent.py", "elsewhere/agent.py"), "the agent 'elsewhere/agent.py:graph' does not exist"),
-        (("path: ", "way: "), "aion.agents.trip.path is missing"),
-        (("aion:", "aion: ["), "aion.yaml is not valid YAML"),
-    ],
-)
-def test_failed_build_reports_reason(copied: Path, tmp_path: Path, mend: tuple[str, str], told: str) -> None:
-    config = copied / "aion.yaml"
-    right = config.read_text()
-    try:
-        config.write_text(right.replace(*mend, 1))
-        done = run_build(copied, "ApiFunction", tmp_path)
-    finally:
-        config.write_text(right)
-    assert done.returncode == 1
-    assert told in done.stderr
-    assert "Traceback" not in done.stderr
-
-
-def test_unknown_function_is_reported(copied: Path, tmp_path: Path) -> None:
-    done = run_build(copied, "Nobody", tmp_path)
-    assert done.returncode == 1
-    assert "Nobody is not a function of aion" in done.stderr
-
-
-@has_lambdas_python
-def test_build_error_names_agent_file_with_syntax_error(copied: Path, tmp_path: Path) -> None:
-    agent = copied / "examples" / "echo" / "agent.py"
-    right = agent.read_text()
-    try:
-        agent.write_text(right + "def (\n")
-        done = run_build(copied, "TaskFunction", tmp_path)
-    finally:
-        agent.write_text(right)
-    assert done.returncode == 1
-    assert "examples/echo/agent.py is not valid Python 3.13" in done.stderr
-    assert "def (" in done.stderr, "and which line"

@@ -50,6 +50,7 @@ PREPARED: dict[str, Callable[[Path], Environ]] = {
 LIKE = {
     "docs/development.md",
     "docs/files.md",
+    "docs/from-a2a-sdk.md",
     "docs/from-adk-web.md",
     "docs/from-aion-python-sdk.md",
     "docs/from-langgraph-api.md",

@@ -56,19 +56,9 @@ def test_sam_validates_template(sam: Path) -> None:
 
 
 @pytest.mark.deep
-def test_sam_builds_function_without_docker(built: Path) -> None:
-    code = built / "ApiFunction"
-    names = {path.name for path in code.iterdir()}
-    assert names >= {"aion_core", "handlers", "examples", "aion.yaml", "a2a", "fastapi", "mangum", "langgraph", "boto3"}
-    assert not names & {"moto", "uvicorn", "pytest", "aion_tools", "infra", "scripts", "tests", "samcli", "bin"}
-    assert not (code / "google" / "adk").exists()
-    wrapper = code / "aion_core" / "lambda_runtime" / "exec-wrapper.sh"
-    assert stat.S_IMODE(wrapper.stat().st_mode) == 0o755
-
-
-@pytest.mark.deep
 def test_sam_build_and_aion_build_produce_same_files(built: Path) -> None:
     """Build the project by `sam build` and by `aion build`, and compare the files."""
+    assert "CodeUri: ApiFunction" in (built / "template.yaml").read_text()
     for function in ("ApiFunction", "SweepFunction"):
         assert file_states(built / function) == file_states(package_here(function).code)
 
@@ -78,8 +68,3 @@ def test_sam_build_in_copy_writes_environment_of_project(built: Path) -> None:
     file = built.parents[1] / PLAIN
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
     assert json.loads(file.read_text())["Parameters"]["AION_STORE"] == "memory"
-
-
-@pytest.mark.deep
-def test_built_template_references_built_function_code(built: Path) -> None:
-    assert "CodeUri: ApiFunction" in (built / "template.yaml").read_text()

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import pytest
 
 from tests.support.server import ROOT, TIMEOUT, aion_dev, serving
 from tests.support.service import send
@@ -104,6 +105,7 @@ def test_why_and_verbose_log_show_steps_of_react_agent(tmp_path: Path) -> None:
     assert all(KEY.encode() not in file.read_bytes() for file in data.glob("*.jsonl"))
 
 
+@pytest.mark.deep
 def test_why_shows_steps_of_adk_agent_with_sub_agents(tmp_path: Path) -> None:
     (tmp_path / "agent.py").write_text(ADK)
     data = tmp_path / "data"

@@ -72,19 +72,19 @@ def config(tmp_path: Path) -> Path:
     return tmp_path / "aion.yaml"
 
 
-async def test_ask_returns_reply_with_text_and_state(config: Path) -> None:
-    async with serve(config) as client:
-        reply = await client.ask("hello")
-    assert (reply.state, reply.text) == ("completed", "1: hello")
-    assert client.card.name == "counter"
-
-
-async def test_context_id_continues_conversation(config: Path) -> None:
+async def test_ask_returns_replies_of_conversation(config: Path) -> None:
     async with serve(config) as client:
         first = await client.ask("hello")
-        second = await client.ask("again", context_id=first.context_id)
+        second = await client.ask("see", parts=[Part(text=" this")], context_id=first.context_id)
         other = await client.ask("new")
-    assert (second.text, other.text) == ("2: again", "1: new")
+        assert (first.state, first.text) == ("completed", "1: hello")
+        assert (second.text, other.text) == ("2: see this", "1: new")
+        with pytest.raises(InvalidParamsError, match="parts is empty"):
+            await client.ask()
+        assert first.task is not None
+        assert await client.a2a.get_task(GetTaskRequest(id=first.task.id)) == first.task
+        card = (await client.http.get("/.well-known/agent-card.json")).json()
+        assert card["name"] == client.card.name == "counter"
 
 
 async def test_separately_served_test_agents_share_no_state(config: Path) -> None:
@@ -95,29 +95,26 @@ async def test_separately_served_test_agents_share_no_state(config: Path) -> Non
         assert len((await client.a2a.list_tasks(ListTasksRequest())).tasks) == 1
 
 
-async def test_reply_of_failed_turn_has_reason(config: Path) -> None:
-    async with serve(config, agent="broken") as client:
+@pytest.mark.parametrize(("agent", "reason"), [("broken", "the tide is out"), ("unmade", "no_such_module")])
+async def test_reply_of_failed_turn_has_reason(config: Path, agent: str, reason: str) -> None:
+    async with serve(config, agent=agent) as client:
         reply = await client.ask("hello")
     assert reply.state == "failed"
-    assert "the tide is out" in reply.text
+    assert reason in reply.text
 
 
-async def test_serve_of_unknown_agent_names_known_agents(config: Path) -> None:
+async def test_serve_of_unknown_agent_or_file_is_refused(config: Path) -> None:
     with pytest.raises(ConfigurationError, match=r"no agent 'counters'\. Its agents are asker, both, "):
         async with serve(config, agent="counters"):
-            pass
+            raise AssertionError("served")
+    with pytest.raises(ConfigurationError, match=r"missing\.yaml"):
+        async with serve(config.with_name("missing.yaml")):
+            raise AssertionError("served")
 
 
 async def test_ask_names_required_extensions_of_card(config: Path) -> None:
     async with serve(config, agent="strict") as client:
         assert (await client.ask("hello")).text == "1: hello"
-
-
-async def test_agent_with_import_error_fails_its_task(config: Path) -> None:
-    async with serve(config, agent="unmade") as client:
-        reply = await client.ask("hello")
-    assert reply.state == "failed"
-    assert "no_such_module" in reply.text
 
 
 @pytest.mark.parametrize("agent", ["speaker", "both"])
@@ -145,22 +142,6 @@ async def test_ask_returns_reply_if_agent_answers_without_task(config: Path) -> 
     assert reply.context_id
 
 
-async def test_ask_sends_parts_after_its_text(config: Path) -> None:
-    async with serve(config) as client:
-        reply = await client.ask("see", parts=[Part(text=" this")])
-        with pytest.raises(InvalidParamsError, match="parts is empty"):
-            await client.ask()
-    assert reply.text == "1: see this"
-
-
-async def test_official_client_reads_task_of_served_agent(config: Path) -> None:
-    async with serve(config) as client:
-        reply = await client.ask("hello")
-        assert reply.task is not None
-        assert await client.a2a.get_task(GetTaskRequest(id=reply.task.id)) == reply.task
-        assert (await client.http.get("/.well-known/agent-card.json")).json()["name"] == "counter"
-
-
 async def test_served_test_agent_ignores_process_environment(config: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AION_STORE", "dynamodb")
     monkeypatch.setenv("AION_CONFIG", "/nonexistent.yaml")
@@ -181,12 +162,6 @@ async def test_environment_variables_of_aion_yaml_are_set_only_while_serving(
     async with serve(config) as client:
         assert (await client.ask("hello")).text == "scripted: None"
     assert "MODEL" not in os.environ
-
-
-async def test_serve_error_names_unusable_config(tmp_path: Path) -> None:
-    with pytest.raises(ConfigurationError, match=r"missing\.yaml"):
-        async with serve(tmp_path / "missing.yaml"):
-            raise AssertionError("served")
 
 
 async def test_reply_has_questions_with_form_of_answer(config: Path) -> None:

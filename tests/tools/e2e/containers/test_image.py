@@ -1,7 +1,5 @@
 """Project whose agent is too large for a zip: its images in containers, on Lambda's Runtime API and under `sam local`."""
 
-import json
-import signal
 import subprocess
 import sys
 import time
@@ -9,7 +7,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from subprocess import PIPE, STDOUT
-from typing import Any
 
 import httpx
 import pytest
@@ -22,9 +19,7 @@ from aion_tools.project.files import samconfig
 from aion_tools.stack.stack import LocalStack
 from aion_tools.template.file import load
 from tests.support.containers.engine import DockerEngine as Engine
-from tests.support.e2e.gates import Gates
 from tests.support.e2e.rest_api import RestApi, rest_api
-from tests.support.listening import free_port
 from tests.support.server import ROOT
 from tests.support.service import send
 from tests.tools.e2e.containers.test_lambda_conditions import AUTH, CONDITIONS, LAMBDA
@@ -36,7 +31,6 @@ pytestmark = [
     pytest.mark.timeout(1800),
 ]
 
-SUPPORT = ROOT / "tests" / "support" / "e2e"
 ANSWER = "2 words, 1 different"
 AGENT = """
 import io
@@ -57,9 +51,7 @@ def count(state: MessagesState) -> dict:
 
 graph = StateGraph(MessagesState).add_node("count", count).add_edge(START, "count").compile()
 """
-AION_YAML = (
-    "aion:\n  image: true\n  agents:\n    documents: {path: documents.py:graph}\n    gated: {path: gated.py:graph}\n"
-)
+AION_YAML = "aion:\n  image: true\n  agents:\n    documents: {path: documents.py:graph}\n"
 PLANTED = "planted-7b1c9f3e5d"
 SECRETS = {
     ".env": f"OPENAI_API_KEY={PLANTED}",
@@ -78,8 +70,6 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     files = {
         "aion.yaml": AION_YAML,
         "documents.py": AGENT,
-        "gated.py": (SUPPORT / "agents" / "gated.py").read_text(),
-        "tests/support/e2e/gates.py": (SUPPORT / "gates.py").read_text(),
         "template.yaml": template.replace("@architecture@", machine_architecture()).replace("@name@", "Documents"),
         "samconfig.toml": samconfig("documents"),
         "Makefile": f'build-%:\n\t@{sys.executable} -m aion_tools.cli build $* --to "$(ARTIFACTS_DIR)"\n',
@@ -101,21 +91,6 @@ def sam(engine: Engine, folder: Path, *arguments: str) -> "subprocess.CompletedP
     environ = {**engine.environ, **sam_install.ENVIRONMENT}
     command = [str(sam_install.installed() / "sam"), *arguments]
     return subprocess.run(command, cwd=folder, env=environ, stdout=PIPE, stderr=STDOUT, text=True)
-
-
-def test_large_agent_as_zip_fails_with_ways_out(folder: Path, tmp_path: Path) -> None:
-    (folder / "aion.yaml").write_text(AION_YAML.replace("image: true", "image: false"))
-    try:
-        done = aion(folder, "build", "ApiFunction")
-    finally:
-        (folder / "aion.yaml").write_text(AION_YAML)
-    assert done.returncode == 1
-    first, second, third = done.stderr.splitlines()[-3:]
-    assert "MB without the .pyc files; Lambda's limit for a zip is 250 MB." in first
-    assert second.startswith("The largest distributions: pymupdf 10")
-    assert second.count(" MB") == 10
-    assert "`exclude:`" in third
-    assert "`image: true`" in third
 
 
 @pytest.fixture(scope="module")
@@ -167,7 +142,7 @@ def test_image_has_no_planted_secret(engine: Engine, folder: Path, images: dict[
 
 
 @contextmanager
-def running_api(engine: Engine, image: str, stack: LocalStack, gates: str = "") -> Iterator[RestApi]:
+def running_api(engine: Engine, image: str, stack: LocalStack) -> Iterator[RestApi]:
     """Run ApiFunction's image under Lambda's conditions until the block ends. Print its log."""
     with rest_api(engine.gateway) as api:
         environ = {
@@ -178,7 +153,6 @@ def running_api(engine: Engine, image: str, stack: LocalStack, gates: str = "") 
             },
             **LAMBDA,
             "AWS_LAMBDA_RUNTIME_API": api.runtime,
-            "TEST_GATES": gates,
         }
         with engine.container(*CONDITIONS, *variables(environ), image) as container:
             try:
@@ -189,22 +163,6 @@ def running_api(engine: Engine, image: str, stack: LocalStack, gates: str = "") 
 
 def variables(environ: dict[str, str]) -> list[str]:
     return [part for name, value in environ.items() for part in ("--env", f"{name}={value}")]
-
-
-async def test_image_streams_text_before_turn_ends(engine: Engine, images: dict[str, str], stack: LocalStack) -> None:
-    """The entry point is our loop: the client receives the first text while the agent waits at a barrier."""
-    async with Gates(host=engine.gateway) as gates, httpx.AsyncClient(auth=AUTH, timeout=120) as http:
-        with running_api(engine, images["ApiFunction"], stack, gates.address) as api:
-            request = send(method="SendStreamingMessage")
-            async with http.stream("POST", f"{api.url}/agents/gated", json=request) as answer:
-                lines = answer.aiter_lines()
-                before = ""
-                while '"before ' not in before:
-                    before = await anext(lines)
-                gates.open("between")
-                rest = "".join([line async for line in lines])
-    assert '"after"' not in before
-    assert "TASK_STATE_COMPLETED" in rest
 
 
 def test_task_function_of_image_runs_queued_turn(engine: Engine, images: dict[str, str], stack: LocalStack) -> None:
@@ -238,66 +196,3 @@ def test_task_function_of_image_runs_queued_turn(engine: Engine, images: dict[st
             stack.stop_polling()
             print(engine.logs(container))
     assert task["status"]["message"]["parts"] == [{"text": ANSWER}]
-
-
-@contextmanager
-def start_api(engine: Engine, folder: Path) -> Iterator[str]:
-    """Run `sam local start-api` until the block ends; yield its URL. Print its output."""
-    port = free_port()
-    command = [str(sam_install.installed() / "sam"), "local", "start-api", "--port", str(port), "--skip-pull-image"]
-    environ = {**engine.environ, **sam_install.ENVIRONMENT}
-    log = folder.with_name("start-api.log")
-    with (
-        log.open("wb") as output,
-        subprocess.Popen(command, cwd=folder, env=environ, stdout=output, stderr=STDOUT) as server,
-    ):
-        try:
-            yield f"http://127.0.0.1:{port}"
-        finally:
-            server.send_signal(signal.SIGINT)
-            try:
-                server.wait(60)
-            finally:
-                server.kill()
-                print(log.read_text())
-
-
-@pytest.mark.usefixtures("images")
-def test_sam_local_answers_from_image(engine: Engine, folder: Path) -> None:
-    """There the image runs the buffered handler, with the variables that `sam build` has written."""
-    with start_api(engine, folder) as url, httpx.Client(timeout=300, headers={"A2A-Version": "1.0"}) as http:
-        card = answer_of(http, f"{url}/.well-known/agent-card.json")
-        assert card["name"] == "documents"
-        for method in ("SendMessage", "SendStreamingMessage"):
-            answer = http.post(f"{url}/", json=send(method=method, message_id=method, parts=[{"text": "word word"}]))
-            assert answer.status_code == 200
-            assert "TASK_STATE_COMPLETED" in answer.text
-            assert ANSWER in answer.text
-
-
-def answer_of(http: httpx.Client, url: str) -> Any:
-    """Return the JSON at the URL, once the server listens."""
-    deadline = time.monotonic() + 120
-    while True:
-        try:
-            return json.loads(http.get(url).text)
-        except httpx.ConnectError:
-            assert time.monotonic() < deadline, "`sam local start-api` does not listen"
-            time.sleep(0.2)
-
-
-@pytest.mark.usefixtures("images")
-def test_edit_after_build_fails_sam_build(engine: Engine, folder: Path) -> None:
-    """Docker alone builds the images, from folders that the edit has left behind."""
-    agent = folder / "documents.py"
-    agent.write_text(f"{AGENT}# An edit.\n")
-    try:
-        built = sam(engine, folder, "build")
-    finally:
-        agent.write_text(AGENT)
-    assert built.returncode != 0
-    assert (
-        ".aion/image/ApiFunction is outdated: documents.py differs. Run `aion build`, then `sam build` again"
-        in built.stdout
-    )
-    assert "Step 1/" not in built.stdout

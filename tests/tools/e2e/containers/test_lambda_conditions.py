@@ -11,18 +11,15 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import httpx
 import pytest
-from a2a.types import Message, Part, Role, SendMessageRequest, TaskState
 from botocore.credentials import Credentials
 
 from aion_tools.cli.chat.credentials import ClientCredentials, Signer
 from aion_tools.stack.stack import LocalStack
 from tests.support.containers.engine import DockerEngine
 from tests.support.containers.lambda_image import IMAGE
-from tests.support.e2e.clients import official_client
 from tests.support.e2e.gates import Gates
 from tests.support.e2e.rest_api import CALLER, REGION, RestApi, rest_api
 from tests.support.server import ROOT
@@ -92,13 +89,6 @@ def stack(engine: DockerEngine) -> Iterator[LocalStack]:
         yield stack
 
 
-@pytest.fixture(scope="module")
-def function(engine: DockerEngine, code: Path, stack: LocalStack) -> Iterator[Function]:
-    """Return a running function for several tests."""
-    with running(engine, code, stack) as function:
-        yield function
-
-
 @contextmanager
 def running(engine: DockerEngine, code: Path, stack: LocalStack, gates: str = "") -> Iterator[Function]:
     """Run the function until the block ends. Print its log, which pytest shows for a failed test."""
@@ -130,36 +120,6 @@ async def test_container_streams_text_before_turn_ends(engine: DockerEngine, cod
     assert '"after"' not in before
     assert '"after"' in rest
     assert "TASK_STATE_COMPLETED" in rest
-
-
-@pytest.mark.parametrize("binding", ["JSONRPC", "HTTP+JSON"])
-async def test_container_answers_official_client(function: Function, binding: str) -> None:
-    url = f"{function.api.url}/agents/echo"
-    message = Message(message_id="m-1", role=Role.ROLE_USER, parts=[Part(text="Grüße, \u05e9\u05dc\u05d5\u05dd")])
-    for streaming in (True, False):
-        async with official_client(url, binding=binding, streaming=streaming, auth=AUTH) as client:
-            events = [event async for event in client.send_message(SendMessageRequest(message=message))]
-    assert events[-1].task.status.state == TaskState.TASK_STATE_COMPLETED
-    assert events[-1].task.status.message.parts == message.parts
-
-
-@pytest.mark.parametrize(
-    ("method", "path", "body", "status", "media_type"),
-    [
-        ("GET", "/.well-known/agent-card.json", None, 200, "application/json"),
-        ("POST", "/agents/echo", send(), 200, "application/json"),
-        ("POST", "/agents/echo", {"jsonrpc": "1.0"}, 200, "application/json"),
-        ("POST", "/agents/echo/message:send", send()["params"], 200, "application/a2a+json"),
-        ("POST", "/agents/echo/message:stream", send()["params"], 200, "text/event-stream"),
-        ("GET", "/agents/echo/tasks/nope", None, 404, "application/a2a+json"),
-    ],
-)
-async def test_container_response_has_media_type_of_binding(
-    function: Function, method: str, path: str, body: Any, status: int, media_type: str
-) -> None:
-    async with httpx.AsyncClient(auth=AUTH, timeout=120, headers={"A2A-Version": "1.0"}) as http:
-        answer = await http.request(method, function.api.url + path, json=body)
-    assert (answer.status_code, answer.headers["content-type"].partition(";")[0]) == (status, media_type)
 
 
 def test_container_memory_peak_is_below_quarter_of_limit(

@@ -5,11 +5,8 @@ Each test runs for a LangGraph and an ADK project of `aion new`, installed from 
 
 import asyncio
 import base64
-import itertools
-import json
-import stat
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import httpx
 import pytest
@@ -131,43 +128,6 @@ def test_responses_have_media_types_of_bindings(server: LocalServer) -> None:
         large = http.post("/", json=send("x" * 1_000_000, message_id="large"))
         assert large.headers["content-type"] == "application/json"
         assert large.json()["result"]["task"]["status"]["state"] == "TASK_STATE_COMPLETED"
-
-
-@pytest.mark.parametrize("server", WAYS, indirect=True)
-def test_page_of_this_machine_may_call(server: LocalServer) -> None:
-    origin = "http://localhost:5173"
-    asked = {"Access-Control-Request-Method": "POST", "Access-Control-Request-Headers": "content-type,a2a-version"}
-    preflight = httpx.options(f"{server.url}/", headers={"Origin": origin, **asked}, timeout=TIMEOUT)
-    assert (preflight.status_code, preflight.headers["access-control-allow-origin"]) == (200, origin)
-
-
-def test_warm_container_answers_next_request(
-    plain_server: LocalServer, project: LocalProject, record_property: Callable[[str, object], None]
-) -> None:
-    times = [time.monotonic()]
-    for number in range(3):
-        answer = httpx.post(f"{plain_server.url}/", json=send(message_id=f"warm-{number}"), headers=V1, timeout=TIMEOUT)
-        assert answer.json()["result"]["task"]["status"]["state"] == "TASK_STATE_COMPLETED"
-        times.append(time.monotonic())
-    assert len(project.containers(".aws-sam/")) == 1
-    took = [f"{after - before:.2f} s" for before, after in itertools.pairwise(times)]
-    record_property("figures", f"sam local start-api, {project.folder.name}: three messages took {', '.join(took)}")
-
-
-def test_plain_run_refuses_webhook_with_name_of_command(plain_server: LocalServer) -> None:
-    configuration = {"taskPushNotificationConfig": {"url": "https://hooks.example.org/"}}
-    request = send(message_id="hook")
-    request["params"]["configuration"] = configuration
-    answer = httpx.post(f"{plain_server.url}/", json=request, headers=V1, timeout=TIMEOUT).json()
-    assert answer["error"]["code"] == -32003
-    assert "`aion sam-local`" in answer["error"]["message"]
-
-
-def test_environment_file_of_build_is_private(plain_server: LocalServer, project: LocalProject) -> None:
-    file = project.folder / ".aion" / "sam-env.json"
-    assert stat.S_IMODE(file.stat().st_mode) == 0o600
-    assert json.loads(file.read_text())["Parameters"]["AION_STORE"] == "memory"
-    assert KEY not in "".join(plain_server.printed)
 
 
 async def test_queued_turn_is_delivered_to_webhook(complete_server: LocalServer, project: LocalProject) -> None:

@@ -5,9 +5,7 @@ import os
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
-import boto3
 import pytest
 
 from aion_tools.dev.data_folder import DataFolder, RunningServer
@@ -62,21 +60,15 @@ def hold_request(monkeypatch: pytest.MonkeyPatch) -> Callable[[str, int], None]:
     """
 
     def hold_request(operation: str, number: int) -> None:
-        made, count, concurrent = boto3.session.Session.client, itertools.count(1), threading.Event()
+        count, concurrent = itertools.count(1), threading.Event()
 
-        def holding(*arguments: Any, **options: Any) -> Any:
-            client = made(*arguments, **options)
+        def hold(**_: object) -> None:
+            match next(count) - number:
+                case 0:
+                    assert concurrent.wait(60)
+                case 1:
+                    concurrent.set()
 
-            def hold(**_: object) -> None:
-                match next(count) - number:
-                    case 0:
-                        assert concurrent.wait(60)
-                    case 1:
-                        concurrent.set()
-
-            client.meta.events.register(f"before-call.{operation}", hold)
-            return client
-
-        monkeypatch.setattr(boto3.session.Session, "client", holding)
+        operating.hook(monkeypatch, f"before-call.{operation}", hold)
 
     return hold_request

@@ -2,8 +2,6 @@
 
 import json
 import stat
-import subprocess
-import sys
 import threading
 from collections.abc import Iterator
 from functools import partial
@@ -21,7 +19,6 @@ from tests.support.declared import AION_YAML
 from tests.support.deployment import BASE_URL, at, deployed
 from tests.support.downgraded import without_tls
 from tests.support.isolated import isolated_imports
-from tests.support.rows import each_row
 
 CARDS = (".well-known/agent-card.json", ".well-known/agent-card.json?v=2", "extendedAgentCard", "v1/card")
 
@@ -228,16 +225,3 @@ def test_card_keygen_writes_private_key_file_once(tmp_path: Path, algorithm: str
     before = file.read_text()
     assert "cannot be written" in refusal("keygen", file)
     assert file.read_text() == before
-
-
-def test_card_command_failure_is_one_sentence_and_exit_1(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "aion_tools.cli", "card", "verify", str(tmp_path / "nowhere.json"), "--key", "k"]
-    ran = subprocess.run(command, capture_output=True, text=True, timeout=60)
-    assert (ran.returncode, ran.stdout) == (1, "")
-    assert ran.stderr.startswith("Error: k cannot be read")
-    assert ran.stderr.count("\n") == 1
-
-
-@each_row("command", ["show", "sign", "verify", "keygen"])
-def test_card_help_shows_examples(command: str) -> None:
-    assert f"  aion card {command}" in run(command, "--help").stdout

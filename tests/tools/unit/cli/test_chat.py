@@ -6,9 +6,7 @@ import os
 import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from threading import Thread
 from typing import Any
 
 import click
@@ -32,6 +30,10 @@ from a2a.utils.errors import UnsupportedOperationError
 from click.testing import CliRunner, Result
 from google.protobuf.json_format import ParseDict
 from rich.console import Console
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
 
 from aion_core.agent_client.checked import CheckedClient
 from aion_core.protocol.stream_artifacts import STREAM_DELTA_ID
@@ -45,6 +47,8 @@ from aion_tools.cli.chat.tool_calls import ToolCalls
 from aion_tools.terminal import cleaned_output
 from tests.support.agents.scripted import AskingAgent, GatedAgent
 from tests.support.downgraded import downgraded
+from tests.support.listening import listening
+from tests.support.rows import each_row
 from tests.support.service import parts
 
 
@@ -65,83 +69,73 @@ def answer_of(*events: StreamResponse) -> Answer:
     return answer
 
 
-def test_chat_replaces_streamed_text_by_whole_message() -> None:
-    answer = answer_of(chunk("one ", append=False), chunk("two"))
-    assert answer.shown == "one two"
-    answer.add(status(TaskState.TASK_STATE_COMPLETED, "one two."))
-    assert (answer.shown, answer.state, answer.is_over) == ("one two.", "completed", True)
-
-
-def test_chat_replaces_shown_text_when_agent_starts_text_again() -> None:
-    assert answer_of(chunk("lost", append=False), chunk("one ", append=False), chunk("two")).shown == "one two"
-
-
 def artifact(text: str, *, append: bool = False) -> StreamResponse:
     update = TaskArtifactUpdateEvent(artifact=Artifact(artifact_id="a", parts=[Part(text=text)]), append=append)
     return StreamResponse(artifact_update=update)
 
 
-def test_chat_prints_text_of_artifact() -> None:
-    answer = answer_of(artifact("one "), artifact("two", append=True), status(TaskState.TASK_STATE_COMPLETED))
-    assert answer.shown == "one two"
-    assert answer_of(artifact("one"), status(TaskState.TASK_STATE_COMPLETED, "Done.")).shown == "one\n\nDone."
+WORKING, COMPLETED = TaskState.TASK_STATE_WORKING, TaskState.TASK_STATE_COMPLETED
+BOTH = Artifact(artifact_id="m-Sun.", parts=[Part(text="Sun.")], metadata={"aion:answers": "m-1"})
 
 
-def test_chat_prints_progress_message_then_artifact_text_once(capsys: pytest.CaptureFixture[str]) -> None:
-    """An executor reports progress in a message, then answers in an artifact: each text is printed once."""
+@each_row(
+    ("events", "shown"),
+    [
+        ([chunk("one ", append=False), chunk("two")], "one two"),
+        # The whole message replaces the chunks, and so does a text that the agent begins again.
+        ([chunk("one ", append=False), chunk("two"), status(COMPLETED, "one two.")], "one two."),
+        ([chunk("lost", append=False), chunk("one ", append=False), chunk("two")], "one two"),
+        ([artifact("one "), artifact("two", append=True), status(COMPLETED)], "one two"),
+        ([artifact("one"), status(COMPLETED, "Done.")], "one\n\nDone."),
+        # A text is shown once, though an artifact and a message have it.
+        ([chunk("one", append=False), artifact("one"), status(COMPLETED, "one")], "one"),
+        ([chunk("one", append=False), artifact("one")], "one"),
+    ],
+)
+def test_chat_shows_each_text_of_answer_once(events: list[StreamResponse], shown: str) -> None:
+    answer = answer_of(*events)
+    assert answer.shown == shown
+    if events[-1].HasField("status_update"):
+        assert (answer.state, answer.is_over) == ("completed", True)
+
+
+@each_row(
+    ("events", "printed"),
+    [
+        (
+            [
+                chunk("one ", append=False),
+                chunk("two"),
+                chunk("one ", append=False),
+                chunk("three"),
+                status(COMPLETED, "one three"),
+            ],
+            "one two\none three\n",
+        ),
+        # An executor reports progress in a message, then answers in an artifact.
+        (
+            [status(WORKING, "Reading."), artifact("one\n"), artifact("two\n", append=True), status(COMPLETED)],
+            "Reading.\n\none\ntwo\n",
+        ),
+        # With `answer: both`, the artifact of the answer comes while an earlier message is shown.
+        (
+            [
+                status(WORKING, "Let me look."),
+                StreamResponse(artifact_update=TaskArtifactUpdateEvent(artifact=BOTH, last_chunk=True)),
+                status(COMPLETED, "Sun."),
+            ],
+            "Let me look.\nSun.\n",
+        ),
+    ],
+)
+def test_chat_without_terminal_prints_each_text_once(
+    events: list[StreamResponse], printed: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     answer, show = Answer(), PlainPrinter()
-    for event in (
-        status(TaskState.TASK_STATE_WORKING, "Reading."),
-        artifact("one\n"),
-        artifact("two\n", append=True),
-        status(TaskState.TASK_STATE_COMPLETED),
-    ):
+    for event in events:
         answer.add(event)
         show(answer)
-    assert capsys.readouterr().out == "Reading.\n\none\ntwo\n"
-
-
-def test_chat_shows_text_of_artifact_and_equal_message_once() -> None:
-    both = answer_of(chunk("one", append=False), artifact("one"), status(TaskState.TASK_STATE_COMPLETED, "one"))
-    assert both.shown == "one"
-    assert answer_of(chunk("one", append=False), artifact("one")).shown == "one"
-
-
-def test_chat_prints_answer_after_other_message_once(capsys: pytest.CaptureFixture[str]) -> None:
-    """With `answer: both`, the artifact of the answer comes while an earlier message is shown."""
-    answer, show = Answer(), PlainPrinter()
-    both = Artifact(artifact_id="m-Sun.", parts=[Part(text="Sun.")], metadata={"aion:answers": "m-1"})
-    for event in (
-        status(TaskState.TASK_STATE_WORKING, "Let me look."),
-        StreamResponse(artifact_update=TaskArtifactUpdateEvent(artifact=both, last_chunk=True)),
-        status(TaskState.TASK_STATE_COMPLETED, "Sun."),
-    ):
-        answer.add(event)
-        show(answer)
-    assert capsys.readouterr().out == "Let me look.\nSun.\n"
-
-
-def test_chat_without_terminal_prints_each_text_once(capsys: pytest.CaptureFixture[str]) -> None:
-    answer, show = Answer(), PlainPrinter()
-    for event in (
-        chunk("one ", append=False),
-        chunk("two"),
-        chunk("one ", append=False),
-        chunk("three"),
-        status(TaskState.TASK_STATE_COMPLETED, "one three"),
-    ):
-        answer.add(event)
-        show(answer)
-    assert capsys.readouterr().out == "one two\none three\n"
-
-
-def test_chat_shows_artifact_received_twice_only_once() -> None:
-    artifact = Artifact(artifact_id="a", parts=[Part(raw=b"1", filename="a.txt", media_type="text/plain")])
-    update = StreamResponse(artifact_update=TaskArtifactUpdateEvent(artifact=artifact))
-    task = StreamResponse(task=Task(id="t", context_id="c", artifacts=[artifact]))
-    answer = answer_of(update, task)
-    assert len(answer.parts) == 1
-    assert document(answer)["task"] == "t"
+    assert capsys.readouterr().out == printed
 
 
 def test_chat_joins_chunks_of_file_in_artifact() -> None:
@@ -195,8 +189,6 @@ def test_chat_saves_file_beside_link_to_nothing(tmp_path: Path) -> None:
         ("9", "in 9 s"),
         ("Wed, 21 Oct 2015 07:28:00 GMT", "in 0 s"),
         ("9\x1b]0;owned\x07", "later"),
-        ("soon", "later"),
-        ("-1", "later"),
         ("9" * 400, "later"),
         ("", "later"),
     ],
@@ -212,11 +204,8 @@ def test_file_name_and_text_may_be_no_unicode_text(tmp_path: Path) -> None:
     (file := tmp_path / os.fsdecode(b"caf\xe9.txt")).write_bytes(b"x")
     assert file_part(file).filename == "caf?.txt"
     assert parts_of(file.stem, []) == [Part(text="caf?")]
-
-
-def test_compressed_file_is_sent_as_file_of_unknown_type(tmp_path: Path) -> None:
-    (file := tmp_path / "a.csv.gz").write_bytes(b"\x1f\x8b")
-    assert file_part(file).media_type == "application/octet-stream"
+    (compressed := tmp_path / "a.csv.gz").write_bytes(b"\x1f\x8b")
+    assert file_part(compressed).media_type == "application/octet-stream"
 
 
 def test_text_artifact_with_file_name_is_saved(tmp_path: Path) -> None:
@@ -409,36 +398,18 @@ def agent(
     """Serve an agent with one answer. Yield its URL and the Authorization headers of the messages that it gets."""
     credentials: list[str | None] = []
 
-    class AgentHandler(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            interface = {"url": elsewhere or url, "protocolBinding": binding, "protocolVersion": "1.0"}
-            card = {"name": HOSTILE, "description": HOSTILE, "version": HOSTILE, "supportedInterfaces": [interface]}
-            self.reply(card)
+    async def card(request: Request) -> Response:
+        url = elsewhere or f"http://127.0.0.1:{request.url.port}"
+        interface = {"url": url, "protocolBinding": binding, "protocolVersion": "1.0"}
+        texts = dict.fromkeys(("name", "description", "version"), HOSTILE)
+        return JSONResponse({**texts, "supportedInterfaces": [interface]})
 
-        def do_POST(self) -> None:
-            credentials.append(self.headers["Authorization"])
-            request = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-            self.reply({"jsonrpc": "2.0", "id": request["id"], **answer})
+    async def message(request: Request) -> Response:
+        credentials.append(request.headers.get("authorization"))
+        return JSONResponse({"jsonrpc": "2.0", "id": (await request.json())["id"], **answer})
 
-        def reply(self, document: dict[str, Any]) -> None:
-            body = json.dumps(document).encode()
-            self.send_response(200)
-            self.send_header("Content-Type", "application/json")
-            self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
-
-        def log_message(self, *_: object) -> None: ...
-
-    with ThreadingHTTPServer(("127.0.0.1", 0), AgentHandler) as server:
-        url = f"http://127.0.0.1:{server.server_port}"
-        thread = Thread(target=server.serve_forever, args=(0.05,))
-        thread.start()
-        try:
-            yield url, credentials
-        finally:
-            server.shutdown()
-            thread.join()
+    with listening(Starlette(routes=[Route("/", message, methods=["POST"]), Route("/{path:path}", card)])) as url:
+        yield url, credentials
 
 
 @pytest.fixture(autouse=True)
@@ -507,11 +478,27 @@ def test_message_is_not_sent_to_address_like_own(what: str, monkeypatch: pytest.
     assert {*seen} == {("GET", "agent.example")}
 
 
-def test_localhost_and_its_address_are_one_host(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("TOKEN", "secret-token")
+@pytest.mark.parametrize(
+    ("environ", "options", "header"),
+    [
+        # `localhost` is the host of the card's 127.0.0.1.
+        ({"TOKEN": "secret-token"}, (), "Bearer secret-token"),
+        (
+            {"AWS_ACCESS_KEY_ID": "AKIDEXAMPLE", "AWS_SECRET_ACCESS_KEY": "secret"},
+            ("--sign", "eu-west-1"),
+            r"AWS4-HMAC-SHA256 Credential=AKIDEXAMPLE/\d{8}/eu-west-1/execute-api/aws4_request, .*Signature=[0-9a-f]{64}",
+        ),
+    ],
+    ids=["token", "signature"],
+)
+def test_send_authenticates_its_requests(
+    environ: dict[str, str], options: tuple[str, ...], header: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in environ.items():
+        monkeypatch.setenv(name, value)
     with agent(hostile_task("?")) as (url, credentials):
-        CliRunner().invoke(send, ["--url", url.replace("127.0.0.1", "localhost"), "hello"])
-    assert credentials == ["Bearer secret-token"]
+        CliRunner().invoke(send, ["--url", url.replace("127.0.0.1", "localhost"), "hello", *options])
+    assert re.fullmatch(header, str(credentials[0]))
 
 
 def test_card_without_usable_interface_is_reported() -> None:

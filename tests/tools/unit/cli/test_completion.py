@@ -13,12 +13,8 @@ AION = str(Path(sys.executable).with_name("aion"))
 @each_row(
     ("words", "completed"),
     [
-        ("ta", "tasks"),
-        ("build Ta", "TaskFunction"),
         ("chat --agent bi", "billing"),
-        ("key create alice --agent ''", "helper billing"),
         ("card show --config other.yaml ''", "other"),
-        ("card show --config missing.yaml ''", ""),
     ],
 )
 def test_clicks_script_completes_in_bash(tmp_path: Path, words: str, completed: str) -> None:

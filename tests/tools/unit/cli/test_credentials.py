@@ -123,8 +123,3 @@ def test_printed_password_hash_is_valid_in_users_secret(run: RunCommand) -> None
     assert json.loads(run("user", "hash", "alice", input="wonder:land\n").stdout) != users, "each with its own salt"
     assert "The password is empty" in refusal(run("user", "hash", "alice", input="\n"))
     assert "and no ':'" in refusal(run("user", "hash", "a:b", input="x\n"))
-
-
-@pytest.mark.parametrize("command", [("key", "create"), ("user", "hash")])
-def test_credentials_help_shows_examples(run: RunCommand, command: tuple[str, str]) -> None:
-    assert f"  aion {' '.join(command)}" in run(*command, "--help").stdout

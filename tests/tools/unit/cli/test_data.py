@@ -9,7 +9,6 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-import boto3
 import pytest
 
 from aion_core.auth.credentials import RequestCredentials
@@ -33,6 +32,7 @@ from tests.support import operating
 from tests.support.clock import ManualClock
 from tests.support.conversation import StoreConversation
 from tests.support.operating import RunCommand
+from tests.support.rows import each_row
 from tests.support.server import ROOT
 from tests.support.stores import dynamodb_store, dynamodb_table
 
@@ -85,7 +85,7 @@ def stores(report: str) -> dict[str, tuple[int, int]]:
     return {store: (int(items), int(versions)) for store, items, versions, _ in lines}
 
 
-def test_data_delete_dry_run_lists_stores_and_deletes_nothing(run: RunCommand, owner: str) -> None:
+def test_data_delete_dry_run_lists_stores_and_deletes_nothing(run: RunCommand, owner: str, moto: LocalStack) -> None:
     first = run("data", "delete", "--owner", owner)
     assert first.exit_code == 0, first.exception
     assert first.stdout.startswith("STORE ")
@@ -98,14 +98,26 @@ def test_data_delete_dry_run_lists_stores_and_deletes_nothing(run: RunCommand, o
     }
     assert first.stderr.endswith("Nothing was deleted (dry run). --yes deletes.\n")
     assert run("data", "delete", "--owner", owner, "--dry-run").stdout == first.stdout
+    document = json.loads(run("data", "delete", "--subject", ALICE, "--json").stdout)
+    assert document["owners"][0] == {
+        "owner": owner, "subject": ALICE, "issuer": API_KEY_ISSUER, "tenant": "", "found": 8,
+    }  # fmt: skip
+    (tasks,) = (store for store in document["stores"] if store["store"] == "tasks")
+    assert (tasks["items"], tasks["versions"]) == (4, 0)
+    assert (document["deleted"], document["left"]) == (False, 8)
+    by_stack = operating.runs(operating.environ_of(moto))
+    stack = operating.registered(moto, "aion-data")
+    assert "tasks " in by_stack("data", "delete", "--owner", owner, "--stack", stack).stdout
 
 
 def test_data_delete_with_yes_may_be_repeated(run: RunCommand, owner: str) -> None:
+    """Delete all but the API keys, then the rest, and then nothing."""
+    assert run("data", "delete", "--owner", owner, "--keep-keys", "--yes").exit_code == 0
+    assert stores(run("data", "delete", "--owner", owner).stdout) == {"API keys": (1, 0)}
     done = run("data", "delete", "--subject", ALICE, "--yes")
     assert done.exit_code == 0, done.exception
     assert "Everything was deleted" in done.stderr
-    again = run("data", "delete", "--subject", ALICE, "--yes", "--json")
-    document = json.loads(again.stdout)
+    document = json.loads(run("data", "delete", "--subject", ALICE, "--yes", "--json").stdout)
     assert (document["stores"], document["left"], document["deleted"]) == ([], 0, True)
     assert ALICE not in run("key", "list").stdout
 
@@ -122,41 +134,16 @@ def test_data_delete_warns_that_running_turn_may_store_more_files(
     ) in done.stderr
 
 
-def test_data_delete_keeps_api_keys_on_request(run: RunCommand, owner: str) -> None:
-    assert run("data", "delete", "--owner", owner, "--keep-keys", "--yes").exit_code == 0
-    assert stores(run("data", "delete", "--owner", owner).stdout) == {"API keys": (1, 0)}
+def test_data_delete_prompt_accepts_only_owners_name(run: RunCommand, owner: str) -> None:
+    for typed in ("yes", "", ALICE):
+        deletes = typed == ALICE
+        asked = run("data", "delete", "--subject", ALICE, input=Terminal(f"{typed}\n".encode()))
+        assert asked.exit_code == (0 if deletes else 1), asked.exception
+        assert f"Type {ALICE} to delete all of it" in asked.stderr
+        assert (run("data", "delete", "--owner", owner).stdout == "") is deletes
 
 
-@pytest.mark.parametrize(("typed", "deletes"), [(ALICE, True), ("yes", False), ("", False)])
-def test_data_delete_prompt_accepts_only_owners_name(run: RunCommand, owner: str, typed: str, *, deletes: bool) -> None:
-    asked = run("data", "delete", "--subject", ALICE, input=Terminal(f"{typed}\n".encode()))
-    assert asked.exit_code == (0 if deletes else 1), asked.exception
-    assert f"Type {ALICE} to delete all of it" in asked.stderr
-    assert (run("data", "delete", "--owner", owner).stdout == "") is deletes
-
-
-def test_data_delete_json_output_names_owners_and_stores(run: RunCommand, owner: str) -> None:
-    document = json.loads(run("data", "delete", "--subject", ALICE, "--json").stdout)
-    assert document["owners"][0] == {
-        "owner": owner, "subject": ALICE, "issuer": API_KEY_ISSUER, "tenant": "", "found": 8,
-    }  # fmt: skip
-    assert {
-        name: value
-        for store in document["stores"]
-        if store["store"] == "tasks"
-        for name, value in store.items()
-        if name != "bytes"
-    } == {"store": "tasks", "items": 4, "versions": 0}
-    assert (document["deleted"], document["left"]) == (False, 8)
-
-
-def test_data_delete_finds_table_and_bucket_by_stack(moto: LocalStack, owner: str) -> None:
-    stack = operating.registered(moto, "aion-data")
-    run = operating.runs(operating.environ_of(moto))
-    assert "tasks " in run("data", "delete", "--owner", owner, "--stack", stack).stdout
-
-
-@pytest.mark.parametrize(
+@each_row(
     ("arguments", "error_text"),
     [
         ([], "Give either --owner or --subject."),
@@ -182,17 +169,9 @@ def test_data_delete_with_unknown_bucket_names_missing_variable(stack: LocalStac
 def test_data_delete_reports_owner_that_still_writes(
     run: RunCommand, owner: str, stack: LocalStack, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    table, whole = dynamodb_table(stack), boto3.session.Session.client
-
-    def is_written_to(*arguments: Any, **options: Any) -> Any:
-        """Return a client that, after each deletion, writes a request count of the same owner."""
-        client = whole(*arguments, **options)
-        request = Put(keys.requests_key(owner), {**stamp(owner), "full_at": 1})
-        client.meta.events.register("after-call.dynamodb.BatchWriteItem", lambda **_: table.write_blocking(request))
-        return client
-
+    table, request = dynamodb_table(stack), Put(keys.requests_key(owner), {**stamp(owner), "full_at": 1})
     with monkeypatch.context() as patched:
-        patched.setattr(boto3.session.Session, "client", is_written_to)
+        operating.hook(patched, "after-call.dynamodb.BatchWriteItem", lambda **_: table.write_blocking(request))
         failed = run("data", "delete", "--owner", owner, "--yes")
     assert operating.refusal(failed).startswith("1 item or version is there again: the owner still writes.")
     assert stores(run("data", "delete", "--owner", owner).stdout) == {"rate limits": (1, 0)}

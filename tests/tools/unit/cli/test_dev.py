@@ -1,6 +1,5 @@
 """`aion dev` before its server starts: arguments, port, template and environment variables."""
 
-import re
 import socket
 from pathlib import Path
 
@@ -9,10 +8,8 @@ import pytest
 from aion_core.errors import ConfigurationError
 from aion_core.loading.discovery.discover import discover, project_above
 from aion_tools.cli.dev import _listen
-from aion_tools.dev.environment import agents_variables, server_environment
-from aion_tools.dev.worker_task import WorkerTask
+from aion_tools.dev.environment import agents_variables
 from tests.support import operating
-from tests.support.server import ROOT
 
 GRAPH = "from langgraph.graph import StateGraph\ngraph = StateGraph(dict).compile()\n"
 
@@ -31,13 +28,6 @@ def test_taken_port_error_names_port_option() -> None:
     named = pytest.raises(ConfigurationError, match=r"`aion dev --port 8001` \(with make")
     with operating.taken_port() as port, named, _listen(port):
         pass
-
-
-@pytest.mark.parametrize("page", ["console", "development"])
-def test_docs_pages_state_actual_lease_time_of_development_server(page: str) -> None:
-    text = (ROOT / "docs" / f"{page}.md").read_text(encoding="utf-8")
-    lease = server_environment(WorkerTask("", "sqlite", "off", "", ""), {})["AION_LEASE_SECONDS"]
-    assert re.findall(r"leases? expires? \((\d+)\s+seconds", text) == [lease]
 
 
 @pytest.mark.parametrize("above", ["", ".git", "pyproject.toml"])

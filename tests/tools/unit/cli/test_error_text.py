@@ -1,16 +1,15 @@
 """Messages for the operator about AWS's errors."""
 
-import threading
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-
 import pytest
 from botocore.exceptions import ClientError, ReadTimeoutError
+from starlette.responses import Response
 
 from aion_core.errors import OtherLayout, StoreError
 from aion_tools.cli.error_text import error_text
 from aion_tools.deploy.errors import AwsRefused
 from aion_tools.stack.stack import SETTINGS
 from tests.support import operating
+from tests.support.listening import listening
 
 
 @pytest.mark.parametrize(
@@ -41,25 +40,10 @@ def test_text_of_timed_out_call_names_network() -> None:
     assert error_text(error).startswith("AWS doesn't respond. Check the network")
 
 
-class _Proxy(BaseHTTPRequestHandler):
-    """Proxy that answers each request with a page for people."""
-
-    def do_POST(self) -> None:
-        self.rfile.read(int(self.headers.get("Content-Length", 0)))
-        self.send_response(502)
-        self.end_headers()
-        self.wfile.write(b"<!doctype html><html lang=en><p>Bad gateway</html>")
-
-    def log_message(self, *_: object) -> None: ...
-
-
-@pytest.mark.parametrize("command", [("tasks", "list", "--scan"), ("destroy",)], ids=["tasks", "destroy"])
-def test_text_of_html_response_names_proxy(command: tuple[str, ...]) -> None:
-    with ThreadingHTTPServer(("127.0.0.1", 0), _Proxy) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        environ = {**SETTINGS, "AWS_ENDPOINT_URL": f"http://127.0.0.1:{server.server_port}"}
-        failed = operating.runs(environ)(*command, "--stack", "aion-prod")
-        server.shutdown()
+def test_text_of_html_response_names_proxy() -> None:
+    """A proxy answers each request with a page for people."""
+    with listening(Response("<!doctype html><html lang=en><p>Bad gateway</html>", 502)) as url:
+        failed = operating.runs({**SETTINGS, "AWS_ENDPOINT_URL": url})("destroy", "--stack", "aion-prod")
     assert operating.refusal(failed).startswith("The response isn't from AWS; it may be from a proxy.")
 
 

@@ -8,15 +8,11 @@ from tests.support.rows import each_row
     ("arguments", "hint"),
     [
         (("depoy",), "'deploy'"),
-        (("tasks", "lst"), "Did you mean 'list'?"),
         (("tasks", "list", "--lmit", "3"), "Did you mean '--limit'?"),
         (("redrive",), "No such command 'aion redrive'. There is `aion push redrive` and `aion dlq redrive`."),
-        (("tasks", "why"), "No such command 'aion tasks why'. There is `aion why`."),
         (("--stack", "x", "why"), "It belongs behind the command: `aion why --stack …`."),
         (("tasks", "--limit", "3", "list"), "It belongs behind the command: `aion tasks list --limit …`."),
-        (("help",), "No such command 'aion help'. There is `aion --help`."),
         (("tasks", "help"), "No such command 'aion tasks help'. There is `aion tasks --help`."),
-        (("list-all",), "No such command 'list-all'."),
         (("tasks", "--nothing"), "No such option '--nothing'."),
     ],
 )

@@ -20,7 +20,6 @@ from aion_core.engine.queues import WakeUp, body_of
 from aion_core.local.sqlite.message_queue import MAX_RECEIVES, SQLiteQueue, open_queues
 from aion_core.settings import Settings
 from aion_tools.cli import aws_options
-from aion_tools.cli.main import aion
 from aion_tools.deploy import aws
 from aion_tools.deploy.samconfig import SamConfig
 from aion_tools.stack.stack import SETTINGS, LocalStack
@@ -114,18 +113,6 @@ def test_missing_aws_credentials_error_is_one_sentence() -> None:
     assert ran.stderr.count("\n") == 1
 
 
-def test_missing_network_error_is_one_sentence() -> None:
-    with operating.taken_port() as port:
-        pass
-    ran = operating.process(
-        "tasks", "list", "--scan", **SETTINGS, AWS_ENDPOINT_URL=f"http://127.0.0.1:{port}",
-        AION_TABLE="t", AION_BUCKET="b", AION_TASK_QUEUE_URL="https://sqs/q",
-    )  # fmt: skip
-    assert (ran.returncode, ran.stdout) == (1, "")
-    assert ran.stderr.startswith("Error: AWS doesn't respond.")
-    assert ran.stderr.count("\n") == 1
-
-
 def test_error_for_broken_local_store_names_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / ".aion" / "store").mkdir(parents=True)
     monkeypatch.chdir(tmp_path)
@@ -146,19 +133,6 @@ def test_closed_output_pipe_prints_no_traceback(moto: LocalStack) -> None:
     command = f"{sys.executable} -m aion_tools.cli --help | true; echo ${{PIPESTATUS[0]}}"
     ran = subprocess.run(["bash", "-c", command], capture_output=True, text=True, timeout=60)
     assert ran.stderr == ""
-
-
-def walk(command: object, path: tuple[str, ...] = ()) -> list[tuple[str, ...]]:
-    commands = getattr(command, "commands", {})
-    return [path, *(found for name, each in commands.items() for found in walk(each, (*path, name)))]
-
-
-@each_row("path", walk(aion))
-def test_help_of_each_command_fits_terminal(path: tuple[str, ...]) -> None:
-    shown = operating.runs({})(*path, "--help")
-    assert shown.exit_code == 0
-    assert max(map(len, shown.stdout.partition("Examples:")[0].splitlines())) <= 80
-    assert "..." not in shown.stdout.partition("Options:")[2], "what a command does fits into a line"
 
 
 CLOCK: Any = SystemClock()
@@ -217,13 +191,6 @@ def test_local_dead_letters_are_redriven_or_dropped(run: RunCommand, stores: Sto
     redriven = run("dlq", "redrive", "--yes")
     assert "Redrive to the task queue started." in redriven.stderr
     assert "No dead letters." in run("dlq", "list").stderr
-
-
-def test_keys_and_webhooks_in_local_store_are_listed(run: RunCommand, stores: Stores) -> None:
-    made = run("key", "create", "alice")
-    assert made.stdout.startswith("aion_")
-    assert "alice" in run("key", "list").stdout
-    assert "No push configs." in run("push", "list", "--all").stderr
 
 
 def test_data_delete_in_local_store_deletes_large_payloads(run: RunCommand, stores: Stores) -> None:

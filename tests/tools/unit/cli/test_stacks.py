@@ -9,14 +9,12 @@ import pytest
 from aion_core import __version__
 from aion_tools.stack.stack import LocalStack
 from aion_tools.template import stacks
-from aion_tools.template.file import parsed
-from aion_tools.template.reader import FUNCTION, Place, project_template
+from aion_tools.template.reader import FUNCTION
 from tests.support import operating
 from tests.support.operating import RunCommand, refusal
 from tests.support.pages import blocks
 
 PAGE = "docs/deploy.md"
-PLACE = Place(account="111122223333", region="eu-west-1", endpoint="http://127.0.0.1:4566", stack_name="orders-dev")
 [EXAMPLE] = [block.code for block in blocks(PAGE, "yaml") if "AWS::Serverless::Application" in block.code]
 
 
@@ -81,13 +79,6 @@ def test_build_for_sam_refuses_stacks_of_another_version(run: RunCommand, tmp_pa
     (tmp_path / stacks.FOLDER / "version").write_text("0.0.9\n")
     assert "are from aion-lambda 0.0.9" in refusal(run("build", "SweepFunction", "--to", "out"))
     assert not (tmp_path / "out").exists()
-
-
-def test_template_of_deploy_guide_gives_agent_its_table(tmp_path: Path) -> None:
-    assert parsed(EXAMPLE)["Resources"]["Aion"]["Properties"]["Parameters"]["PushHosts"] == ".example.com"
-    (tmp_path / "template.yaml").write_text(EXAMPLE)
-    environment = project_template(tmp_path, PLACE).environment("ApiFunction")
-    assert json.loads(environment["AION_AGENT_ENVIRONMENT"]) == {"NOTES_TABLE": "orders-dev-Notes"}
 
 
 def test_emulated_aws_has_tables_of_project_and_package(tmp_path: Path) -> None:

@@ -149,26 +149,28 @@ def test_why_explains_running_and_queued_turns(run: RunCommand, chat: StoreConve
     )
 
 
-@pytest.mark.parametrize(
-    ("state", "fact"),
-    [
-        (CallState.OPEN, "is working for it"),
-        (CallState.ASKS, "is waiting for an answer"),
-        (CallState.ENDED, "has answered"),
-    ],
-)
-def test_why_names_remote_agents(run: RunCommand, chat: StoreConversation, state: CallState, fact: str) -> None:
+def test_why_names_remote_agents(run: RunCommand, chat: StoreConversation) -> None:
+    facts = {
+        CallState.OPEN: "is working for it",
+        CallState.ASKS: "is waiting for an answer",
+        CallState.ENDED: "has answered",
+    }
+
     async def calls() -> None:
         begun = await chat.starts("m-1")
-        await chat.store.remote_calls.begin(begun.lease, RemoteCall("ask", "weather", Message(message_id="r-1")))
-        await chat.store.remote_calls.reached(begun.head.key, "ask", "remote-t")
-        await chat.store.remote_calls.settle(begun.head.key, "ask", state)
+        for state in facts:
+            call = RemoteCall(f"ask-{state}", f"{state}-agent", Message(message_id=f"r-{state}"))
+            await chat.store.remote_calls.begin(begun.lease, call)
+            await chat.store.remote_calls.reached(begun.head.key, f"ask-{state}", f"t-{state}")
+            await chat.store.remote_calls.settle(begun.head.key, f"ask-{state}", state)
 
     asyncio.run(calls())
     printed = run("t-m-1", "--owner", chat.context.owner).stdout
-    assert f"The agent weather {fact} (its task remote-t)." in story(printed)
+    for state, fact in facts.items():
+        assert f"The agent {state}-agent {fact} (its task t-{state})." in story(printed)
     (document,) = json.loads(run("t-m-1", "--owner", chat.context.owner, "--json").stdout)
-    assert document["remoteCalls"] == [{"agent": "weather", "task": "remote-t", "state": state.value}]
+    told = {each["agent"]: (each["task"], each["state"]) for each in document["remoteCalls"]}
+    assert told == {f"{state}-agent": (f"t-{state}", state.value) for state in facts}
 
 
 def test_why_explains_turn_that_waits_behind_interrupted_task(run: RunCommand, chat: StoreConversation) -> None:
@@ -203,21 +205,16 @@ def test_why_tells_client_what_to_send_after_failed_task(
     assert "its client can send " in text.lower()
 
 
-def test_why_explains_turn_with_expired_lease(run: RunCommand, chat: StoreConversation) -> None:
+def test_why_explains_turn_with_expired_lease(moto: LocalStack, chat: StoreConversation, stack: str) -> None:
     # Start the turn an hour ago, because the command uses the machine's clock.
     chat.clock.move(-3600)
     asyncio.run(chat.starts("m-1"))
-    said = now(run("t-m-1", "--owner", chat.context.owner).stdout)
-    assert said.startswith("The worker of the turn (try 1) is gone: its lease ended at ")
-    assert f"`aion tasks cancel t-m-1 --owner {chat.context.owner}` ends the task" in said
-
-
-def test_why_names_sweep_that_misses_expired_timer(moto: LocalStack, chat: StoreConversation, stack: str) -> None:
-    chat.clock.move(-3600)
-    asyncio.run(chat.starts("m-1"))
     run = operating.runs(operating.environ_of(moto))
-    said = now(run("why", "t-m-1", "--owner", chat.context.owner, "--stack", stack).stdout)
-    assert "No sweep has found its timer, which expired at " in said
+    printed = run("why", "t-m-1", "--owner", chat.context.owner, "--stack", stack).stdout
+    assert "No sweep has found its timer, which expired at " in printed
+    said = now(printed)
+    assert said.startswith("The worker of the turn (try 1) is gone: its lease ended at ")
+    assert f"`aion tasks cancel t-m-1 --owner {chat.context.owner}" in said
     assert said.endswith(f"the sweep isn't called, or fails: `sam logs --cw-log-group /aws/lambda/{stack}-sweep`.")
 
 
@@ -397,23 +394,17 @@ def test_why_prints_events_of_table_if_bucket_is_denied(moto: LocalStack, chat: 
         assert unread in each["notRead"]
 
 
-def test_why_names_missing_object_of_event(run: RunCommand, moto: LocalStack, chat: StoreConversation) -> None:
+def test_why_names_missing_object_and_missing_event(run: RunCommand, moto: LocalStack, chat: StoreConversation) -> None:
     with_large_message(moto, chat)
     s3, bucket = moto.client("s3"), moto.physical_id("Blobs")
     (found,) = s3.list_objects_v2(Bucket=bucket, Prefix=owner_folder("tasks", chat.context.owner))["Contents"]
     s3.delete_object(Bucket=bucket, Key=found["Key"])
-    printed = run("t-m-1", "--owner", chat.context.owner)
-    assert story(printed.stdout)[0] == "The task failed."
-    assert f"{'not read':23}  Event 1 of the log: The payload of an event is missing." in printed.stdout
-
-
-def test_why_names_missing_event(run: RunCommand, moto: LocalStack, chat: StoreConversation) -> None:
-    with_large_message(moto, chat)
     key = {"pk": {"S": keys.task_partition(chat.key("t-m-1"))}, "sk": {"S": keys.event_sort(2)}}
     moto.client("dynamodb").delete_item(TableName=moto.physical_id("Table"), Key=key)
     printed = run("t-m-1", "--owner", chat.context.owner)
-    assert story(printed.stdout)[1] == "The task failed."
-    assert f"{'not read':23}  Event 2 of the log: It is missing." in printed.stdout
+    assert story(printed.stdout)[0] == "The task failed."
+    assert "  Event 1 of the log: The payload of an event is missing." in printed.stdout
+    assert "  Event 2 of the log: It is missing." in printed.stdout
 
 
 def test_why_names_user_who_called_with_api_key(moto: LocalStack, run: RunCommand, clock: ManualClock) -> None:

@@ -91,8 +91,10 @@ Sam(folder / "sam", folder, SamConfig.read(folder / "samconfig.toml")).build()
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows has no process groups")
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
-@pytest.mark.parametrize("moment", ["starting", "running"])
+@pytest.mark.parametrize(
+    ("number", "moment"),
+    [(signal.SIGINT, "starting"), (signal.SIGINT, "running"), (signal.SIGTERM, "running"), (signal.SIGHUP, "starting")],
+)
 def test_interrupted_deploy_ends_sam_and_its_children(tmp_path: Path, number: signal.Signals, moment: str) -> None:
     (tmp_path / "sam").write_text("#!/bin/sh\nexec 3>fifo\n(echo started; sleep 60; echo finished) >&3 & wait\n")
     (tmp_path / "sam").chmod(0o755)

@@ -27,12 +27,8 @@ def raised(code: str, file: Path) -> BaseException:
     return caught.value
 
 
-def test_turn_is_logged_as_one_console_line() -> None:
-    said = line_of("A turn has ended.", state="completed", duration_ms=12, chunks=3)
-    assert said == "turn completed 12 ms, 3 chunks"
-
-
-def test_request_is_logged_as_one_console_line() -> None:
+def test_turn_and_request_are_one_console_line_each() -> None:
+    assert line_of("A turn has ended.", state="completed", duration_ms=12, chunks=3) == "turn completed 12 ms, 3 chunks"
     said = line_of("request", operation="SendMessage", status="200", is_failure=False, duration_ms=7)
     assert said == "SendMessage 200 7 ms"
 

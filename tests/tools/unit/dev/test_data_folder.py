@@ -2,7 +2,6 @@
 
 import fcntl
 import os
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -117,17 +116,6 @@ def test_unwritable_data_folder_is_reported(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(ConfigurationError, match="Cannot write to"):
         DataFolder(tmp_path / "file" / ".aion").locked().__enter__()
-
-
-def test_removed_data_folder_is_created_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    folder = DataFolder(tmp_path / ".aion")
-    running = RunningServer(os.getpid(), "http://127.0.0.1:8000")
-    with folder.locked():
-        shutil.rmtree(folder.path)
-        folder.announce(running)
-        assert RunningServer.read(folder.path) == running
-        assert (folder.path / ".gitignore").read_text() == "*\n"
 
 
 def test_folder_in_place_of_dev_json_is_not_deleted(tmp_path: Path) -> None:

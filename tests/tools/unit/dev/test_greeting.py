@@ -1,27 +1,25 @@
 """Start message of `aion dev`."""
 
+import json
+import shlex
 from pathlib import Path
 
 import pytest
 
+from aion_core.loading.aion_yaml.agent import AgentConfig
 from aion_core.loading.deployment import read_deployment_config
 from aion_core.protocol.types import AgentCard, AgentSkill
-from aion_tools.dev.greeting import HELLO, example_part, greeting
+from aion_tools.dev.greeting import HELLO, example_part, example_request, greeting
 from tests.support.rows import each_row
 
 
-def test_dev_greeting_names_agents_created_for_each_turn(tmp_path: Path) -> None:
+def test_dev_greeting_names_agents_of_factories_and_without_description(tmp_path: Path) -> None:
     file = tmp_path / "aion.yaml"
     file.write_text("aion: {agents: {one: {path: a.py}, two: {path: b.py}}}", encoding="utf-8")
-    lines = greeting(read_deployment_config(file).agents, "http://x", "memory", per_turn=("two",)).splitlines()
+    agents = read_deployment_config(file).agents
+    lines = greeting(agents, "http://x", "memory", per_turn=("two",), undescribed=("two",)).splitlines()
     note = "is created by its factory in each turn; the factory has not been called yet"
     assert [line for line in lines if note in line] == [f"two {note}"]
-
-
-def test_dev_greeting_names_agents_without_description(tmp_path: Path) -> None:
-    file = tmp_path / "aion.yaml"
-    file.write_text("aion: {agents: {one: {path: a.py}, two: {path: b.py}}}", encoding="utf-8")
-    lines = greeting(read_deployment_config(file).agents, "http://x", "memory", undescribed=("two",)).splitlines()
     assert [line for line in lines if "description" in line] == [
         "two has no description in its card: other agents choose by it. Set `description` in aion.yaml, or write a docstring."
     ]
@@ -70,3 +68,9 @@ def test_dev_greeting_names_required_extensions_in_request(tmp_path: Path) -> No
 def test_dev_greeting_sends_what_agent_reads(modes: list[str], examples: list[str], part: object) -> None:
     skill = AgentSkill(id="s", name="S", description="S.", tags=["s"], examples=examples)
     assert example_part(AgentCard(default_input_modes=modes, skills=[skill])) == part
+
+
+def test_apostrophe_of_example_does_not_end_string_of_shell() -> None:
+    lines = example_request(AgentConfig(path="a.py"), "http://x", part={"data": {"item": "cat's bell"}})
+    words = shlex.split("\n".join(lines).replace("\\\n", " "))
+    assert json.loads(words[-1])["params"]["message"]["parts"] == [{"data": {"item": "cat's bell"}}]

@@ -57,13 +57,6 @@ def test_large_dev_log_file_is_renamed_while_server_runs(
     assert log_file.read(tmp_path, "t-1", "c-1") == []
 
 
-def test_unwritable_log_folder_causes_warning(
-    tmp_path: Path, root: logging.Logger, caplog: pytest.LogCaptureFixture
-) -> None:
-    log_file.install(tmp_path / "missing" / LOG)
-    assert "The log file cannot be written: No such file or directory" in caplog.text
-
-
 def test_full_disk_causes_one_log_warning(
     root: logging.Logger, caplog: pytest.LogCaptureFixture, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -127,7 +127,7 @@ def test_private_key_in_project_fails_build(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("unlocked")
-@pytest.mark.parametrize("name", ["handlers/mine.py", "aion.py", "aion_core/x.py", "aion_tools/x.py"])
+@pytest.mark.parametrize("name", ["handlers/mine.py", "aion.py", "aion_tools/x.py"])
 def test_reserved_module_names_in_project_are_refused(tmp_path: Path, name: str) -> None:
     with pytest.raises(BuildError, match="is reserved for aion's own code"):
         places(read(project(tmp_path, {name: ""})))
@@ -154,8 +154,7 @@ def test_build_refuses_excluded_file_that_an_agent_needs(tmp_path: Path, name: s
         read(folder)
 
 
-@pytest.mark.parametrize("name", ["agent.py", "private/words.py"])
-@pytest.mark.parametrize("python", ["3.13", "3.99"])
+@pytest.mark.parametrize(("name", "python"), [("agent.py", "3.13"), ("private/words.py", "3.99")])
 def test_syntax_error_is_reported_before_dependency_errors(tmp_path: Path, name: str, python: str) -> None:
     """Code that cannot be parsed would need every framework, whose requirements may conflict with the project's."""
     table = "[project]\nname = 'mine'\nversion = '1'\ndependencies = ['no-such']"
@@ -197,12 +196,8 @@ def test_build_adds_no_framework_for_unknown_import(tmp_path: Path) -> None:
     assert read(tmp_path)._frameworks == {"langgraph"}
 
 
-def test_extra_console_goes_into_api_function_only(tmp_path: Path) -> None:
-    sources = f'[tool.uv.sources]\naion-lambda = {{ path = "{ROOT}" }}\n'
-    project(tmp_path, {"pyproject.toml": pyproject("aion-lambda[api,console]") + sources, "agent.py": EXECUTOR})
-    run([find_uv(), "lock", "--quiet", "--project", str(tmp_path)])
-    made = read(tmp_path)
-    wanted = {"markdown-it-py", "pygments"}
+def test_extra_console_goes_into_api_function_only(copied: Path) -> None:
+    made, wanted = read(copied), {"markdown-it-py", "pygments"}
     assert made._distributions("ApiFunction") >= wanted
     assert made._distributions("SweepFunction").isdisjoint(wanted)
 
@@ -224,7 +219,10 @@ def locked_project(tmp_path_factory: pytest.TempPathFactory) -> Path:
     sources = f'[tool.uv.sources]\naion-lambda = {{ path = "{ROOT}" }}\nmine = {{ path = "{written}" }}\n'
     project(
         folder,
-        {"pyproject.toml": pyproject("aion-lambda[api]", "mine") + sources, "agent.py": f"import mine\n{EXECUTOR}"},
+        {
+            "pyproject.toml": pyproject("aion-lambda[api,console]", "mine") + sources,
+            "agent.py": f"import mine\n{EXECUTOR}",
+        },
     )
     run([find_uv(), "lock", "--quiet", "--project", str(folder)])
     return folder

@@ -7,6 +7,7 @@ import pytest
 from aion_tools.package.secrets import SecretVerdict
 from aion_tools.package.selection import select
 from aion_tools.programs import BuildError
+from tests.support.rows import each_row
 
 
 def written(folder: Path, files: dict[str, str]) -> Path:
@@ -24,12 +25,6 @@ def left_out(folder: Path) -> dict[str, str]:
     return {each.path: each.reason for each in select(folder).left_out}
 
 
-def test_code_and_data_files_are_packaged(tmp_path: Path) -> None:
-    files = {"agent.py": "", "prompts/hello.txt": "", "src/pkg/__init__.py": "", "aion.yaml": "", "data/a.json": ""}
-    assert chosen(written(tmp_path, files)) == set(files)
-    assert left_out(tmp_path) == {}
-
-
 @pytest.mark.parametrize("name", [".env", ".env.local", "sub/.env.production", ".envrc", "prod.env"])
 def test_env_files_are_excluded(tmp_path: Path, name: str) -> None:
     written(tmp_path, {"agent.py": "", name: "OPENAI_API_KEY=sk-1", ".aionignore": f"!{name}\n"})
@@ -37,44 +32,77 @@ def test_env_files_are_excluded(tmp_path: Path, name: str) -> None:
     assert left_out(tmp_path)[name] == "environment variables"
 
 
-def test_generated_folders_are_excluded(tmp_path: Path) -> None:
-    written(
-        tmp_path,
+# The names of empty files, and texts of others; the packaged ones among them; and the reasons for others.
+SELECTIONS: dict[str, tuple[str, dict[str, str], str, dict[str, str]]] = {
+    "code and data": (
+        "agent.py prompts/hello.txt src/pkg/__init__.py aion.yaml data/a.json",
+        {},
+        "agent.py prompts/hello.txt src/pkg/__init__.py aion.yaml data/a.json",
+        {},
+    ),
+    "generated folders": (
+        "agent.py .git/config .venv/lib/big.so myenv/pyvenv.cfg myenv/lib/big.so node_modules/a/index.js .aws-sam/build/x "
+        ".aion/state __pycache__/agent.cpython-313.pyc agent.egg-info/PKG-INFO",
+        {},
+        "agent.py",
+        {},
+    ),
+    "gitignore below its folder": (
+        "agent.py run.log notes/private.txt sub/notes/fine.txt sub/local.json local.json",
+        {".gitignore": "*.log\n/notes/\n", "sub/.gitignore": "local.json\n"},
+        "agent.py sub/notes/fine.txt local.json",
+        {"run.log": "matched by .gitignore"},
+    ),
+    "aionignore before gitignore": (
+        "index.bin tests/t.py a.py",
+        {".gitignore": "index.bin\n", ".aionignore": "!index.bin\ntests/\n"},
+        "index.bin a.py",
+        {"tests/": "matched by .aionignore"},
+    ),
+    "files of the deployment": (
+        "template.yaml samconfig.toml Makefile uv.lock pylock.toml requirements.txt stacks/roles.yaml stacks/mine.py "
+        "config/template.yaml config/stacks/roles.yaml",
+        {},
+        "stacks/mine.py config/template.yaml config/stacks/roles.yaml",
+        {},
+    ),
+    "indexes without a password": (
+        "",
         {
-            "agent.py": "",
-            ".git/config": "",
-            ".venv/lib/big.so": "",
-            "myenv/pyvenv.cfg": "",
-            "myenv/lib/big.so": "",
-            "node_modules/a/index.js": "",
-            ".aws-sam/build/x": "",
-            ".aion/state": "",
-            "__pycache__/agent.cpython-313.pyc": "",
-            "agent.egg-info/PKG-INFO": "",
+            "pyproject.toml": 'url = "https://user:${PASSWORD}@pypi.example/simple"\n',
+            "requirements-dev.txt": "--find-links https://user:${PASSWORD}@pypi.example/simple\n",
         },
-    )
-    assert chosen(tmp_path) == {"agent.py"}
-    assert set(left_out(tmp_path)) == {
-        ".git/", ".venv/", "myenv/", "node_modules/", ".aws-sam/", ".aion/", "agent.egg-info/",
-    }  # fmt: skip
+        "pyproject.toml requirements-dev.txt",
+        {},
+    ),
+    "wheel of aion-lambda": (
+        "aion_lambda-0.1.0-py3-none-any.whl mine-1.0-py3-none-any.whl",
+        {},
+        "mine-1.0-py3-none-any.whl",
+        {},
+    ),
+    # The options `--zips` and `--to` of `aion build` may name any folder.
+    "packages of earlier builds": (
+        "agent.py dist/data.zip dist/ApiFunction.zip code/aion_core/log.py code/handlers/api.py",
+        {},
+        "agent.py dist/data.zip",
+        {"dist/ApiFunction.zip": "a built package", "code/": "a built package"},
+    ),
+    "env file of langgraph.json": (
+        "a.py",
+        {"keys.txt": "KEY=1", "langgraph.json": '{"graphs": {"a": "a.py:g"}, "env": "./keys.txt"}'},
+        "a.py langgraph.json",
+        {"keys.txt": "environment variables"},
+    ),
+}
 
 
-def test_gitignore_excludes_files_below_its_folder_only(tmp_path: Path) -> None:
-    written(
-        tmp_path,
-        {
-            "agent.py": "",
-            ".gitignore": "*.log\n/notes/\n",
-            "run.log": "",
-            "notes/private.txt": "",
-            "sub/notes/fine.txt": "",
-            "sub/.gitignore": "local.json\n",
-            "sub/local.json": "",
-            "local.json": "",
-        },
-    )
-    assert chosen(tmp_path) == {"agent.py", "sub/notes/fine.txt", "local.json"}
-    assert left_out(tmp_path)["run.log"] == "matched by .gitignore"
+@each_row(("names", "texts", "packaged", "reasons"), SELECTIONS.values())
+def test_files_of_project_are_packaged_or_left_out(
+    names: str, texts: dict[str, str], packaged: str, reasons: dict[str, str], tmp_path: Path
+) -> None:
+    assert chosen(written(tmp_path, {**dict.fromkeys(names.split(), ""), **texts})) == set(packaged.split())
+    assert reasons.items() <= left_out(tmp_path).items()
 
 
 def test_gitignore_in_parent_folder_applies(tmp_path: Path) -> None:
@@ -110,14 +138,6 @@ def test_file_replacing_no_standard_module_is_packaged(tmp_path: Path, name: str
     assert chosen(written(tmp_path, {name: ""})) == {name}
 
 
-def test_aionignore_overrides_gitignore(tmp_path: Path) -> None:
-    files = {
-        ".gitignore": "index.bin\n", ".aionignore": "!index.bin\ntests/\n", "index.bin": "", "tests/t.py": "", "a.py": "",
-    }  # fmt: skip
-    assert chosen(written(tmp_path, files)) == {"index.bin", "a.py"}
-    assert left_out(tmp_path)["tests/"] == "matched by .aionignore"
-
-
 @pytest.mark.parametrize(
     "written_files",
     [
@@ -144,28 +164,11 @@ def test_file_is_included_again_as_in_git(tmp_path: Path, patterns: str) -> None
     assert [file.name for file in select(tmp_path).files] == ["keep.txt"]
 
 
-@pytest.mark.parametrize("name", ["secrets", "secrets/", "/src/secrets", "src/*/"])
+@pytest.mark.parametrize("name", ["secrets", "src/*/"])
 def test_folder_is_excluded_after_its_parent_is_included(tmp_path: Path, name: str) -> None:
     written(tmp_path, {".aionignore": f"/*\n!/src/\n!src/**\n{name}\n", "src/a.py": "", "src/secrets/b.py": ""})
     assert [file.name for file in select(tmp_path).files] == ["a.py"]
     assert left_out(tmp_path)["src/secrets/"] == "matched by .aionignore"
-
-
-def test_deployment_files_of_the_project_are_excluded(tmp_path: Path) -> None:
-    files = dict.fromkeys(
-        (
-            "template.yaml",
-            "samconfig.toml",
-            "Makefile",
-            "uv.lock",
-            "pylock.toml",
-            "stacks/roles.yaml",
-            "stacks/mine.py",
-        ),
-        "",
-    )
-    written(tmp_path, {**files, "requirements.txt": "", "config/template.yaml": "", "config/stacks/roles.yaml": ""})
-    assert chosen(tmp_path) == {"stacks/mine.py", "config/template.yaml", "config/stacks/roles.yaml"}
 
 
 PASSWORD = "https://user:" + "hunter2@pypi.example/simple"
@@ -178,13 +181,9 @@ PASSWORD = "https://user:" + "hunter2@pypi.example/simple"
         ("libs/mine/PyProject.toml", '[tool.uv]\nextra-index-url = ["https://user:' + 'p@ssw0rd@pypi.example"]\n'),
         ("pyproject.toml", 'mine = { git = "https://' + 'ghp_0192837465afbecdgihj@git.example/m" }\n'),
         ("pyproject.toml", '[[tool.pdm.source]]\nurl = "https://pypi.example"\npassword = "' + 'hunter2hunter"\n'),
-        ("uv.toml", f'[[index]]\nurl = "{PASSWORD}"\n'),
-        ("libs/mine/uv.lock", f'source = {{ registry = "{PASSWORD}" }}\n'),
         ("Pipfile", f'[[source]]\nurl = "{PASSWORD}"\n'),
         ("Dockerfile", f"RUN pip install -i {PASSWORD} mine\n"),
         ("requirements-dev.txt", f"--extra-index-url={PASSWORD}\n"),
-        ("libs/mine/requirements.txt", f"mine @ {PASSWORD}/mine-1.0-py3-none-any.whl\n"),
-        ("reqs/more.txt", f"langgraph\n--extra-index-url {PASSWORD}\n"),
         ("deps.in", f"--find-links {PASSWORD}\n"),
     ],
 )
@@ -198,12 +197,6 @@ def test_installation_file_with_password_is_excluded(tmp_path: Path, name: str, 
     assert [each.verdict for each in select(tmp_path).findings] == [SecretVerdict.WARNED]
 
 
-def test_installation_files_without_password_are_packaged(tmp_path: Path) -> None:
-    url = "https://user:${PASSWORD}@pypi.example/simple"
-    files = {"pyproject.toml": f'url = "{url}"\n', "requirements-dev.txt": f"--find-links {url}\n"}
-    assert chosen(written(tmp_path, files)) == set(files)
-
-
 def test_only_aionignore_includes_files_that_are_excluded_by_name(tmp_path: Path) -> None:
     written(tmp_path, {"npmrc": "", "prod.env": "", ".gitignore": "*\n!npmrc\n!prod.env\n"})
     assert chosen(tmp_path) == set()
@@ -212,29 +205,6 @@ def test_only_aionignore_includes_files_that_are_excluded_by_name(tmp_path: Path
     assert [(found.path, found.verdict) for found in select(tmp_path).findings] == [
         ("npmrc", SecretVerdict.WARNED), ("prod.env", SecretVerdict.LEFT_OUT),
     ]  # fmt: skip
-
-
-def test_wheel_of_aion_lambda_is_excluded(tmp_path: Path) -> None:
-    for name in ("aion_lambda-0.1.0-py3-none-any.whl", "mine-1.0-py3-none-any.whl"):
-        (tmp_path / name).touch()
-    assert [file.name for file in select(tmp_path).files] == ["mine-1.0-py3-none-any.whl"]
-
-
-def test_packages_of_earlier_builds_are_excluded(tmp_path: Path) -> None:
-    """The options `--zips` and `--to` of `aion build` may name any folder."""
-    built = dict.fromkeys(("dist/ApiFunction.zip", "code/aion_core/log.py", "code/handlers/api.py"), "")
-    written(tmp_path, {"agent.py": "", "dist/data.zip": "", **built})
-    assert chosen(tmp_path) == {"agent.py", "dist/data.zip"}
-    assert left_out(tmp_path) == {"dist/ApiFunction.zip": "a built package", "code/": "a built package"}
-
-
-def test_env_file_of_langgraph_json_is_excluded(tmp_path: Path) -> None:
-    written(
-        tmp_path,
-        {"a.py": "", "keys.txt": "KEY=1", "langgraph.json": '{"graphs": {"a": "a.py:g"}, "env": "./keys.txt"}'},
-    )
-    assert chosen(tmp_path) == {"a.py", "langgraph.json"}
-    assert left_out(tmp_path)["keys.txt"] == "environment variables"
 
 
 def test_links_to_files_outside_folder_are_excluded(tmp_path: Path) -> None:

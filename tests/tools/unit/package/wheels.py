@@ -82,10 +82,10 @@ def sha256(file: Path) -> str:
 
 
 @contextmanager
-def index(folder: Path, *, password: str = "", has_hashes: bool = True) -> Iterator[str]:
+def index(folder: Path, *, password: str = "") -> Iterator[str]:
     """Serve the wheels and source distributions of a folder as a package index, and yield its URL.
 
-    The index may ask for the user `me` with a password, and may tell no hashes.
+    The index may ask for the user `me` with a password.
     """
 
     class Handler(BaseHTTPRequestHandler):
@@ -109,7 +109,7 @@ def index(folder: Path, *, password: str = "", has_hashes: bool = True) -> Itera
 
         def page(self, name: str) -> bytes:
             files = [each for each in folder.iterdir() if canonicalize_name(each.name.split("-")[0]) == name]
-            fragments = (f"#sha256={sha256(each)}" if has_hashes else "" for each in files)
+            fragments = (f"#sha256={sha256(each)}" for each in files)
             links = (f'<a href="/{each.name}{end}">{each.name}</a>' for each, end in zip(files, fragments, strict=True))
             return "".join(links).encode()
 

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from aion_tools.project import ProjectError
-from aion_tools.project.create import complete, create, lock
+from aion_tools.project.create import complete, create
 from aion_tools.project.files import Project, build_rule, rendered
-from aion_tools.project.origin import Origin, recorded, requirement
+from aion_tools.project.origin import Origin, recorded
 from aion_tools.template import stacks
 
 PROJECT = Project("my-agent", "langgraph", Origin())
@@ -36,14 +36,6 @@ def test_create_overwrites_nothing(tmp_path: Path) -> None:
         create(tmp_path, PROJECT)
     assert "notes.txt" not in str(refused.value)
     assert texts(tmp_path) == {"agent.py": "mine\n", "notes.txt": "mine\n"}
-
-
-def test_create_with_force_overwrites(tmp_path: Path) -> None:
-    (tmp_path / "agent.py").write_text("mine\n")
-    (tmp_path / "notes.txt").write_text("mine\n")
-    create(tmp_path, PROJECT, force=True)
-    assert (tmp_path / "agent.py").read_text() == rendered(PROJECT)["agent.py"]
-    assert (tmp_path / "notes.txt").read_text() == "mine\n"
 
 
 def test_create_refuses_file_in_place_of_folder(tmp_path: Path) -> None:
@@ -77,11 +69,6 @@ def test_second_init_writes_no_files(tmp_path: Path) -> None:
     before = texts(tmp_path)
     assert complete(tmp_path, PROJECT, agents_yaml=None).written == []
     assert texts(tmp_path) == before
-
-
-def test_init_adds_example_agent_to_empty_folder(tmp_path: Path) -> None:
-    complete(tmp_path, PROJECT, agents_yaml=None)
-    assert texts(tmp_path).keys() >= rendered(PROJECT).keys()
 
 
 def test_init_appends_build_rule_to_makefile(tmp_path: Path) -> None:
@@ -176,31 +163,11 @@ def test_note_about_missing_aion_dependency_names_local_wheel(tmp_path: Path) ->
     assert (again.written, again.notes) == ([], [])
 
 
-def test_init_of_poetry_project_names_relative_path_of_wheel(tmp_path: Path) -> None:
-    """`poetry add` writes the absolute path of a wheel to a [project] table."""
-    (tmp_path / "pyproject.toml").write_text("[project]\nname = 'mine'\n[tool.poetry]\n")
-    project = Project("my-agent", "langgraph", recorded("", is_local=True))
-    (lines,) = complete(tmp_path, project, agents_yaml=AGENTS).notes
-    added = tomllib.loads(lines.partition("`poetry lock`.\n")[2])
-    assert added["project"]["dependencies"] == [requirement("langgraph")]
-    assert added["tool"]["poetry"]["dependencies"] == {"aion-lambda": {"path": project.origin.wheel}}
-
-
 def test_init_adds_no_wheel_to_project_that_has_aion_lambda(tmp_path: Path) -> None:
     (tmp_path / "requirements.txt").write_text("aion-lambda[langgraph]\n")
     complete(tmp_path, Project("my-agent", "langgraph", recorded("", is_local=True)), agents_yaml=AGENTS)
     assert not (tmp_path / "vendor").exists()
     assert "vendor" not in (tmp_path / ".github/workflows/deploy.yml").read_text()
-
-
-def test_lock_file_of_new_project_without_network_returns_uv_error(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("UV_OFFLINE", "1")
-    monkeypatch.setenv("UV_CACHE_DIR", str(tmp_path / "cache"))
-    create(tmp_path / "my-agent", PROJECT)
-    assert "aion-lambda" in lock(tmp_path / "my-agent")
-    assert not (tmp_path / "my-agent" / "uv.lock").exists()
 
 
 @pytest.mark.parametrize("in_environment", [True, False], ids=["environment", "path"])

@@ -27,6 +27,13 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> RunCommand:
     return operating.runs({})
 
 
+def initialized(run: RunCommand, *arguments: str) -> str:
+    """Run `aion init`, and return its output."""
+    ran = run("init", *arguments)
+    assert ran.exit_code == 0, ran.output
+    return ran.output
+
+
 def example(framework: str) -> str:
     return rendered(Project("my-agent", framework, Origin()))["agent.py"]
 
@@ -43,10 +50,9 @@ async def served(folder: Path) -> str:
 @pytest.mark.parametrize("framework", OBJECTS)
 async def test_init_writes_config_for_found_agent(run: RunCommand, framework: str) -> None:
     Path("helper.py").write_text(example(framework))
-    ran = run("init")
-    assert ran.exit_code == 0, ran.output
-    assert ran.output.startswith("helper.py: ")
-    assert "Completed my-agents in " in ran.output
+    told = initialized(run)
+    assert told.startswith("helper.py: ")
+    assert "Completed my-agents in " in told
     assert not Path("agent.py").exists()
     assert not Path("README.md").exists()
     extra = "api" if framework == "executor" else framework
@@ -67,15 +73,14 @@ async def test_init_reads_langgraph_json(run: RunCommand) -> None:
     }
     Path("langgraph.json").write_text(json.dumps(content))
     Path("pyproject.toml").write_text("[project]\nname = 'counting'\n")
-    ran = run("init")
-    assert ran.exit_code == 0, ran.output
-    assert "langgraph.json: graph counter." in ran.output
-    assert "uv add cowsay" in ran.output
-    assert "langgraph.json is no longer read: aion.yaml replaces it.\n" in ran.output
-    assert "Warning: `auth` of langgraph.json protects nothing here: " in ran.output
-    assert "langgraph.json sets A: aion.yaml sets them under `environment`." in ran.output
+    told = initialized(run)
+    assert "langgraph.json: graph counter." in told
+    assert "uv add cowsay" in told
+    assert "langgraph.json is no longer read: aion.yaml replaces it.\n" in told
+    assert "Warning: `auth` of langgraph.json protects nothing here: " in told
+    assert "langgraph.json sets A: aion.yaml sets them under `environment`." in told
     assert yaml.safe_load(Path("aion.yaml").read_text())["aion"]["environment"] == {"A": "1"}
-    assert "pyproject.toml has no aion-lambda. Add it: uv add 'aion-lambda[langgraph]>=" in ran.output
+    assert "pyproject.toml has no aion-lambda. Add it: uv add 'aion-lambda[langgraph]>=" in told
     assert Path("pyproject.toml").read_text() == "[project]\nname = 'counting'\n"
     assert await served(Path.cwd()) == "Your message has 2 words."
 
@@ -84,8 +89,7 @@ async def test_init_finds_agent_in_adk_folder(run: RunCommand) -> None:
     Path("counter").mkdir()
     Path("counter", "__init__.py").write_text("from . import agent\n")
     Path("counter", "agent.py").write_text(example("adk"))
-    ran = run("init")
-    assert ran.exit_code == 0, ran.output
+    initialized(run)
     assert "aion-lambda[adk]" in Path("pyproject.toml").read_text()
     assert await served(Path.cwd()) == "Your message has 2 words."
 
@@ -94,20 +98,17 @@ async def test_init_finds_agent_in_adk_folder(run: RunCommand) -> None:
     ("files", "extra"),
     [
         ({"agent.py": "from google.adk.agents import LlmAgent\nroot_agent = 1\n", "__init__.py": ""}, "[adk]"),
-        ({"root_agent.yaml": "name: counter\nmodel: gemini-2.5-flash\n", "__init__.py": ""}, "[adk]"),
         ({"__init__.py": "from a2a.server.agent_execution import AgentExecutor\nexecutor = 1\n"}, "[api]"),
         ({"__init__.py": "from ours import graph\n"}, "[adk,langgraph]"),
-        ({}, "[adk,langgraph]"),
     ],
-    ids=["agent.py", "yaml", "executor", "untold", "missing"],
+    ids=["agent.py", "executor", "untold"],
 )
 def test_init_derives_requirement_from_agent_imports(run: RunCommand, files: dict[str, str], extra: str) -> None:
     Path("counter").mkdir()
     for path, text in files.items():
         Path("counter", path).write_text(text)
     Path("aion.yaml").write_text("aion: {agents: {counter: {path: counter}}}\n")
-    ran = run("init")
-    assert ran.exit_code == 0, ran.output
+    initialized(run)
     assert f'dependencies = ["aion-lambda{extra}>=' in Path("pyproject.toml").read_text()
 
 
@@ -124,9 +125,8 @@ def test_init_inside_python_package_suggests_parent_folder(run: RunCommand, monk
 def test_init_keeps_aion_yaml(run: RunCommand) -> None:
     Path("mine.py").write_text(example("adk"))
     Path("aion.yaml").write_text("aion: {agents: {mine: {path: mine.py}}}\n")
-    ran = run("init", "other-name")
-    assert ran.exit_code == 0, ran.output
-    assert "Kept: aion.yaml\n" in ran.output
+    told = initialized(run, "other-name")
+    assert "Kept: aion.yaml\n" in told
     assert Path("aion.yaml").read_text() == "aion: {agents: {mine: {path: mine.py}}}\n"
     assert "aion-lambda[adk]" in Path("pyproject.toml").read_text()
     assert 'stack_name = "other-name-dev"' in Path("samconfig.toml").read_text()
@@ -171,22 +171,6 @@ def test_init_ignores_virtual_environments(run: RunCommand) -> None:
 # --- Next steps ---
 
 
-@pytest.mark.parametrize(
-    ("others", "doing"),
-    [
-        ([], "Move counter/.env to .env: beside an aion.yaml, aion reads only .env.\n"),
-        ([".env"], "Append counter/.env to .env: beside an aion.yaml, aion reads only .env.\n"),
-    ],
-)
-def test_init_suggests_moving_env_file_beside_aion_yaml(run: RunCommand, others: list[str], doing: str) -> None:
-    Path("counter").mkdir()
-    Path("counter", "__init__.py").write_text("from . import agent\n")
-    Path("counter", "agent.py").write_text(example("adk"))
-    for name in ("counter/.env", *others):
-        Path(name).write_text("KEY=value\n")
-    assert doing in run("init").output
-
-
 def steps(job: str) -> list[str]:
     """Return the commands of a job of the GitHub workflow."""
     workflow = yaml.safe_load(Path(".github/workflows/deploy.yml").read_text())
@@ -225,7 +209,6 @@ def test_init_of_requirements_txt_project_prints_pip_commands(run: RunCommand) -
     ("file", "text", "tool"),
     [
         ("pyproject.toml", "[tool.poetry]\nname = 'mine'\n", "poetry"),
-        ("poetry.lock", "", "poetry"),
         ("pdm.lock", "", "pdm"),
         ("Pipfile", "[packages]\n", "pipenv"),
     ],
@@ -233,15 +216,12 @@ def test_init_of_requirements_txt_project_prints_pip_commands(run: RunCommand) -
 def test_init_prints_commands_of_the_projects_dependency_tool(run: RunCommand, file: str, text: str, tool: str) -> None:
     Path("helper.py").write_text(example("langgraph"))
     Path(file).write_text(text)
-    ran = run("init")
-    assert ran.exit_code == 0, ran.output
-    assert "uv add" not in ran.output
+    told = initialized(run)
+    assert "uv add" not in told
     verb = "install" if tool == "pipenv" else "add"
-    assert f"Add it: {tool} {verb} 'aion-lambda[langgraph]>=" in ran.output
-    assert (
-        "`aion build` reads dependencies from `[project]` in pyproject.toml, or from a requirements.txt" in ran.output
-    )
-    assert ran.output.endswith(f"Next:\n  {tool} run aion dev\n  {tool} run aion doctor\n")
+    assert f"Add it: {tool} {verb} 'aion-lambda[langgraph]>=" in told
+    assert "`aion build` reads dependencies from `[project]` in pyproject.toml, or from a requirements.txt" in told
+    assert told.endswith(f"Next:\n  {tool} run aion dev\n  {tool} run aion doctor\n")
     assert steps("deploy")[-1] == f"{tool} run aion deploy --env prod --yes"
     assert not Path("uv.lock").exists()
     assert Path(file).read_text() == text
@@ -251,23 +231,11 @@ def test_init_names_dependencies_of_setup_py_without_running_it(run: RunCommand)
     Path("helper.py").write_text(example("langgraph"))
     setup = "open('ran', 'w')\nfrom setuptools import setup\nsetup(name='mine', install_requires=['cowsay'])\n"
     Path("setup.py").write_text(setup)
-    ran = run("init")
-    assert ran.exit_code == 0, ran.output
-    assert "setup.py has dependencies (install_requires). aion does not read them" in ran.output
-    assert "`uv add NAME`" in ran.output
+    told = initialized(run)
+    assert "setup.py has dependencies (install_requires). aion does not read them" in told
+    assert "`uv add NAME`" in told
     assert not Path("ran").exists()
     assert Path("setup.py").read_text() == setup
-
-
-def test_init_names_dependencies_of_setup_cfg_beside_pyproject(run: RunCommand) -> None:
-    """The note on `[project]` alone would end with a package without these dependencies."""
-    Path("helper.py").write_text(example("langgraph"))
-    Path("pyproject.toml").write_text('[build-system]\nrequires = ["setuptools"]\n')
-    Path("setup.cfg").write_text("[options]\ninstall_requires =\n  cowsay\n")
-    ran = run("init")
-    assert ran.exit_code == 0, ran.output
-    assert "pyproject.toml has no [project] table" in ran.output
-    assert "setup.cfg has dependencies (install_requires). aion does not read them" in ran.output
 
 
 def test_aionignore_of_init_excludes_no_authors_file(run: RunCommand) -> None:

@@ -59,28 +59,12 @@ def test_sam_gets_the_engine_of_dockers_context(programs: Path, monkeypatch: pyt
     assert Engine.found().host == "unix:///of/the/user.sock"
 
 
-def test_rootless_engine_is_recognized(programs: Path) -> None:
-    docker(programs, rootless=True)
-    assert Engine.found().is_rootless
-    docker(programs)
-    assert not Engine.found().is_rootless
-
-
 def test_container_is_removed_at_the_end_of_block(programs: Path) -> None:
     engine = Engine(str(docker(programs)), "", "arm64")
     with engine.container("image", "sleep", "9") as container:
         assert container == "the-container"
         assert len(calls(programs)) == 1
     assert calls(programs) == ["run --detach --entrypoint sleep image 9", "rm --force --volumes the-container"]
-
-
-def test_only_containers_of_given_folders_are_removed(programs: Path) -> None:
-    engine = Engine(
-        str(program(programs, "docker", "import sys; print('a b' if 'ps' in sys.argv else '')")), "", "arm64"
-    )
-    engine.remove_containers([])
-    engine.remove_containers(["/one", "/two"])
-    assert engine.run("ps", "--filter=volume=/one") == "a b"
 
 
 def test_failed_pull_names_the_image(programs: Path) -> None:

@@ -47,6 +47,7 @@ def test_file_has_declared_variables_of_dotenv(tmp_path: Path, monkeypatch: pyte
         "AION_REVEAL_ERRORS": "true",
         "AION_LOCAL_ENVIRONMENT": {"MODEL": "large", "PLACE": "here", "OPENAI_API_KEY": "sk-1"},
     }
+    assert (tmp_path / "project" / ".aion" / ".gitignore").read_text() == "*\n"
 
 
 def test_file_without_dotenv_still_selects_the_store(tmp_path: Path) -> None:
@@ -62,12 +63,6 @@ def test_unreadable_dotenv_is_named(tmp_path: Path) -> None:
     (folder / ".env").write_bytes(b"KEY=\xff\xfe")
     with pytest.raises(ConfigurationError, match=rf"^{folder}/\.env cannot be read: it is not UTF-8\.$"):
         write_plain(folder, folder / ".aws-sam/build/ApiFunction")
-
-
-def test_git_ignores_the_file(tmp_path: Path) -> None:
-    folder = project(tmp_path / "project")
-    written(folder)
-    assert (folder / ".aion" / ".gitignore").read_text() == "*\n"
 
 
 def test_earlier_file_with_open_mode_becomes_private(tmp_path: Path) -> None:

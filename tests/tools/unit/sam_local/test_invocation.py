@@ -1,13 +1,15 @@
 """Invocation of a function by `sam local start-lambda`; a server of the test answers in its place."""
 
-import json
-import threading
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
 
 from aion_tools.sam_local.invocation import InvocationFailed, client, handler
+from tests.support.listening import listening
 
 ANSWERS = {
     "Works": (200, b'{"batchItemFailures": []}'),
@@ -19,27 +21,17 @@ ANSWERS = {
 received: list[tuple[str, object]] = []
 
 
-class _Lambda(BaseHTTPRequestHandler):
-    def do_POST(self) -> None:
-        function = self.path.split("/")[3]
-        received.append((self.path, json.loads(self.rfile.read(int(self.headers["Content-Length"])))))
-        status, body = ANSWERS[function]
-        self.send_response(status)
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
-
-    def log_message(self, *_: object) -> None:
-        pass
+async def _invoked(request: Request) -> Response:
+    received.append((request.url.path, await request.json()))
+    status, body = ANSWERS[request.path_params["function"]]
+    return Response(body, status)
 
 
 @pytest.fixture(scope="module")
 def port() -> Iterator[int]:
-    server = ThreadingHTTPServer(("127.0.0.1", 0), _Lambda)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    yield server.server_port
-    server.shutdown()
-    server.server_close()
+    route = Route("/2015-03-31/functions/{function}/invocations", _invoked, methods=["POST"])
+    with listening(Starlette(routes=[route])) as url:
+        yield int(url.rpartition(":")[2])
 
 
 def test_result_of_function_is_returned(port: int, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -98,6 +98,8 @@ def ended(project: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, 
 def test_greeting_follows_the_first_answer(ended: dict[str, Any]) -> None:
     assert f"My agent is available at http://127.0.0.1:{ended['port']}/" in ended["out"]
     assert "A stream arrives whole, at its end." in ended["out"]
+    assert f"  curl -sN http://127.0.0.1:{ended['port']}/ -H 'Content-Type: application/json'" in ended["out"]
+    assert "register http://127.0.0.1:PORT/" in ended["out"], "the address of webhooks"
 
 
 def test_missing_secret_is_told_by_name_only(ended: dict[str, Any]) -> None:
@@ -164,6 +166,7 @@ def test_failure_ends_all_with_its_reason(environ: dict[str, str], told: str, pr
     assert not (project / ".aion" / "sam-local" / str(port)).exists()
 
 
+@pytest.mark.deep
 def test_child_that_ends_later_ends_all(project: Path, programs: Path) -> None:
     running = started(project, programs, free_port())
     with running:

@@ -104,10 +104,12 @@ def test_api_key_without_declared_header_is_refused() -> None:
         ClientCredentials(api_key="k").read_card(AgentCard())
 
 
-def test_requests_name_required_extensions_of_card() -> None:
+def test_requests_name_required_extensions_that_are_uris() -> None:
     credentials = ClientCredentials()
-    required = [AgentExtension(uri=f"https://x.y/{name}", required=name != "b") for name in "abc"]
-    credentials.read_card(AgentCard(capabilities=AgentCapabilities(extensions=required)))
+    odd = ("https://x.y/a\r\nEvil: 1", "https://x.y/ü", "a b")
+    required = [AgentExtension(uri=uri, required=True) for uri in ("https://x.y/a", *odd, "https://x.y/c")]
+    optional = AgentExtension(uri="https://x.y/b", required=False)
+    credentials.read_card(AgentCard(capabilities=AgentCapabilities(extensions=[*required, optional])))
     (request,) = credentials.auth_flow(httpx.Request("POST", HERE))
     assert request.headers["A2A-Extensions"] == "https://x.y/a,https://x.y/c"
 
@@ -117,12 +119,3 @@ def test_header_of_card_must_be_name_of_header(name: str) -> None:
     scheme = SecurityScheme(api_key_security_scheme=APIKeySecurityScheme(location="header", name=name))
     with pytest.raises(NoCredentials, match="on the card is not a header name"):
         ClientCredentials(api_key="k").read_card(AgentCard(security_schemes={"key": scheme}))
-
-
-@pytest.mark.parametrize("uri", ["https://x.y/a\r\nEvil: 1", "https://x.y/ü", "a b"])
-def test_extension_that_is_no_uri_is_left_out(uri: str) -> None:
-    credentials = ClientCredentials()
-    extensions = [AgentExtension(uri=each, required=True) for each in (uri, "https://x.y/b")]
-    credentials.read_card(AgentCard(capabilities=AgentCapabilities(extensions=extensions)))
-    (request,) = credentials.auth_flow(httpx.Request("POST", HERE))
-    assert request.headers["A2A-Extensions"] == "https://x.y/b"

@@ -4,16 +4,19 @@ import asyncio
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from threading import Event, Thread
 
 import click
 import pytest
 from a2a.types import StreamResponse, TaskState
 from google.protobuf.json_format import ParseDict
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
 
 from aion_tools.cli.chat.endpoint import Endpoint
 from aion_tools.cli.chat.timed_reply import TimedReply, timed_reply
+from tests.support.listening import listening
 from tests.support.rows import each_row
 
 
@@ -41,42 +44,23 @@ def test_reply_is_buffered_if_its_statuses_arrive_together(turn: float, arrival:
 @contextmanager
 def agent(*events: dict[str, object], fault: str = "") -> Iterator[str]:
     """Serve an agent that streams these events to each message, and closes the stream. Faults: `silent`, `dies`."""
-    ended = Event()
 
-    class StreamHandler(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            interface = {"url": url, "protocolBinding": "JSONRPC", "protocolVersion": "1.0"}
-            self._answer("application/json", json.dumps(
-                {"name": "x", "capabilities": {"streaming": True}, "supportedInterfaces": [interface]}
-            ))  # fmt: skip
+    async def card(request: Request) -> Response:
+        interface = {"url": str(request.base_url), "protocolBinding": "JSONRPC", "protocolVersion": "1.0"}
+        return JSONResponse({"name": "x", "capabilities": {"streaming": True}, "supportedInterfaces": [interface]})
 
-        def do_POST(self) -> None:
-            asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-            if fault == "dies":
-                return
-            answers = [json.dumps({"jsonrpc": "2.0", "id": asked["id"], "result": each}) for each in events]
-            if fault == "silent":
-                ended.wait()
-            self._answer("text/event-stream", "".join(f"data: {each}\n\n" for each in answers))
+    async def message(request: Request) -> Response:
+        asked = await request.json()
+        while fault == "silent" and not await request.is_disconnected():
+            await asyncio.sleep(0.01)
+        answers = [json.dumps({"jsonrpc": "2.0", "id": asked["id"], "result": each}) for each in events]
+        body = "".join(f"data: {each}\n\n" for each in answers)
+        # A body shorter than its length is a lost connection.
+        headers = {"Content-Length": "9"} if fault == "dies" else None
+        return Response(body, media_type="text/event-stream", headers=headers)
 
-        def _answer(self, media_type: str, body: str) -> None:
-            self.send_response(200)
-            self.send_header("Content-Type", media_type)
-            self.end_headers()
-            self.wfile.write(body.encode())
-
-        def log_message(self, *_: object) -> None: ...
-
-    with ThreadingHTTPServer(("127.0.0.1", 0), StreamHandler) as server:
-        url = f"http://127.0.0.1:{server.server_port}"
-        thread = Thread(target=server.serve_forever, args=(0.05,))
-        thread.start()
-        try:
-            yield url
-        finally:
-            ended.set()
-            server.shutdown()
-            thread.join()
+    with listening(Starlette(routes=[Route("/", message, methods=["POST"]), Route("/{path:path}", card)])) as url:
+        yield url
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ import uvicorn
 
 from aion_core.bootstrap import build_app
 from aion_core.settings import Settings
+from tests.support import operating
 from tests.support.operating import RunCommand
 
 OPEN = "aion: {agents: {helper: {path: agent.py, name: Helper}}}"
@@ -28,10 +29,16 @@ graph = StateGraph(MessagesState).add_node("a", answer).add_edge(START, "a")
 
 
 def run_doctor(run: RunCommand, *arguments: object, **options: Any) -> tuple[int, dict[str, dict[str, str]]]:
-    """Return the exit code and the result of each check."""
+    """Run `aion doctor` by a function that names it. Return the exit code and the result of each check."""
     ran = run(*arguments, "--json", **options)
     assert ran.exception is None or isinstance(ran.exception, SystemExit), ran.exception
     return ran.exit_code, {each["name"]: each for each in json.loads(ran.stdout)}
+
+
+def doctor(environ: dict[str, str], *arguments: object) -> tuple[int, dict[str, dict[str, str]]]:
+    """Run `aion doctor` in this environment, without a project unless `--config` names one."""
+    config = () if "--config" in arguments else ("--config", "/nowhere.yaml")
+    return run_doctor(operating.runs(environ), "doctor", *arguments, *config)
 
 
 def written(folder: Path, text: str, **files: str) -> Path:

@@ -12,7 +12,7 @@ import pytest
 from tests.support import operating
 from tests.support.issuer import issuing
 from tests.support.operating import RunCommand
-from tests.tools.unit.cli.checks.doctor_command import ANSWERING, OPEN, ServedAgents, run_doctor
+from tests.tools.unit.cli.checks.doctor_command import ANSWERING, OPEN, ServedAgents, doctor, run_doctor
 
 
 @pytest.fixture
@@ -101,8 +101,7 @@ def test_doctor_signs_requests_to_iam_gateway(gateway: tuple[str, list[str], dic
     url, seen, headers = gateway
     headers["Date"] = "Mon, 01 Jan 2024 00:00:00 GMT"
     signing = {"AWS_ACCESS_KEY_ID": "AKIAME", "AWS_SECRET_ACCESS_KEY": "s", "AWS_REGION": "eu-west-1"}
-    run = operating.runs(signing | {"AWS_DEFAULT_REGION": "eu-west-1"})
-    code, results = run_doctor(lambda *a: run("doctor", *a), url, "--config", "/nowhere.yaml")
+    code, results = doctor(signing | {"AWS_DEFAULT_REGION": "eu-west-1"}, url)
     assert results["card at /.well-known/agent-card.json"]["status"] == "ok"
     assert "signed for AWS IAM" in results["callers"]["message"]
     assert "Credential=AKIAME/" in seen[-1]
@@ -114,7 +113,6 @@ def test_doctor_signs_requests_to_iam_gateway(gateway: tuple[str, list[str], dic
 @pytest.mark.parametrize(
     ("date", "said"),
     [
-        ("Mon, 01 Jan 2024 00:00:00", "clock differs from the server's by"),
         ("Mon, 01 Jan 2024 00:00:00 -0000", "clock differs from the server's by"),
         ("today", "The response has no valid Date header."),
     ],

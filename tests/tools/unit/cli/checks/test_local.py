@@ -48,7 +48,6 @@ def test_doctor_loads_each_agent(run: RunCommand, tmp_path: Path) -> None:
     [
         ("", "", "warning"),
         ('"""Counts words."""\n', "", None),
-        ("", "description: Counts words.", None),
         ("", "description: Add your description here", "warning"),
     ],
 )
@@ -120,19 +119,10 @@ def test_doctor_reads_langgraph_json(run: RunCommand, tmp_path: Path) -> None:
     assert results["agent mine"]["message"].startswith("graph.py:graph is a LangGraph graph")
 
 
-def test_doctor_names_invalid_key_of_langgraph_json(run: RunCommand, tmp_path: Path) -> None:
-    (tmp_path / "langgraph.json").write_text('{"graphs": {}}')
-    _, results = run_doctor(run, "--config", tmp_path, "--no-template")
-    assert "langgraph.json: graphs: it has to name at least one graph" in results["aion.yaml"]["message"]
-    assert results["aion.yaml"]["next"] == "Fix this line of the file."
-
-
 @pytest.mark.parametrize(
     ("place", "agent"),
     [
         (".", "helper"),
-        ("aion.yaml", "helper"),
-        ("placed_agent.py", "placed_agent"),
         ("placed_agent.py:graph", "placed_agent"),
         ("langgraph.json", "mine"),
     ],
@@ -258,11 +248,6 @@ def test_doctor_warns_if_lambdas_python_is_missing(found: str | None, status: st
 
 
 UNBUILDABLE = {
-    "poetry": (
-        {"pyproject.toml": b"[tool.poetry]\nname = 'x'\n"},
-        "pyproject.toml has its dependencies in [tool.poetry]",
-    ),
-    "no text": ({"requirements.txt": b"caf\xe9\n"}, "is not UTF-8"),
     "no TOML": ({"pyproject.toml": b"[project\n"}, "is not valid TOML"),
     "old lock": (
         {
@@ -303,14 +288,6 @@ def test_doctor_warns_of_secret_in_plain_environment(run: RunCommand, tmp_path: 
     assert "of-all" not in json.dumps(results)
 
 
-def test_doctor_fails_unreadable_dotenv(run: RunCommand, tmp_path: Path) -> None:
-    config = written(tmp_path, OPEN.replace("agent.py", "fine_agent.py"), fine_agent=AGENT)
-    (tmp_path / ".env").write_bytes(b"KEY=\xff\n")
-    code, results = run_doctor(run, "--config", config, "--no-template")
-    assert code == 1
-    assert "cannot be read: it is not UTF-8" in results["environment"]["message"]
-
-
 def test_doctor_warns_of_stacks_from_another_aion_version(tmp_path: Path) -> None:
     (tmp_path / "template.yaml").write_text(NESTED % "")
     assert [each.status for each in check_template(tmp_path)] == [Status.OK]
@@ -320,15 +297,6 @@ def test_doctor_warns_of_stacks_from_another_aion_version(tmp_path: Path) -> Non
     (found,) = check_template(tmp_path)
     assert (found.status, found.next_step) == (Status.WARNING, "Run `aion stacks`.")
     assert "are from aion-lambda 0.0.9, and" in found.message
-
-
-def test_doctor_warns_of_stacks_in_other_form(tmp_path: Path) -> None:
-    (tmp_path / "template.yaml").write_text(NESTED % "")
-    stacks.write(tmp_path)
-    (tmp_path / "aion.yaml").write_text("aion: {image: true, agents: {helper: {path: agent.py}}}")
-    [found] = check_template(tmp_path)
-    assert found.message.startswith("aion.yaml has `image: true`, but the stacks in .aion/stacks are for zips.")
-    assert (found.status, found.next_step) == (Status.WARNING, "Run `aion build`.")
 
 
 def test_doctor_reports_unreadable_template(tmp_path: Path) -> None:

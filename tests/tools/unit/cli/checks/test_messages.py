@@ -4,8 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support import operating
-from tests.tools.unit.cli.checks.doctor_command import ANSWERING, OPEN, ServedAgents, run_doctor
+from tests.tools.unit.cli.checks.doctor_command import ANSWERING, OPEN, ServedAgents, doctor
 
 FAILING = ANSWERING.replace("answer = lambda", "answer = lambda state: 1 / 0 #")
 KEYS = "aion: {security: {schemes: {key: {type: api-key}}}, agents: {helper: {path: agent.py}}}"
@@ -14,8 +13,7 @@ SENT = ("blocking message", "streamed message")
 
 def sent(url: str, *arguments: str) -> tuple[int, list[tuple[str, str]]]:
     """Run `aion doctor URL`. Return its exit code, and status and sentence of each message's check."""
-    run = operating.runs({})
-    code, results = run_doctor(lambda *a: run("doctor", *a), url, "--config", "/nowhere.yaml", *arguments)
+    code, results = doctor({}, url, *arguments)
     return code, [(results[each]["status"], results[each]["message"]) for each in SENT if each in results]
 
 

@@ -17,7 +17,7 @@ from aion_tools.template.reader import MANAGED_POLICY, Template
 from tests.support import operating
 from tests.support.rows import each_row
 from tests.support.server import ROOT
-from tests.tools.unit.cli.checks.doctor_command import run_doctor
+from tests.tools.unit.cli.checks.doctor_command import doctor
 
 AION_YAML = """
 aion:
@@ -120,13 +120,12 @@ def stack() -> Iterator[LocalStack]:
 def test_doctor_warns_of_function_url_in_vpc(stack: LocalStack, tmp_path: Path) -> None:
     """Warn from the deployed stack's parameters, and of web pages from the folder's aion.yaml."""
     agents_of(tmp_path, ORIGIN)
-    run = operating.runs(operating.environ_of(stack))
     for name, parameters, warned in (
         ("plain", {"ApiAuthorizer": "NONE"}, set()),
         ("in-vpc", {"FunctionUrlAuth": "AWS_IAM", "ApiAuthorizer": "AWS_IAM", **SUBNET}, {"function url", "cors"}),
     ):
         operating.registered(stack, name, nests=True, **parameters)
         config = tmp_path / "aion.yaml"
-        _, found = run_doctor(lambda *arguments: run("doctor", *arguments), "--stack", name, "--config", config)
+        _, found = doctor(operating.environ_of(stack), "--stack", name, "--config", config)
         assert found["stack"]["status"] == "ok"
         assert {each for each in ("function url", "region", "policies", "cors") if each in found} == warned

@@ -11,7 +11,7 @@ import pytest
 
 from aion_tools.stack.stack import LocalStack
 from tests.support import operating
-from tests.tools.unit.cli.checks.doctor_command import run_doctor
+from tests.tools.unit.cli.checks.doctor_command import doctor
 
 RUNBOOK = Path("docs/runbook.md")
 
@@ -24,9 +24,8 @@ def own() -> Iterator[LocalStack]:
 
 
 def checked(stack: LocalStack) -> dict[str, dict[str, str]]:
-    run = operating.runs(stack.environment("ApiFunction"))
     environ = stack.environment("ApiFunction")
-    return run_doctor(lambda *a: run("doctor", *a), "--table", environ["AION_TABLE"], "--config", "/nowhere.yaml")[1]
+    return doctor(environ, "--table", environ["AION_TABLE"])[1]
 
 
 def run_aws(stack: LocalStack, text: str) -> None:

@@ -118,12 +118,13 @@ graph = StateGraph(State).add_node("outer", outer).add_edge(START, "outer").comp
 @pytest.mark.parametrize(
     "graph",
     [
-        pytest.param(INNER, id="in a subgraph", marks=pytest.mark.deep),
+        pytest.param(INNER, id="in a subgraph"),
         pytest.param(
             GRAPH.replace('item="lamp"', "item=str([*range(50_000)])").replace("state['order']!r", "1"), id="in a blob"
         ),
     ],
 )
+@pytest.mark.deep
 async def test_moved_class_is_found_wherever_it_is_stored(shop: Shop, project: Project, graph: str) -> None:
     await waiting(shop, graph)
     compared, warnings = await project.check(importing("shopping", graph), shopping=MODELS)
@@ -142,6 +143,7 @@ async def test_interrupt_of_moved_class_is_named(shop: Shop, project: Project) -
     assert ["with shop_models.Order in the state" in warning.message for warning in warnings] == [True]
 
 
+@pytest.mark.deep
 async def test_classes_of_factory_must_be_importable_only(shop: Shop, project: Project) -> None:
     await waiting(shop)
     factory = f"{GRAPH}\nmade = graph\ndef graph(config): return made\n"
@@ -183,7 +185,7 @@ async def test_table_without_waiting_tasks_loads_no_agent(shop: Shop, project: P
     assert await project.check("raise SystemExit") == ("1 read", []), "their state has no class of the agent's code"
 
 
-@pytest.mark.parametrize("service", ["CLOUDFORMATION", "DYNAMODB", "S3"])
+@pytest.mark.parametrize("service", ["CLOUDFORMATION", "S3"])
 async def test_unreadable_deployment_is_one_sentence(
     shop: Shop, project: Project, monkeypatch: pytest.MonkeyPatch, service: str
 ) -> None:

@@ -8,9 +8,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-import boto3
 import pytest
-from botocore.exceptions import ClientError
 
 from aion_core.bootstrap.stores import QUEUES_FILE, build_stores
 from aion_core.clock import SystemClock
@@ -91,20 +89,7 @@ def test_dlq_list_prints_messages_of_unreadable_table(
 ) -> None:
     turn, poison = dead(moto, wake_up(chat)), dead(moto, "not of ours")
     push = dead(moto, push_body_of(PushWakeUp(TaskKey("owner", "t-1"), 2)), "PushDeadLetters")
-    client = boto3.session.Session.client
-
-    def refusing(*arguments: Any, **options: Any) -> Any:
-        """Return a client without permission to read the table."""
-        made = client(*arguments, **options)
-
-        def refuse(**_: object) -> None:
-            error = {"Error": {"Code": "AccessDeniedException", "Message": ""}}
-            raise ClientError(error, "GetItem")  # type: ignore[arg-type]
-
-        made.meta.events.register("before-call.dynamodb", refuse)
-        return made
-
-    monkeypatch.setattr(boto3.session.Session, "client", refusing)
+    operating.hook(monkeypatch, "before-call.dynamodb", operating.refuse("AccessDeniedException", "GetItem"))
     ran = run("list", "--json")
     assert ran.exit_code == 0, ran.exception
     found = {each["id"]: each for each in json.loads(ran.stdout)}
@@ -184,20 +169,8 @@ def test_dlq_redrive_during_earlier_redrive_is_refused(
     run: RunCommand, moto: LocalStack, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     dead(moto, "not of ours")
-    client = boto3.session.Session.client
-
-    def busy(*arguments: Any, **options: Any) -> Any:
-        """Return a client that raises SQS's error for a second redrive of a queue."""
-        made = client(*arguments, **options)
-
-        def refuse(**_: object) -> None:
-            error = {"Error": {"Code": "AWS.SimpleQueueService.UnsupportedOperation", "Message": "There is one"}}
-            raise ClientError(error, "StartMessageMoveTask")  # type: ignore[arg-type]
-
-        made.meta.events.register("before-call.sqs.StartMessageMoveTask", refuse)
-        return made
-
-    monkeypatch.setattr(boto3.session.Session, "client", busy)
+    busy = operating.refuse("AWS.SimpleQueueService.UnsupportedOperation", "StartMessageMoveTask", "There is one")
+    operating.hook(monkeypatch, "before-call.sqs.StartMessageMoveTask", busy)
     assert "a redrive of this queue may still be running" in refusal(run("redrive", "--queue", "task", "--yes"))
 
 
@@ -270,29 +243,19 @@ def test_dlq_list_retries_release_and_reports_hidden_messages(
 ) -> None:
     dead(moto, "not of ours")
     dead(moto, "nor this")
-    made, count = boto3.session.Session.client, itertools.count(1)
+    count = itertools.count(1)
 
-    def refusing(*arguments: Any, **options: Any) -> Any:
-        """Return a client for which SQS does not release the first message of the first batches."""
-        client = made(*arguments, **options)
+    def refuse(parsed: dict[str, Any], **_: object) -> None:
+        """Do not release the first message of the first batches."""
+        if next(count) <= refusals:
+            parsed["Failed"] = [{"Id": "0", "SenderFault": False, "Code": "InternalError"}]
 
-        def refuse(parsed: dict[str, Any], **_: object) -> None:
-            if next(count) <= refusals:
-                parsed["Failed"] = [{"Id": "0", "SenderFault": False, "Code": "InternalError"}]
-
-        client.meta.events.register("after-call.sqs.ChangeMessageVisibilityBatch", refuse)
-        return client
-
-    monkeypatch.setattr(boto3.session.Session, "client", refusing)
+    operating.hook(monkeypatch, "after-call.sqs.ChangeMessageVisibilityBatch", refuse)
     shown = run("list", "--queue", "task")
     assert len(table(shown)) == 2
     text = "SQS did not release 1 messages. They stay hidden for up to 60 seconds.\n"
     assert shown.stderr == (text if hidden else "")
     assert next(count) == 4, "three requests were sent"
-
-
-def test_dlq_drop_needs_message_ids(run: RunCommand) -> None:
-    assert run("drop", "--queue", "task", "--yes").exit_code == 2
 
 
 def test_dlq_shows_webhooks_of_push_message_that_names_no_events(run: RunCommand, moto: LocalStack) -> None:

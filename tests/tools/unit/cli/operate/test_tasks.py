@@ -18,6 +18,7 @@ from tests.support.clock import ManualClock
 from tests.support.conversation import StoreConversation
 from tests.support.operating import RunCommand, refusal, table
 from tests.support.pushes import a_config
+from tests.support.rows import each_row
 from tests.support.stores import dynamodb_table
 
 pytestmark = pytest.mark.usefixtures("empty_table")
@@ -66,7 +67,7 @@ def test_task_list_accepts_subject_instead_of_owner_id(run: RunCommand, chat: St
     assert "no task t-hers of this owner" in refusal(run("show", "t-hers", "--subject", "alice@example.com"))
 
 
-@pytest.mark.parametrize(
+@each_row(
     "arguments",
     [
         ("list",),
@@ -177,22 +178,14 @@ def test_task_list_and_show_report_expired_lease(run: RunCommand, chat: StoreCon
     # Start the turn an hour ago, because the command uses the machine's clock.
     chat.clock.move(-3600)
     asyncio.run(chat.starts("m-1"))
-    listed = table(run("list", "--expired", "--limit", "1000"))
-    assert [row[0] for row in listed if row[3] == chat.context.owner] == ["t-m-1"]
+
+    def expired(*options: str) -> list[str]:
+        return [row[0] for row in table(run("list", "--expired", *options)) if row[3] == chat.context.owner]
+
+    assert expired() == expired("--agent", "echo", "--state", "working") == ["t-m-1"]
+    assert expired("--agent", "another") == expired("--state", "completed") == []
     shown = run("show", "t-m-1", "--owner", chat.context.owner).stdout
     assert "The worker of task t-m-1 lost its lease (attempt 1)" in shown
-
-
-def test_list_of_expired_leases_filters_by_agent_and_state(run: RunCommand, chat: StoreConversation) -> None:
-    chat.clock.move(-3600)
-    asyncio.run(chat.starts("m-1"))
-
-    def is_listed(*options: str) -> bool:
-        return chat.context.owner in run("list", "--expired", *options, "--limit", "1000").stdout
-
-    assert is_listed("--agent", "echo", "--state", "working")
-    assert not is_listed("--agent", "another")
-    assert not is_listed("--state", "completed")
 
 
 def test_task_show_prints_webhooks_without_secrets(run: RunCommand, moto: LocalStack) -> None:

@@ -121,19 +121,14 @@ def test_console_shows_session_of_adk_agent(url: str) -> None:
     assert found["entries"][-2]["content"]["actions"]["stateDelta"] == {"count": 1}
 
 
-def test_console_shows_no_state_for_agent_executor(url: str) -> None:
+def test_console_shows_no_state_without_stored_conversation(url: str) -> None:
     talk(url, "executor")
     assert state(url, "executor") is None
-
-
-def test_console_shows_no_state_for_unknown_context(url: str) -> None:
+    assert "no stored state" in fork(url, "executor", {"id": "x"})["error"]["message"]
     answered = httpx.get(f"{url}/agents/adk/console/state", params={"contextId": "unknown"}, timeout=60)
     assert (answered.status_code, answered.json()) == (200, None)
     refused = httpx.get(f"{url}/agents/adk/console/state", params={"contextId": ""}, timeout=60)
     assert (refused.status_code, "contextId" in refused.text) == (400, True)
-
-
-def test_console_shows_error_of_agent_that_cannot_load(url: str) -> None:
     assert "missing_module" in state(url, "broken")["error"]
 
 
@@ -267,10 +262,6 @@ async def test_new_context_is_of_callers_tenant(tenant: str, tmp_path: Path) -> 
     assert [message["content"] for message in found] == ["first", "Hello.", "second", "Hello."]
 
 
-def test_executor_without_stored_state_cannot_fork(url: str) -> None:
-    assert "no stored state" in fork(url, "executor", {"id": "x"})["error"]["message"]
-
-
 def until(holds: Callable[[], bool]) -> None:
     """Wait until the condition holds, for at most a minute."""
     end = time.monotonic() + 60
@@ -326,7 +317,7 @@ def test_console_receiver_marks_forged_signature_invalid(url: str) -> None:
     assert [post["signed"] for post in posts if post["headers"]["webhook-id"] == "1"] == [False]
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("name", "body"),
     [
         ("redrive", {"taskId": "t", "configId": "unknown"}),
@@ -352,7 +343,7 @@ def test_large_console_request_is_refused(url: str) -> None:
     assert answered.status_code == 413
 
 
-@pytest.mark.parametrize("value", ["NaN", "1e999", '"\\ud800"', "9" * 5000, "[" * 900 + "]" * 900])
+@each_row("value", ["NaN", "1e999", '"\\ud800"', "9" * 5000, "[" * 900 + "]" * 900])
 def test_webhook_post_with_unusual_json_does_not_break_console(url: str, value: str) -> None:
     """Any program on this machine may post anything to the receiver: the console must still show the other posts."""
     task = talk(url, "graph", f"{url}/console/receiver")
