@@ -72,7 +72,7 @@ class ToolCalls:
                 features = await document_of(self._http.get(f"{self._url}/console/features.json"))
                 self._url += f"/agents/{features.raise_for_status().json()['agent']}"
             answer = await document_of(self._http.get(f"{self._url}/console/turns", params={"taskId": task_id}))
-            tries = answer.raise_for_status().json()["tries"]
+            tries = answer.raise_for_status().json()[task_id]["tries"]
             steps = [msgspec.convert(each["steps"], list[Step]) for each in tries]
         except httpx.HTTPStatusError:
             self._url = ""  # the server stores no trace
