@@ -726,6 +726,7 @@ async def test_trace_shows_each_run_of_waiting_tool(remote: Remote) -> None:
     runs = [[(step.name, bool(step.error)) for step in trace.steps] for trace in await kept.tries()]
     tools = [sorted(each for each in run if each[0] in ("book", "ask")) for run in runs]
     assert tools == [[("ask", False), ("book", False)], [("ask", False)]]
+    assert all(step.ms is not None for trace in await kept.tries() for step in trace.steps), "nothing runs any more"
 
 
 class Wraps(BaseAgent):
