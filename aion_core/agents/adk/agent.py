@@ -17,7 +17,7 @@ from google.adk.sessions import Session
 
 from aion_core.agents.addressing import addressed
 from aion_core.agents.adk.agent_config import agent_from_file
-from aion_core.agents.adk.agent_tree import planning_agents
+from aion_core.agents.adk.agent_tree import has_namesake, planning_agents
 from aion_core.agents.adk.canceled_calls import canceled_responses
 from aion_core.agents.adk.interrupts import Answers, input_required, resume_contents
 from aion_core.agents.adk.node_resumption import make_nodes_resumable
@@ -86,8 +86,9 @@ class AdkAgent:
 
         `resume` is the policy for an interrupted turn that ADK cannot resume. `configuration` has the author's settings
         from aion.yaml, which each turn finds in the session's state. A memory service or credential service in the
-        agent's `module` replaces the default service. A RemoteA2aAgent may name an agent in `remotes`. Raises ConfigurationError for several services of one kind in the
-        module, or for an unreadable file.
+        agent's `module` replaces the default service. A RemoteA2aAgent may name an agent in `remotes`. Raises
+        ConfigurationError for several services of one kind in the module, for an unreadable file, or for a Workflow with
+        a node of its name.
         """
         if isinstance(agent, Path):
             agent = agent_from_file(agent)
@@ -95,6 +96,10 @@ class AdkAgent:
         if app.resumability_config is None:
             app = app.model_copy(update={"resumability_config": ResumabilityConfig(is_resumable=True)})
         assert app.root_agent is not None  # noqa: S101  # App requires a root agent
+        if has_namesake(app.root_agent):
+            raise ConfigurationError(
+                f"a node of the Workflow has its name, {app.root_agent.name!r}. Rename one of them."
+            )
         make_durable()
         make_stoppable()
         make_nodes_resumable()

@@ -23,6 +23,12 @@ def nodes_below(node: BaseNode, above: str = "") -> Iterator[tuple[str, BaseNode
         yield from nodes_below(each, path)
 
 
+def has_namesake(root: BaseNode) -> bool:
+    """Return True if a node below this Workflow has its name: by their events the two can't be told apart."""
+    below = (node for _, node in nodes_below(root) if node is not root)
+    return isinstance(root, Workflow) and any(node.name == root.name for node in below)
+
+
 def nodes_in(node: BaseNode) -> Sequence[BaseNode]:
     """Return the nodes of a workflow's graph, or the sub-agents of an agent."""
     if isinstance(node, Workflow):

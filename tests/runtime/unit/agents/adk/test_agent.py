@@ -7,6 +7,7 @@ from types import ModuleType
 from typing import Any, cast
 
 import pytest
+from google.adk import Workflow
 from google.adk.agents import LlmAgent, LoopAgent, ParallelAgent, SequentialAgent
 from google.adk.agents.callback_context import CallbackContext
 from google.adk.apps import App
@@ -151,6 +152,13 @@ async def test_adk_example_answers_and_continues_session(dialect: str, tmp_path:
         assert answer_text(task) == "Your message has 3 words."
         again = await ask(client, dialect, "four", message_id="m-2", contextId=task["contextId"])
         assert answer_text(again) == "Your message has 1 word."
+
+
+def test_workflow_with_node_of_its_name_is_refused() -> None:
+    """The end of the node would be taken for the end of the turn."""
+    inner = Workflow(name="inner", edges=[("START", llm_agent(["Hi."], name="root"))])
+    with pytest.raises(ConfigurationError, match="a node of the Workflow has its name, 'root'"):
+        served(Workflow(name="root", edges=[("START", inner)]))
 
 
 def test_dynamodb_sessions_need_an_encryption_key(tmp_path: Path) -> None:
