@@ -10,6 +10,8 @@ runner.py             its ADK Runner
 turn_sessions.py      its ADK session service
 parts.py              A2A parts from and to ADK content
 resumption.py         rules for the resumption of an interrupted invocation
+node_resumption.py    resumption of a Workflow's nodes
+open_branches.py      parallel agents that wait for the client while others go on
 invocation.py         progress of the running invocation, event by event
 rewind.py             the session as it was before a turn that starts over
 markers.py            which events are progress markers

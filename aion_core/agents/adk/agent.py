@@ -20,6 +20,8 @@ from aion_core.agents.adk.agent_config import agent_from_file
 from aion_core.agents.adk.agent_tree import planning_agents
 from aion_core.agents.adk.canceled_calls import canceled_responses
 from aion_core.agents.adk.interrupts import Answers, input_required, resume_contents
+from aion_core.agents.adk.node_resumption import make_nodes_resumable
+from aion_core.agents.adk.open_branches import keep_questions_open
 from aion_core.agents.adk.parts import content_of
 from aion_core.agents.adk.pending_calls import pending_calls
 from aion_core.agents.adk.progress_markers import missing_markers
@@ -95,6 +97,8 @@ class AdkAgent:
         assert app.root_agent is not None  # noqa: S101  # App requires a root agent
         make_durable()
         make_stoppable()
+        make_nodes_resumable()
+        keep_questions_open()
         pass_answers_on(app.root_agent)
         self.root = app.root_agent
         """The author's root agent."""

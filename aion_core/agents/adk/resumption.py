@@ -8,6 +8,7 @@ from google.adk.events import Event
 from google.adk.workflow import BaseNode, Workflow
 
 from aion_core.agents.adk.markers import is_marker
+from aion_core.agents.adk.node_resumption import COMPLETED
 from aion_core.agents.adk.pending_calls import PendingCall
 from aion_core.agents.adk.progress_markers import AgentRun
 from aion_core.agents.adk.remote_agents.durability import is_remote_agent
@@ -18,9 +19,6 @@ TRANSFER_NOT_RESUMABLE = (
     "does not resume after an LLM agent has transferred to it. Send the message again with a new id. For the agent's "
     "author: make it an AgentTool or the root of the App, or set `resume: restart` in aion.yaml."
 )
-_COMPLETED = 3
-"""Value of ADK's `NodeStatus.COMPLETED`."""
-
 _RESUMABLE_TYPES = (LlmAgent, SequentialAgent, ParallelAgent, LoopAgent)
 _WORKFLOW_TYPES = (SequentialAgent, ParallelAgent, LoopAgent)
 
@@ -53,6 +51,10 @@ class InvocationProgress:
         self._last: Event | None = None
         self._ended: set[str] = set()
         self._state: dict[str, Mapping[str, Any]] = {}
+        self._nodes: set[str] = set()
+        """Names of the nodes that have begun in a Workflow and not ended."""
+        self._transferred: set[str] = set()
+        """Names of those that have transferred to another agent."""
         self._last_author = ""
         self._transferred_to = ""
         for event in events:
@@ -66,6 +68,8 @@ class InvocationProgress:
             self._run = AgentRun(self._root)
             return
         self._run.add(event)
+        if isinstance(self._root, Workflow):
+            self._add_nodes(event)
         self._last_author = event.author
         self._transferred_to = event.actions.transfer_to_agent or ""
         if event.actions.end_of_agent or is_answer(event):
@@ -96,7 +100,7 @@ class InvocationProgress:
         if isinstance(self._root, Workflow):
             state = last.actions.agent_state if last.author == self._root.name else None
             nodes = (state or {}).get("nodes", {})
-            return bool(nodes) and all(node.get("status") == _COMPLETED for node in nodes.values())
+            return bool(nodes) and all(node.get("status") == COMPLETED for node in nodes.values())
         if is_marker(last):
             return not last.actions.end_of_agent
         return bool(last.get_function_calls() or last.get_function_responses()) and not last.is_final_response()
@@ -118,8 +122,27 @@ class InvocationProgress:
         for agent in self._running(self._root):
             if isinstance(agent, Workflow):
                 yield from _not_resumable_nodes(agent)
+                yield from self._running_subtrees(agent)
             elif not is_resumable(agent):
                 yield agent
+
+    def _add_nodes(self, event: Event) -> None:
+        names = [segment.partition("@")[0] for segment in event.node_info.path.split("/")]
+        self._nodes.update(names)
+        if event.actions.transfer_to_agent:
+            self._transferred.update(names)
+        nodes = (event.actions.agent_state or {}).get("nodes", {})
+        ended = {name for name, node in nodes.items() if node.get("status") == COMPLETED}
+        self._nodes -= ended
+        self._transferred -= ended
+
+    def _running_subtrees(self, workflow: Workflow) -> Iterator[BaseNode]:
+        """Yield the running nodes of a Workflow that have other agents below them: ADK loses their position."""
+        for node in workflow.graph.nodes if workflow.graph is not None else ():
+            if isinstance(node, Workflow):
+                yield from self._running_subtrees(node)
+            elif node.name in (self._nodes if isinstance(node, _WORKFLOW_TYPES) else self._transferred):
+                yield node
 
     def _running(self, agent: BaseNode) -> Iterator[BaseNode]:
         """Yield the agents that are running after the last event: this agent and those below it."""
@@ -152,7 +175,10 @@ def would_skip_question(root: BaseNode, events: Sequence[Event], pending: Sequen
 def not_resumable_reason(progress: InvocationProgress) -> str:
     """Return why the invocation's turn fails after the loss of its process: for the client, and the agent's author."""
     agent = next(progress.not_resumable(), None)
-    if agent is not None:
+    if agent is not None and is_resumable(agent):
+        cause = f"the node {agent.name!r} ({type(agent).__name__}) of a Workflow has other agents below it, where ADK loses its position"
+        remedy = "set `resume: restart` in aion.yaml, or make these agents nodes of the Workflow"
+    elif agent is not None:
         cause = f"the agent {agent.name!r} ({type(agent).__name__}) is a custom agent, which stores no steps"
         remedy = "set `resume: restart` in aion.yaml, or make it an LlmAgent or a Workflow"
     else:

@@ -26,8 +26,9 @@ class TurnWaits:
         `root` is the root of the App, and `stored` returns the session's events so far.
         """
         self.can_resume, self.stored = can_resume, stored
-        # When ADK resumes a Workflow, it takes a node that has called a tool for one that has ended.
-        self._tools_run_again = not isinstance(root, Workflow)
+        self.is_workflow = isinstance(root, Workflow)
+        self.nodes: set[str] = set()
+        """Paths of the LLM agents that have begun as nodes of a Workflow in this process."""
         self.held: set[str] = set()
         """Ids of the tool calls of messages that are held: none of them asks the client anything yet."""
         self._times: dict[str, datetime] = {}
@@ -70,7 +71,7 @@ class TurnWaits:
 
     def may_suspend(self, run: ToolRun) -> bool:
         """Return True if the tool may stop until it has what it waits for, because another process can run it again."""
-        return run.may_stop and self._tools_run_again and self.can_resume()
+        return run.may_stop and not self.is_workflow and self.can_resume()
 
     def runs(self, ids: Collection[str]) -> dict[str, ToolRun]:
         """Return the last runs of these calls."""

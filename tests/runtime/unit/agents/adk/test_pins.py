@@ -20,7 +20,7 @@ from google.adk.workflow.utils import _rehydration_utils as rehydration
 from google.adk.workflow.utils._workflow_hitl_utils import confirmation_interrupt_id
 from google.genai import types as genai
 
-from aion_core.agents.adk import canceled_calls, pending_calls, resumption
+from aion_core.agents.adk import canceled_calls, node_resumption, pending_calls
 from aion_core.agents.adk.rewind import TURN
 from aion_core.agents.adk.waits.pauses import FRAMEWORK
 from tests.support.adk import CrashingSessions, ask, scripted_model, served
@@ -88,7 +88,7 @@ def test_adk_recognizes_our_canceled_response_as_abort() -> None:
 
 
 def test_adk_completed_status_equals_our_constant() -> None:
-    assert NodeStatus.COMPLETED.value == resumption._COMPLETED
+    assert NodeStatus.COMPLETED.value == node_resumption.COMPLETED
 
 
 def test_adk_resumability_config_defaults_to_none() -> None:
