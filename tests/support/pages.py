@@ -33,7 +33,7 @@ SCRIPTS = [
 ]
 """Pages that tests/tools/e2e/test_pages.py runs as scripts."""
 _FENCE = re.compile(r"^( *)```(\w*) ?(.*?)\n(.*?)^ *```$", re.MULTILINE | re.DOTALL)
-_NEEDS = re.compile(r"\b[Nn]eeds? (AWS|Google Cloud|docker|a key of \w+)\b")
+_NEEDS = re.compile(r"\b[Nn]eeds? (AWS|Google Cloud|docker|an? \w+ key)\b")
 _ASSIGNMENT = r"\w+=\S*"
 _SERVER = re.compile(rf"^(?:{_ASSIGNMENT} )*(?:uv run aion dev|uvx .*aion dev|aion dev|make dev)\b")
 
