@@ -63,7 +63,7 @@ async def _has_answer(
     except A2AError as error:
         if not is_transient(error):
             return True
-        logger.info("The agent %s cannot be reached for a look at its task: %s", call.remote, error)
+        logger.warning("The agent %s can't be reached for a look at its task: %s", call.remote, error)
         return False
     except ConfigurationError:
         return True

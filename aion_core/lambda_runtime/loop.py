@@ -44,6 +44,8 @@ class InvocationLoop:
         self._lifespan = lifespan
         self._api = RuntimeApi(settings.runtime_api)
         self._events = EventReader(app)
+        # The event loop holds tasks weakly: the garbage collector could close a call in the middle of a later invocation.
+        self._unstopped: set[asyncio.Task[None]] = set()
 
     async def serve_next(self) -> None:
         """Wait for the next invocation and serve it. Raises OSError if the Runtime API returns no invocation."""
@@ -79,6 +81,8 @@ class InvocationLoop:
         """Cancel the app call if it still runs, end the response, and wait for the Runtime API's acknowledgement."""
         stopped = not call.done()
         if stopped:
+            self._unstopped.add(call)
+            call.add_done_callback(self._unstopped.discard)
             call.cancel()
             await asyncio.wait({call}, timeout=grace)
         _log_outcome(call, response, invocation, stopped=stopped)

@@ -161,6 +161,10 @@ class TurnTrace:
         finally:
             if live is not None:
                 live.cancel()
+            # ADK tells no end of an agent that pauses.
+            for key, number in list(self._running.items()):
+                if key is not None and self._steps[number].kind is Kind.AGENT:
+                    self.end(key)
             self.end(None, error=self.failure, failed=self.failed)
             await self.flush()
             if self._spans is not None and not self.framework_exports:

@@ -7,6 +7,7 @@ from datetime import datetime
 from msgspec.structs import replace
 from uuid_utils import uuid7
 
+from aion_core import log
 from aion_core.clock import Clock
 from aion_core.engine.context.record import task_of
 from aion_core.engine.outcomes import LeaseHeld, TurnStarted, TurnSuspended
@@ -107,11 +108,17 @@ class Worker:
         wait, now = suspended.wait, self._clock.now()
         task = task_of(wake_up.context, suspended.turn)
         if wait.until <= milliseconds(now) or (
-            wait.calls and (self._looks is None or await self._looks(wake_up.context, task, wait.calls))
+            wait.calls and await self._has_answer(wake_up.context, task, wait.calls)
         ):
             return await self._store.begin(wake_up.context, holder=str(uuid7()), ended_wait=suspended.fence)
         await wake_to_look(self._work_queue, wake_up.context, suspended, now)
         return None
+
+    async def _has_answer(self, context: ContextKey, task: TaskKey, calls: Sequence[AwaitedCall]) -> bool:
+        if self._looks is None:
+            return True
+        with log.about(task_id=task.task_id, context_id=context.context_id, agent=context.agent):
+            return await self._looks(context, task, calls)
 
     async def run(self, begun: TurnStarted, broadcast: EventBroadcast, deadline: Deadline | None = None) -> None:
         """Run a leased turn, then the next turns of its context. `broadcast` receives the events of the first turn."""

@@ -142,32 +142,19 @@ class TurnStore(StoredTasks):
         """Record the turn's last event and release the lease atomically. If the process `has_time`, lease the next turn.
 
         The next turn begins as by `begin`, with the same holder. `has_time` is asked just before the transaction. If the
-        event interrupts the task, no turn begins before the client's answer. `snapshot` is the task after this event; readers of the log begin with it. If a
-        message is queued for the task that the event would end, nothing is recorded and PendingInput is raised. Raises
-        LeaseLost as `append` does.
+        event interrupts the task, no turn begins before the client's answer. `snapshot` is the task after this event;
+        readers of the log begin with it. If a message is queued for the task that the event would end, nothing is
+        recorded and PendingInput is raised. Raises LeaseLost as `append` does.
         """
         ending, until = TurnEnding(lease, replace(head, fence=lease.fence), event), self._lease_end()
 
         async def plan(attempt: int) -> TransactionPlan[TurnFinished]:
             nonlocal ending
-            times = self._times()
-            if attempt or not ending.stops_task:
-                record = await self._context(lease.context, times)
-                if attempt:
-                    now = await self._log.head(head.key)
-                    if await self._log.holds(head.key, ending.after.generation, ending.token):
-                        return TransactionPlan(await self._finished_before(ending))
-                    ending = replace(ending, head=progress.still_mine(ending.head, now))
-                finished = await self._finished(ending, record, times, run_next=has_time())
-            else:
-                finished = end.finished_alone(ending)
-            writes = await self._writes(lease.context, finished, times)
-            if snapshot is not None:
-                writes.append(await self._rows.snapshot_row(head.key, ending.after.generation, snapshot, times))
-            if finished.outcome.next is not None and not has_time():
+            ending, planned = await self._planned_end(ending, snapshot, attempt=attempt, run_next=has_time())
+            if planned.outcome.next is not None and not has_time():
                 # The process was slow or frozen while it read, so another process has to run the next turn.
-                return await plan(attempt)
-            return TransactionPlan(finished.outcome, writes)
+                ending, planned = await self._planned_end(ending, snapshot, attempt=attempt, run_next=False)
+            return planned
 
         finished = await commit(self._table, plan, busy=BUSY)
         await self._notifier.committed(finished.head)
@@ -175,6 +162,26 @@ class TurnStore(StoredTasks):
             await self._notifier.begun(finished.next)
             return replace(finished, next=replace(finished.next, until=until))
         return finished
+
+    async def _planned_end(
+        self, ending: TurnEnding, snapshot: Task | None, *, attempt: int, run_next: bool
+    ) -> tuple[TurnEnding, TransactionPlan[TurnFinished]]:
+        """Return the ending as the store knows it now, and its transaction. Raises LeaseLost and PendingInput."""
+        times, key = self._times(), ending.head.key
+        if attempt or not ending.stops_task:
+            record = await self._context(ending.lease.context, times)
+            if attempt:
+                now = await self._log.head(key)
+                if await self._log.holds(key, ending.after.generation, ending.token):
+                    return ending, TransactionPlan(await self._finished_before(ending))
+                ending = replace(ending, head=progress.still_mine(ending.head, now))
+            finished = await self._finished(ending, record, times, run_next=run_next)
+        else:
+            finished = end.finished_alone(ending)
+        writes = await self._writes(ending.lease.context, finished, times)
+        if snapshot is not None:
+            writes.append(await self._rows.snapshot_row(key, ending.after.generation, snapshot, times))
+        return ending, TransactionPlan(finished.outcome, writes)
 
     async def _finished_before(self, ending: TurnEnding) -> TurnFinished:
         record = await self._context(ending.lease.context, self._times())

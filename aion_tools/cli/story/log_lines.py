@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from aion_core.log import one_line
 from aion_core.trace.line import duration_text
+from aion_tools.cli.documents import time_text
 from aion_tools.cli.story.event import StoryEvent
 
 if TYPE_CHECKING:
@@ -59,12 +60,19 @@ def _begun(at: datetime, function: str, fields: dict[str, Any]) -> StoryEvent:
         text = f"{who} took over the turn (try {tries}), because the previous worker had not finished it."
         return StoryEvent(at, "takeover", text, details)
     if since := fields.get("waited_since"):
-        text = f"{who} resumed the turn, which had been waiting since {one_line(str(since))}."
+        text = f"{who} resumed the turn, which had been waiting since {_time(since)}."
         return StoryEvent(at, "turn", text, details)
     if handoffs:
         text = f"{who} resumed the turn after handoff {handoffs}, because the previous invocation was out of time."
         return StoryEvent(at, "handoff", text, details)
     return StoryEvent(at, "turn", f"{who} began the turn.", details)
+
+
+def _time(since: Any) -> str:
+    try:
+        return time_text(datetime.fromisoformat(str(since)).astimezone(UTC))
+    except ValueError:
+        return one_line(str(since))
 
 
 def _pushed(at: datetime, message: str, fields: dict[str, Any]) -> StoryEvent:

@@ -1,12 +1,14 @@
 """Story of a task in sentences, from its event log, the log lines about it, and the steps of its turns. Pure."""
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from aion_core.engine.records import Numbered
 from aion_core.trace.line import duration_text
 from aion_core.trace.rows import StoredTrace
+from aion_tools.cli.documents import time_text
 from aion_tools.cli.story.event import StoryEvent
 from aion_tools.cli.story.event_log import told_by_log
 from aion_tools.cli.story.log_lines import told_by_line
@@ -39,7 +41,7 @@ def story_of(
     steps = told_by_traces(traces, content=content)
     # Sort by time. An event precedes a log line of the same time (stable sort). Events without a time come last.
     story = sorted([*recorded, *logged, *steps], key=lambda each: (each.at or _AT_END, _rank(each)))
-    return _with_waits(story)
+    return _folded(_with_waits(story))
 
 
 def _rank(event: StoryEvent) -> int:
@@ -67,3 +69,30 @@ def _with_waits(story: Sequence[StoryEvent]) -> list[StoryEvent]:
                 continue
         told.append(each)
     return told
+
+
+def _folded(story: Sequence[StoryEvent]) -> list[StoryEvent]:
+    """Tell a warning or error once that was logged again while nothing else happened, such as a look that fails."""
+    told: list[StoryEvent] = []
+    since: dict[str, int] = {}  # places in `told` of the warnings since the last other event, by their texts
+    for each in story:
+        if each.kind not in ("warning", "error"):
+            since.clear()
+        elif each.text in since:
+            first = told[since[each.text]]
+            last = each.at.isoformat() if each.at else None
+            told[since[each.text]] = replace(
+                first, details={**first.details, "times": first.details.get("times", 1) + 1, "lastAt": last}
+            )
+            continue
+        else:
+            since[each.text] = len(told)
+        told.append(each)
+    return [_with_times(each) for each in told]
+
+
+def _with_times(event: StoryEvent) -> StoryEvent:
+    if "times" not in event.details:
+        return event
+    last = f", last at {time_text(datetime.fromisoformat(event.details['lastAt']))}" if event.details["lastAt"] else ""
+    return replace(event, text=f"{event.text} ({event.details['times']} times{last})")

@@ -21,6 +21,7 @@ from aion_core.agents.adk.remote_agents.whole_responses import TRANSIENT, WholeR
 from aion_core.agents.adk.waits.pauses import pause_event
 from aion_core.agents.adk.waits.tool_runs import running_tool
 from aion_core.delegation import ids
+from aion_core.delegation.callbacks import CallbackRequest
 from aion_core.delegation.client import RemoteClient
 from aion_core.delegation.depth import next_depth
 from aion_core.delegation.durable_call import DurableCall, Patience
@@ -202,8 +203,14 @@ class RemoteRun:
     ) -> AsyncGenerator[StreamResponse, None]:
         """Yield the remote agent's responses to ADK's request. Any error is raised by `events`."""
         try:
+            stored = self._call_of(request.message)
             self._call = call = DurableCall(
-                client, self._turn.calls, self._call_of(request.message), name=self.name, patience=PATIENCE
+                client,
+                self._turn.calls,
+                stored,
+                name=self.name,
+                patience=PATIENCE,
+                callback=self._callback(client, stored),
             )
             metadata = {**to_json(request.metadata), **next_depth(self._turn.request.request, self.name)}
             heard, whole = self._earlier.heard(self._call.call.key), WholeResponses()
@@ -224,6 +231,12 @@ class RemoteRun:
         except Exception as error:
             self._error = error
             raise
+
+    def _callback(self, client: Any, call: RemoteCall) -> CallbackRequest | None:
+        """Return a request for a callback, for a new message that may suspend the turn to an agent of aion.yaml."""
+        if self._patience is None or call.remote_task or call.remote not in self._turn.remotes:
+            return None
+        return self._turn.remotes.callback(call.remote, client)
 
     @property
     def _patience(self) -> float | None:
@@ -246,7 +259,9 @@ class RemoteRun:
             return False
         check_limit(self._turn.request, stored.key, self.name)
         agent = "" if stored.remote in self._turn.remotes else self.name
-        self._awaited = AwaitedCall(stored.key, stored.remote, call.remote_task, agent)
+        self._awaited = AwaitedCall(
+            stored.key, stored.remote, call.remote_task, agent, calls_back=bool(stored.callback)
+        )
         return True
 
     def _call_of(self, given: Message) -> RemoteCall:

@@ -1,5 +1,7 @@
 """What the code of one ADK turn waits for."""
 
+import logging
+import re
 from collections.abc import Callable, Collection, Sequence
 from contextvars import ContextVar
 from datetime import datetime
@@ -36,6 +38,8 @@ class TurnWaits:
         self._runs: dict[str, ToolRun] = {}
         self._batched: set[str] = set()
         """Ids of the tool calls that `tool_batches` runs, and can stop together."""
+        self.made_again: set[str] = set()
+        """Ids of the stored tool calls without results, which ADK makes again if the turn goes on."""
         self._kept: dict[str, KeptResult] = {}
         self._hidden: dict[str, set[str]] = {}
         self._count = 0
@@ -45,6 +49,9 @@ class TurnWaits:
         held = take_held(session)
         self._kept = {name: result for each in held for name, result in each.results.items()}
         self._hidden = hide_long_running(session.events, {name for each in held for name in each.ids})
+        of_turn = [event for event in session.events if event.invocation_id == session.events[-1].invocation_id]
+        answered = {response.id for event in of_turn for response in event.get_function_responses()}
+        self.made_again = {call.id or "" for event in of_turn for call in event.get_function_calls()} - answered
 
     def begin_batch(self, ids: Collection[str], events: Sequence[Event]) -> set[str]:
         """Note that ADK makes these calls of one message together. Return those that wait for the client as well."""
@@ -99,3 +106,12 @@ class TurnWaits:
 
 turn_waits: ContextVar[TurnWaits | None] = ContextVar("aion_adk_turn_waits", default=None)
 """Waits of the running turn; None outside of a turn."""
+
+
+def _is_news(record: logging.LogRecord) -> bool:
+    """Return False for ADK's warning that it leaves out calls without results, if this turn makes them again."""
+    waits = turn_waits.get()
+    return waits is None or not set(re.findall(r"'([^']*)'", record.getMessage())) <= waits.made_again
+
+
+logging.getLogger("google_adk.google.adk.flows.llm_flows.tools._rearranger").addFilter(_is_news)

@@ -17,6 +17,7 @@ from langgraph.types import Send, interrupt
 
 from aion.langgraph.scripted import ScriptedChatModel
 from aion.shared.remote import RemoteAgentError, call_agent, call_agents
+from aion_core import log
 from aion_core.protocol.types import Task
 from tests.runtime.unit.delegation.remote_servers import sdk_app
 from tests.support.agents.remote import NOTES
@@ -282,7 +283,10 @@ async def test_blocking_client_gets_answer_without_suspension(remote: Remote) ->
     assert len(conversation.notes) == 1
 
 
-async def test_forgotten_task_fails_with_reason(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_forgotten_task_fails_with_reason(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    log.install()
     port = free_port()
     url = f"http://127.0.0.1:{port}"
     monkeypatch.setenv(NOTES, str(tmp_path / "notes"))
@@ -293,6 +297,10 @@ async def test_forgotten_task_fails_with_reason(tmp_path: Path, monkeypatch: pyt
         assert text_of(task).startswith("Waiting for")
     task = await conversation.passes(task, 60, step=5)
     assert text_of(task).startswith("Waiting for"), "it may only restart"
+    missed = [each for each in caplog.records if "can't be reached for a look" in each.getMessage()]
+    assert {(each.levelname, log.labels_of(each)["task_id"]) for each in missed} == {("WARNING", task.id)}, (
+        "for `aion why`"
+    )
     with listening(sdk_app(url), port=port):
         task = await conversation.passes(task, 60, step=5)
     assert text_of(task).endswith("no longer knows the task that it had begun.")

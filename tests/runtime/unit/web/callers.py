@@ -22,7 +22,8 @@ from aion_tools.testing import ENVIRONMENT
 from tests.support.listening import free_port, listening
 from tests.support.server import ROOT, TIMEOUT
 
-AGENT = ROOT / "tests" / "support" / "agents" / "delegating.py"
+AGENTS = ROOT / "tests" / "support" / "agents"
+AGENT = f"{AGENTS / 'delegating.py'}:node"
 MINE = "test"
 """User-Agent of the test's own requests to the path of the callbacks."""
 SECURITY = "  security:\n    schemes: {key: {type: api-key}}\n    require: [{key: []}]\n"
@@ -127,7 +128,7 @@ def said(task: dict[str, Any]) -> str:
 
 @contextmanager
 def caller(
-    folder: Path, remote: str, callback: str = "on", *, with_keys: bool = False, **environ: str
+    folder: Path, remote: str, callback: str = "on", *, agent: str = AGENT, with_keys: bool = False, **environ: str
 ) -> Iterator[Caller]:
     """Serve an agent that calls the remote agent at this URL. `with_keys` the server requires API keys."""
     port = free_port()
@@ -135,7 +136,7 @@ def caller(
     config = folder / "aion.yaml"
     config.write_text(
         f"aion:\n{SECURITY if with_keys else ''}  remotes:\n    remote: {{url: {remote}, callback: {callback}}}\n"
-        f"  agents:\n    node: {{path: '{AGENT}:node'}}\n"
+        f"  agents:\n    node: {{path: '{agent}'}}\n"
     )
     made: list[TurnServices] = []
 

@@ -18,7 +18,7 @@ from aion_core.table.keys import ContextKey, TaskKey
 from aion_core.web import callbacks
 from aion_core.web.callbacks import MAX_BODY_BYTES, PER_MINUTE
 from tests.runtime.unit.delegation.remote_servers import served_by_sdk, served_here
-from tests.runtime.unit.web.callers import Caller, caller, now, said, wait_until
+from tests.runtime.unit.web.callers import AGENTS, Caller, caller, now, said, wait_until
 from tests.support.foreign import sdk_server
 from tests.support.stores import MemoryTaskStore
 
@@ -38,6 +38,21 @@ def test_foreign_agents_callback_ends_wait(version: str, binding: str, posts: in
         assert said(server.ends(task)) == "Held."
         assert server.posts[-1][0] == 204
     assert len(heard) == posts, "one message, and one look, which is a GET of HTTP+JSON"
+
+
+@pytest.mark.filterwarnings("ignore:.*EXPERIMENTAL.*:UserWarning")
+@pytest.mark.parametrize("agent", ["root", "by_tool"])
+def test_callback_ends_wait_of_adk_agent(agent: str, tmp_path: Path) -> None:
+    heard: list[Mapping[str, str]] = []
+    path = f"{AGENTS / 'delegating_adk.py'}:{agent}"
+    with sdk_server(heard=heard) as url, caller(tmp_path, url, agent=path) as server:
+        task = server.send(server.hold("job"))
+        server.waits(task)
+        assert server.next_look(task) > now() + 600_000, "it isn't polled"
+        server.end("job")
+        assert "Held." in json.dumps(server.ends(task))
+        assert server.posts[-1][0] == 204
+    assert len(heard) == 2, "one message, and one look"
 
 
 def test_question_is_reported_too(tmp_path: Path) -> None:

@@ -90,3 +90,28 @@ def test_steps_are_told_beneath_their_turn(content: bool) -> None:
         "  and 7 more steps, which were not recorded",
     ]
     assert ("private" in json.dumps([each.document() for each in story])) == content
+
+
+def told(*logged: tuple[int, dict[str, str]]) -> list[str]:
+    lines = [LogLine(int(after(at).timestamp() * 1000), "task", json.dumps(fields)) for at, fields in logged]
+    return [each.text for each in story_of([], lines, caller="A client", agent="helper", content=False)]
+
+
+def test_repeated_warnings_are_told_once() -> None:
+    gone, slow = ({"level": "WARNING", "message": f"The agent {name} is gone."} for name in ("a", "b"))
+    begins = {"message": "A turn begins."}
+    assert told((0, gone), (1, slow), (2, gone), (3, slow), (60, gone), (70, begins), (80, gone)) == [
+        "The task function logged: The agent a is gone. (3 times, last at 2026-11-23 12:01:00 UTC)",
+        "The task function logged: The agent b is gone. (2 times, last at 2026-11-23 12:00:03 UTC)",
+        "The task function began the turn.",
+        "The task function logged: The agent a is gone.",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("since", "text"), [("2026-11-23T12:00:01+00:00", "2026-11-23 12:00:01 UTC"), ("then", "then")]
+)
+def test_resumption_says_since_when_turn_has_waited(since: str, text: str) -> None:
+    assert told((9, {"message": "A turn begins.", "waited_since": since})) == [
+        f"The task function resumed the turn, which had been waiting since {text}."
+    ]

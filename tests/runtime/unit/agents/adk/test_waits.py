@@ -98,7 +98,7 @@ class Talk(Conversation):
         return said
 
 
-async def test_sleeping_tool_is_suspended_and_resumes_at_time() -> None:
+async def test_sleeping_tool_is_suspended_and_resumes_at_time(caplog: pytest.LogCaptureFixture) -> None:
     def build(talk: Talk) -> Any:
         async def nap() -> str:
             """Sleep for an hour."""
@@ -119,6 +119,7 @@ async def test_sleeping_tool_is_suspended_and_resumes_at_time() -> None:
     assert talk.notes == [("before", 0.0), ("before", 3600.0), ("after", 3600.0)]
     assert talk.history() == ["nap()", "-> nap"]
     assert talk.made.agent.root.model.calls == 2  # type: ignore[attr-defined]
+    assert "no matching function response" not in caplog.text, "ADK makes the call again"
 
 
 async def test_calling_tool_is_suspended_until_answer(remote: Remote) -> None:
@@ -725,6 +726,7 @@ async def test_trace_shows_each_run_of_waiting_tool(remote: Remote) -> None:
     runs = [[(step.name, bool(step.error)) for step in trace.steps] for trace in await kept.tries()]
     tools = [sorted(each for each in run if each[0] in ("book", "ask")) for run in runs]
     assert tools == [[("ask", False), ("book", False)], [("ask", False)]]
+    assert all(step.ms is not None for trace in await kept.tries() for step in trace.steps), "nothing runs any more"
 
 
 class Wraps(BaseAgent):

@@ -233,7 +233,7 @@ async def test_cancel_ends_sleep() -> None:
 
 
 async def test_sleep_outside_of_graph_is_refused() -> None:
-    with pytest.raises(RuntimeError, match="nodes and tools of a LangGraph graph"):
+    with pytest.raises(RuntimeError, match="nodes and tools, and for the tools of an ADK agent"):
         await sleep(HOUR)
 
 
