@@ -46,7 +46,7 @@ def tables(counted: dict[str, Counter[str]], prices: dict[str, Any]) -> str:
     lines = [
         f"The tables use AWS's prices in {prices['region']} of {prices['date']}, in {prices['currency']} and without free tiers",
         f"({prices['source']}).",
-        "The last two columns are the prices of a million, at 1024 MB and at 512 MB.",
+        "The last two columns are the price of a million runs of the scenario, at 1024 MB and at 512 MB of memory.",
         "",
         "| scenario | DynamoDB requests | write units | read units | SQS | S3 | KMS | KB of logs | GB-s | 1024 MB | 512 MB |",
         "| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |",
@@ -71,7 +71,8 @@ def break_even(counted: dict[str, Counter[str]], prices: dict[str, Any]) -> list
     lines = [
         f"Two small containers cost about {sum(containers.values()):.0f} {prices['currency']} a month, whatever they do:",
         ", ".join(f"{name} {cost:.0f}" for name, cost in containers.items()) + ".",
-        f"A deployment with requests costs {fixed:.2f} and its turns, so it costs as much as they do at:",
+        f"A deployment with requests costs {fixed:.2f} plus its turns, because it reports {len(Metric) - 2} more custom metrics than an idle one. It costs as much as",
+        "the containers at:",
         "",
         "| turns a month | 1024 MB | 512 MB |",
         "| --- | --- | --- |",

@@ -33,7 +33,7 @@ SCRIPTS = [
 ]
 """Pages that tests/tools/e2e/test_pages.py runs as scripts."""
 _FENCE = re.compile(r"^( *)```(\w*) ?(.*?)\n(.*?)^ *```$", re.MULTILINE | re.DOTALL)
-_NEEDS = re.compile(r"\b[Nn]eeds? (AWS|Google Cloud|docker|a key of \w+)\b")
+_NEEDS = re.compile(r"\b[Nn]eeds? (AWS|Google Cloud|docker|an? \w+ key)\b")
 _ASSIGNMENT = r"\w+=\S*"
 _SERVER = re.compile(rf"^(?:{_ASSIGNMENT} )*(?:uv run aion dev|uvx .*aion dev|aion dev|make dev)\b")
 
@@ -176,6 +176,7 @@ def _served(command: str) -> str:
 
 
 def shown(block: Block, output: str) -> bool:
-    """Return True if the block's lines occur in the output in this order; `…` stands for any text."""
+    """Return True if the block's lines occur in the output in this order; `…` stands for any text, a UTC time for any time."""
     pattern = ".*".join(re.escape(line.strip()).replace("…", ".*") for line in block.code.splitlines() if line.strip())
+    pattern = re.sub(r"\d{4}\\-\d\d\\-\d\d\\ \d\d:\d\d:\d\d\\ UTC", r"[-\\d]+ [:\\d]+ UTC", pattern)
     return re.search(pattern, output, re.DOTALL) is not None

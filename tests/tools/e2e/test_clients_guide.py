@@ -134,12 +134,12 @@ def lines_of_program(language: str, url: str, version: str) -> Iterator[str]:
 
 
 def lines_of_code(language: str, code: str, url: str, version: str = "1.0") -> Iterator[str]:
-    """Run a program in Python or TypeScript."""
+    """Run a program in Python or TypeScript, which is type-checked first."""
     command, folder = [sys.executable, "-u", "-c", RUN_PYTHON], ROOT
     if language == "TypeScript":
         try:
             command, folder = (
-                ["node", "--input-type=module", "-"],
+                ["node", "typescript.mjs"],
                 node_with(ROOT / "tests" / "support" / "js"),
             )
         except NodeMissing as missing:

@@ -13,7 +13,7 @@ from tests.support.waiting import Conversation, text_of
 
 PAGE = Path(__file__).parents[5] / "docs" / "adk.md"
 BLOCKS = re.findall(r"^```python\n(.*?)^```", PAGE.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
-ANSWERS = ["You sent 0 files.", "It is done.", "One moment."]
+ANSWERS = ["hi: Tuesday to Sunday, 10:00 to 18:00", "You sent 0 files.", "It is done.", "One moment."]
 
 
 @each_row(("block", "answer"), list(zip(BLOCKS[:-1], ANSWERS, strict=True)))
