@@ -58,7 +58,7 @@ CASES = (
     Case("api, LangGraph", "ApiFunction", "handlers.api", 100 * MEGABYTE, 1430, (LANGGRAPH,), _NOT_LANGGRAPHS, 150),
     Case("api, ADK", "ApiFunction", "handlers.api", 115 * MEGABYTE, 1420, (ADK,), _NOT_ADKS, 170),
     Case("api, both", "ApiFunction", "handlers.api", 150 * MEGABYTE, 1455, (LANGGRAPH, ADK), (), 150),
-    Case("deliver_push", "PushFunction", "handlers.deliver_push", 47 * MEGABYTE, 620, (), _NO_AGENTS, 90),
+    Case("deliver_push", "PushFunction", "handlers.deliver_push", 48 * MEGABYTE, 620, (), _NO_AGENTS, 90),
     Case("sweep", "SweepFunction", "handlers.sweep", 25 * MEGABYTE, 540, (), _NO_AGENTS, 90),
 )
 
