@@ -469,8 +469,8 @@ def test_link_to_message_keeps_open_conversation(console: Page) -> None:
     send(console, "hello")
     ends(console)
     console.evaluate("document.querySelector('.skip').click()")
-    answer(console, WHOLE)
     expect(console.locator("#text")).to_be_focused()
+    answer(console, WHOLE)
 
 
 def test_older_conversations_are_appended_to_list(console: Page, opened: Opened) -> None:
