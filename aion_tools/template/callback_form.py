@@ -11,7 +11,7 @@ from typing import Any
 import yaml
 
 from aion_core.delegation.callback_address import PATH
-from aion_tools.template.file import TemplateError, parsed
+from aion_tools.template.file import TemplateError, aion_section, parsed
 from aion_tools.template.names import FUNCTION
 
 _EVERY_PATH = "/{proxy+}"
@@ -20,13 +20,8 @@ _HEADER = "# aion-lambda's template with a path for callbacks, because aion.yaml
 
 
 def remotes(folder: Path) -> list[str]:
-    """Return the remote agents with `callback: on` in the project's aion.yaml. Other commands report an invalid one."""
-    try:
-        content = yaml.safe_load((folder / "aion.yaml").read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, yaml.YAMLError):
-        return []
-    section = content.get("aion") if isinstance(content, dict) else None
-    declared = section.get("remotes") if isinstance(section, dict) else None
+    """Return the remote agents with `callback: on` in the project's aion.yaml."""
+    declared = aion_section(folder).get("remotes")
     found = declared.items() if isinstance(declared, dict) else ()
     return [str(name) for name, remote in found if isinstance(remote, dict) and remote.get("callback") in (True, "on")]
 

@@ -1,4 +1,7 @@
-"""Loader of CloudFormation template files. Short YAML tags such as `!Ref` are expanded to their long form."""
+"""Loader of CloudFormation template files, and of what aion.yaml says of the template.
+
+Short YAML tags such as `!Ref` are expanded to their long form.
+"""
 
 from functools import lru_cache
 from pathlib import Path
@@ -70,3 +73,13 @@ def parsed(text: str) -> Any:
     Raises yaml.YAMLError.
     """
     return yaml.load(text, _Loader)  # noqa: S506 - _Loader inherits from SafeLoader
+
+
+def aion_section(folder: Path) -> dict[str, Any]:
+    """Return the section `aion` of the project's aion.yaml; empty if there is none. Other commands report an invalid file."""
+    try:
+        content = yaml.safe_load((folder / "aion.yaml").read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, yaml.YAMLError):
+        return {}
+    section = content.get("aion") if isinstance(content, dict) else None
+    return section if isinstance(section, dict) else {}

@@ -8,7 +8,7 @@ from typing import Any
 
 import yaml
 
-from aion_tools.template.file import TemplateError, parsed
+from aion_tools.template.file import TemplateError, aion_section, parsed
 from aion_tools.template.names import FUNCTION
 
 FOLDER = ".aion/image"
@@ -24,13 +24,8 @@ _SNAP_START = {
 
 
 def is_wanted(folder: Path) -> bool:
-    """Return True if the project's aion.yaml has `image: true`. Other commands report an invalid aion.yaml."""
-    try:
-        content = yaml.safe_load((folder / "aion.yaml").read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, yaml.YAMLError):
-        return False
-    section = content.get("aion") if isinstance(content, dict) else None
-    return isinstance(section, dict) and section.get("image") is True
+    """Return True if the project's aion.yaml has `image: true`."""
+    return aion_section(folder).get("image") is True
 
 
 def is_written(template: str) -> bool:

@@ -55,16 +55,15 @@ def contents(folder: Path) -> dict[str, str]:
     from aion_tools.template import callback_form, image_form
     from aion_tools.template.file import TemplateError
 
-    if (names := callback_form.remotes(folder)) or image_form.is_wanted(folder):
-        try:
-            if names:
-                texts[_TEMPLATE] = callback_form.callback_form(texts[_TEMPLATE], names)
-            if image_form.is_wanted(folder):
-                texts[_TEMPLATE] = image_form.image_form(texts[_TEMPLATE], folder)
-        except TemplateError as error:
-            raise StacksError(f"{source(folder / FOLDER / _TEMPLATE)}: {error}.") from error
-        except (yaml.YAMLError, AttributeError, KeyError, TypeError) as error:
-            raise StacksError(f"{source(folder / FOLDER / _TEMPLATE)} is not a template: {error!r}.") from error
+    try:
+        if names := callback_form.remotes(folder):
+            texts[_TEMPLATE] = callback_form.callback_form(texts[_TEMPLATE], names)
+        if image_form.is_wanted(folder):
+            texts[_TEMPLATE] = image_form.image_form(texts[_TEMPLATE], folder)
+    except TemplateError as error:
+        raise StacksError(f"{source(folder / FOLDER / _TEMPLATE)}: {error}.") from error
+    except (yaml.YAMLError, AttributeError, KeyError, TypeError) as error:
+        raise StacksError(f"{source(folder / FOLDER / _TEMPLATE)} is not a template: {error!r}.") from error
     return {**texts, _VERSION: f"{__version__}\n", _IGNORE: "*\n"}
 
 

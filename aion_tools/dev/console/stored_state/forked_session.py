@@ -3,7 +3,7 @@
 from google.adk.events import Event
 from google.adk.sessions import BaseSessionService, State
 
-from aion_core.agents.adk.parts import a2a_parts
+from aion_core.agents.adk.parts import a2a_parts, parts_of_event
 from aion_core.errors import InvalidMessage
 from aion_core.protocol.message_json import to_json
 from aion_core.protocol.types import Part
@@ -39,7 +39,7 @@ def _is_message(event: Event) -> bool:
 
 
 def _parts(event: Event) -> list[Part]:
-    return a2a_parts((event.content.parts if event.content else None) or ())
+    return a2a_parts(parts_of_event(event))
 
 
 def _without_shared(event: Event) -> Event:
