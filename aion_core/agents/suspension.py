@@ -1,4 +1,4 @@
-"""What a turn that is suspended waits for, of an agent of any framework. Pure."""
+"""End of a turn that waits, with an agent of any framework. Pure."""
 
 import hashlib
 from collections.abc import Iterable, Sequence

@@ -1,4 +1,4 @@
-"""How long a turn waits for a remote agent: in its process, and in all."""
+"""Limits of the time for which a turn waits for a remote agent: in its process, and in all."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable

@@ -29,14 +29,7 @@ def canceled_responses(events: Sequence[Event], kept: Kept = lambda _: None) -> 
         # Skip an event with a call to a waiting agent in task mode, because ADK starts the event's other agents in task
         # mode only after that agent.
         if calls and not waiting.intersection(call.id for call in calls):
-            canceled = {"error": "canceled"}
-            parts = [
-                genai.Part(
-                    function_response=((result := kept(call.id or "")) and result.function_response())
-                    or genai.FunctionResponse(id=call.id, name=call.name, response=canceled)
-                )
-                for call in calls
-            ]
+            parts = [genai.Part(function_response=_response(call, kept)) for call in calls]
             responses.append(
                 Event(
                     invocation_id=event.invocation_id,
@@ -70,3 +63,9 @@ def _waiting_tasks(events: Sequence[Event]) -> set[str | None]:
     }:
         waiting |= more
     return waiting
+
+
+def _response(call: genai.FunctionCall, kept: Kept) -> genai.FunctionResponse:
+    result = kept(call.id or "")
+    response = result.function_response() if result is not None else None
+    return response or genai.FunctionResponse(id=call.id, name=call.name, response={"error": "canceled"})

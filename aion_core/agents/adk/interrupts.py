@@ -40,8 +40,8 @@ def input_required(calls: Sequence[PendingCall], *, error: str = "") -> InputReq
     The message begins with `error`, the reason for refusing the client's earlier answer, if there is one.
     """
     message = question_message([question_of(each) for each in calls], error=error)
-    wants_credential = any(each.call.name in (CREDENTIAL, REMOTE_CREDENTIAL) for each in calls) or asks_authorization(
-        [each.call for each in calls]
+    wants_credential = any(
+        each.call.name in (CREDENTIAL, REMOTE_CREDENTIAL) or asks_authorization(each.call) for each in calls
     )
     return InputRequired(
         message, TaskState.TASK_STATE_AUTH_REQUIRED if wants_credential else TaskState.TASK_STATE_INPUT_REQUIRED

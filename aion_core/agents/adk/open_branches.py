@@ -13,7 +13,7 @@ from google.adk.events import Event
 from google.adk.flows.llm_flows.base_llm_flow import BaseLlmFlow
 
 from aion_core.agents.adk.pending_calls import pending_calls
-from aion_core.agents.adk.waits.pauses import pause_event
+from aion_core.agents.adk.waits.pauses import pausing
 from aion_core.agents.adk.waits.turn_waits import turn_waits
 
 _PATCHED = "_aion_keeps_questions_open"
@@ -32,10 +32,8 @@ def keep_questions_open() -> None:
             and _is_in_parallel(agent)
             and has_open_question(agent.name, invocation_context.branch, invocation_context.session.events)
         ):
-            pause = pause_event(agent.name, invocation_context)
-            yield pause
-            # ADK warns of a partial event as the last one.
-            pause.partial = None
+            for event in pausing(agent.name, invocation_context):
+                yield event
             return
         async with aclosing(original(self, invocation_context)) as events:
             async for event in events:

@@ -1,7 +1,7 @@
 """Conversion between A2A parts and ADK content. Pure functions."""
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from google.adk.events import Event
@@ -78,6 +78,11 @@ def received_files(parts: Iterable[genai.Part]) -> Iterator[Part]:
     # A generator would keep the last file, which may be large.
     made = map(_a2a_part, (part for part in parts if not part.text))
     return filter(is_file, filter(None, made))
+
+
+def parts_of_event(event: Event) -> Sequence[genai.Part]:
+    """Return the parts of an event's content."""
+    return (event.content.parts if event.content is not None else None) or ()
 
 
 def visible_text(parts: Iterable[genai.Part]) -> str:

@@ -176,7 +176,8 @@ def not_resumable_reason(progress: InvocationProgress) -> str:
     """Return why the invocation's turn fails after the loss of its process: for the client, and the agent's author."""
     agent = next(progress.not_resumable(), None)
     if agent is not None and is_resumable(agent):
-        cause = f"the node {agent.name!r} ({type(agent).__name__}) of a Workflow has other agents below it, where ADK loses its position"
+        node = f"the node {agent.name!r} ({type(agent).__name__}) of a Workflow"
+        cause = f"{node} has other agents below it, where ADK loses its position"
         remedy = "set `resume: restart` in aion.yaml, or make these agents nodes of the Workflow"
     elif agent is not None:
         cause = f"the agent {agent.name!r} ({type(agent).__name__}) is a custom agent, which stores no steps"

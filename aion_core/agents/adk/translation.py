@@ -17,6 +17,7 @@ from aion_core.agents.adk.parts import (
     file_parts,
     model_metadata,
     part_of,
+    parts_of_event,
     received_files,
     tool_results,
     visible_text,
@@ -165,7 +166,7 @@ class AdkTranslator:
     def _event(self, event: Event, key: str) -> Iterator[Emission]:
         if event.author == "user":
             return
-        parts = (event.content.parts if event.content is not None else None) or []
+        parts = parts_of_event(event)
         agent = (event.branch or "", event.author)
         if event.partial:
             if text := visible_text(parts):

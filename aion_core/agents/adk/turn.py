@@ -75,7 +75,7 @@ class AdkTurn:
         self._request, self._setup = request, setup
         self._channel = EventChannel()
         self.waits = TurnWaits(setup.root, self._can_resume_here, self.stored)
-        """What the turn waits for."""
+        """Waits of the turn."""
         observed = request.task.id, setup.root.name, self._channel.send, request.check_lease, self.waits
         self._callbacks = TracedPlugin(*observed, request.trace) if request.trace else CallbackPlugin(*observed)
         if request.trace is not None:

@@ -1,12 +1,10 @@
-"""Where a RemoteA2aAgent makes its calls, and what names the remote agent. Pure."""
+"""Places at which a RemoteA2aAgent makes its calls, and the name of the remote agent. Pure."""
 
 import hashlib
 from collections.abc import Collection, Sequence
 from typing import Any
 
 from google.adk.agents.invocation_context import InvocationContext
-from google.adk.events import Event
-from google.genai import types as genai
 
 from aion_core.agents.adk.remote_agents.marks import mark_of
 from aion_core.agents.adk.rewind import turn_of
@@ -46,11 +44,6 @@ def remote_of(agent: Any) -> str:
         return str(agent._agent_card_source)
     interfaces = agent._agent_card.supported_interfaces
     return str(interfaces[0].url if interfaces else agent.name)
-
-
-def parts_of(event: Event) -> Sequence[genai.Part]:
-    """Return the parts of an event's content."""
-    return (event.content.parts if event.content is not None else None) or ()
 
 
 def digest_of(parts: Sequence[Part]) -> str:

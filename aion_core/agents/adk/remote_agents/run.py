@@ -12,8 +12,9 @@ from google.adk.utils._agent_mode import AgentMode
 from google.genai import types as genai
 
 from aion_core.agents.adk.markers import is_marker
+from aion_core.agents.adk.parts import parts_of_event
 from aion_core.agents.adk.remote_agents.answers import answers_as_input
-from aion_core.agents.adk.remote_agents.call_places import digest_of, parts_of, place_of, remote_of, turn_of_open_call
+from aion_core.agents.adk.remote_agents.call_places import digest_of, place_of, remote_of, turn_of_open_call
 from aion_core.agents.adk.remote_agents.contact import contact
 from aion_core.agents.adk.remote_agents.marks import EarlierCalls, Mark, mark, mark_of
 from aion_core.agents.adk.remote_agents.turn_calls import RemoteTurn
@@ -110,7 +111,7 @@ class RemoteRun:
                     if not self._is_node:
                         yield event
                     else:
-                        parts += [part for part in parts_of(event) if not part.thought]
+                        parts += [part for part in parts_of_event(event) if not part.thought]
                     continue
                 if held is not None:
                     yield held
@@ -124,7 +125,7 @@ class RemoteRun:
             return
         last = held or Event(author=self.name, invocation_id=self._ctx.invocation_id, branch=self._ctx.branch)
         if parts:
-            last.content = genai.Content(role="model", parts=[*parts, *parts_of(last)])
+            last.content = genai.Content(role="model", parts=[*parts, *parts_of_event(last)])
         failure = self._finish(last)
         yield last
         if failure is not None and self._raises:

@@ -18,4 +18,4 @@ class RemoteTurn(Struct, frozen=True):
     remotes: Remotes
     """Remote agents of aion.yaml by name."""
     waits: TurnWaits
-    """What the turn waits for."""
+    """Waits of the turn."""

@@ -1,6 +1,7 @@
 """The event by which ADK pauses an invocation that waits. It is neither stored nor shown."""
 
 import uuid
+from collections.abc import Iterator
 
 from google.adk.agents.invocation_context import InvocationContext
 from google.adk.events import Event
@@ -29,6 +30,14 @@ def pause_event(author: str, ctx: InvocationContext) -> Event:
         long_running_tool_ids={call.id or ""},
         custom_metadata={_PAUSE: True},
     )
+
+
+def pausing(author: str, ctx: InvocationContext) -> Iterator[Event]:
+    """Yield the `pause_event` as the agent's last one."""
+    event = pause_event(author, ctx)
+    yield event
+    # ADK warns of a partial event as the last one.
+    event.partial = None
 
 
 def is_pause(event: Event) -> bool:

@@ -15,8 +15,9 @@ from google.adk.models.llm_request import LlmRequest
 from google.adk.tools.base_tool import BaseTool
 from google.genai import types as genai
 
+from aion_core.agents.adk.parts import parts_of_event
 from aion_core.agents.adk.waits.held_calls import HeldCalls, held_event, kept_result
-from aion_core.agents.adk.waits.pauses import FRAMEWORK, pause_event
+from aion_core.agents.adk.waits.pauses import FRAMEWORK, pause_event, pausing
 from aion_core.agents.adk.waits.tool_runs import ToolQuestion, running_tool
 from aion_core.agents.adk.waits.turn_waits import TurnWaits, turn_waits
 from aion_core.protocol.message_json import to_json
@@ -80,7 +81,7 @@ async def _stoppable(
         async with aclosing(events) as stream:
             async for event in stream:
                 responses = [each for each in event.get_function_responses() if each.id in ids]
-                for part in _parts(event) if responses else ():
+                for part in parts_of_event(event) if responses else ():
                     _keep_response(waits, part)
                 if not any(run.has_stopped for run in waits.runs(ids).values()):
                     yield event
@@ -114,14 +115,8 @@ async def _stoppable(
     if questions:
         yield _question_event(questions, message)
     else:
-        pause = pause_event(message.author, ctx)
-        yield pause
-        # ADK warns of a partial event as the last one.
-        pause.partial = None
-
-
-def _parts(event: Event) -> list[genai.Part]:
-    return (event.content.parts if event.content is not None else None) or []
+        for event in pausing(message.author, ctx):
+            yield event
 
 
 def _keep_response(waits: TurnWaits, part: genai.Part) -> None:

@@ -1,6 +1,6 @@
 """Calls of remote agents, and sleeps, by the tools of an ADK turn."""
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from datetime import datetime
 
 from google.genai import types as genai
@@ -78,7 +78,7 @@ class AdkToolCalls:
             raise RemoteAgentError(f"The remote agent asks a question that this tool can't pass on: {text}", agent="")
         auth = outcome.state == TaskState.TASK_STATE_AUTH_REQUIRED
         run.question = run.question or ToolQuestion(questions, needs_authorization=auth)
-        return _raise(ToolStops("A remote agent asks the client."))
+        raise ToolStops("A remote agent asks the client.")
 
     async def send(self, artifact: Artifact) -> None:
         """Send the artifact to the turn. See `CallingTurn.send`."""
@@ -115,10 +115,6 @@ def _stop(wait: AwaitedCall | datetime) -> ToolStops:
     return ToolStops("The tool waits, and runs again when the turn goes on.")
 
 
-def _raise(error: Exception) -> Message:
-    raise error
-
-
 def _question(request: TurnRequest, outcome: Outcome, asked: OpenQuestion | None, several: bool) -> Question:
     """Return a question of a remote agent for the client, with an id of its own."""
     remote, task = outcome.question, outcome.task.id if outcome.task is not None else ""
@@ -142,6 +138,6 @@ def _part_of(response: genai.FunctionResponse) -> Part:
     return part_of(given["result"] if given.keys() == {"result"} else given)
 
 
-def asks_authorization(calls: Sequence[genai.FunctionCall]) -> bool:
-    """Return True if one of the calls asks for an authorization by a remote agent that a tool has called."""
-    return any(call.name == FRAMEWORK and "auth_required" in (call.args or {}) for call in calls)
+def asks_authorization(call: genai.FunctionCall) -> bool:
+    """Return True if the call asks for an authorization by a remote agent that a tool has called."""
+    return call.name == FRAMEWORK and "auth_required" in (call.args or {})

@@ -38,7 +38,7 @@ class ToolRun(Struct, eq=False):
     may_stop: bool = False
     """True if the server may stop the tool, and run it again when the turn goes on."""
     wait: AwaitedCall | datetime | None = None
-    """What the tool waits for, if it has stopped for this."""
+    """Wait for which the tool has stopped, if it has."""
     question: ToolQuestion | None = None
     """Questions for the client, if the tool has stopped for them."""
     kept: dict[str, Any] | None = None

@@ -1,4 +1,4 @@
-"""What the code of one ADK turn waits for."""
+"""Waits of the code of one ADK turn."""
 
 import logging
 import re

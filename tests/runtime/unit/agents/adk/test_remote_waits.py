@@ -21,9 +21,9 @@ from aion_core.delegation.remote import Remote as RemoteOfYaml
 from aion_core.delegation.remotes import Remotes
 from aion_core.protocol.types import Message, Part, Task
 from tests.runtime.unit.agents.adk.test_resumption import answering, transferring_agent
-from tests.runtime.unit.agents.adk.test_waits import Talk, caller, hasty, remote, results, through_losses
+from tests.runtime.unit.agents.adk.test_waits import Talk, caller, hasty, remote, results, with_losses
 from tests.runtime.unit.delegation.remote_servers import sdk_app
-from tests.support.adk import CrashingSessions, call
+from tests.support.adk import call
 from tests.support.agents.remote import NOTES
 from tests.support.held_remote import Remote, held_remote
 from tests.support.listening import free_port, listening
@@ -142,15 +142,18 @@ async def test_remotes_at_once_each_get_their_answer(
     assert remote.heard() == ["job", "job"]
 
 
-async def test_branch_that_asks_gets_its_answer_while_remote_works(remote: Remote) -> None:
+def asking_beside(agent: BaseAgent) -> ParallelAgent:
+    """Return an agent that asks the client, and at the same time runs another one."""
+
     async def silent() -> None:
         """Say nothing yet."""
 
-    def build(talk: Talk) -> Any:
-        asks = caller([call("silent")], LongRunningFunctionTool(silent), name="asks")
-        return ParallelAgent(name="root", sub_agents=[asks, far(remote.url)])
+    asks = caller([call("silent")], LongRunningFunctionTool(silent), name="asks")
+    return ParallelAgent(name="root", sub_agents=[asks, agent])
 
-    talk = Talk(build)
+
+async def test_branch_that_asks_gets_its_answer_while_remote_works(remote: Remote) -> None:
+    talk = Talk(lambda _: asking_beside(far(remote.url)))
     task = await talk.send(remote.hold("job"))
     assert task.status.state == 6, text_of(task)
     task = await talk.answers(task, "blue")
@@ -164,14 +167,7 @@ async def test_branch_that_asks_gets_its_answer_while_remote_works(remote: Remot
 
 
 async def test_remote_that_ends_before_answer_of_other_branch(remote: Remote) -> None:
-    async def silent() -> None:
-        """Say nothing yet."""
-
-    def build(talk: Talk) -> Any:
-        asks = caller([call("silent")], LongRunningFunctionTool(silent), name="asks")
-        return ParallelAgent(name="root", sub_agents=[asks, far(remote.url)])
-
-    talk = Talk(build)
+    talk = Talk(lambda _: asking_beside(far(remote.url)))
     task = await talk.send(remote.hold("job"))
     remote.end("job")
     task = await talk.answers(task, "blue")
@@ -257,23 +253,13 @@ async def test_killed_process_loses_no_wait_and_no_answer(
     shape: str, before: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Lose the process at each event of the session, after or before the event is stored."""
-    place, appends = 0, 1
-    while place < appends:
-        place += 1
-        folder = tmp_path / str(place)
-        folder.mkdir()
-        monkeypatch.setenv(NOTES, str(folder / "notes"))
-        sessions = CrashingSessions(place, before=before)
-        with held_remote(folder) as remote:
-            says = remote.hold("job")
-            made = SHAPES[shape](far(remote.url, says=says), remote)
-            talk = Talk(lambda talk, made=made: made, sessions, lease_seconds=10_000)  # type: ignore[misc]
-            task = await through_losses(talk, talk.send())
-            for _ in range(2):
-                remote.end("job")
-                task = await through_losses(talk, talk.passes(task, 300, step=300))
-            assert task.status.state == 3, (place, text_of(task))
-            assert remote.heard() == ["job"], place
-            assert sum("Held." in text for text in said(task)) == 1, (place, said(task))
-        appends = sessions.appends - 1
-    assert appends > 2
+
+    def build(_: Talk, remote: Remote) -> Any:
+        return SHAPES[shape](far(remote.url, says=remote.hold("job")), remote)
+
+    place = 0
+    async for place, _, task, called in with_losses(build, tmp_path, monkeypatch, before=before):
+        assert task.status.state == 3, (place, text_of(task))
+        assert called.heard() == ["job"], place
+        assert sum("Held." in text for text in said(task)) == 1, (place, said(task))
+    assert place > 2

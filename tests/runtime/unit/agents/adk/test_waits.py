@@ -1,7 +1,7 @@
 """Tools of ADK agents that sleep or call a remote agent: no process runs meanwhile, and each tool gets its own result."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Iterator
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -326,7 +326,7 @@ async def test_long_running_tool_beside_waiting_one_gets_its_answer(remote: Remo
 
 
 async def test_long_running_tool_waits_without_process(remote: Remote) -> None:
-    """What the tool returns is its first result, as in ADK: the client gives the last one."""
+    """Take what the tool returns as its first result, as ADK does: the client gives the last one."""
 
     def build(talk: Talk) -> Any:
         return caller([call("ask", text=remote.hold("job"))], LongRunningFunctionTool(Files(talk, remote).ask))
@@ -485,6 +485,18 @@ async def test_tool_that_catches_everything_is_suspended_all_the_same(remote: Re
     assert text_of(task) == results(ask={"result": "Held."})
 
 
+async def waits_in_process(talk: Talk, remote: Remote, *, seconds: float) -> Task:
+    """Return the ended task of a turn that has not been suspended for so many seconds of its remote agent's work."""
+    sending = asyncio.create_task(talk.send())
+    async with asyncio.timeout(60):
+        while "job" not in remote.heard():
+            await asyncio.sleep(0.01)
+    await asyncio.sleep(seconds)
+    assert not sending.done()
+    remote.end("job")
+    return await sending
+
+
 async def test_agent_that_is_tool_waits_in_process(remote: Remote) -> None:
     """Its model would be called again, because ADK forgets the session of an agent that is a tool."""
 
@@ -493,14 +505,7 @@ async def test_agent_that_is_tool_waits_in_process(remote: Remote) -> None:
         return caller([call("inner", request="go")], AgentTool(inner))
 
     talk = Talk(build)
-    sending = asyncio.create_task(talk.send())
-    async with asyncio.timeout(60):
-        while "job" not in remote.heard():
-            await asyncio.sleep(0.01)
-    await asyncio.sleep(2)
-    assert not sending.done()
-    remote.end("job")
-    task: Task = await sending
+    task = await waits_in_process(talk, remote, seconds=2)
     assert "Held." in text_of(task)
     assert len(talk.notes) == 1
 
@@ -664,14 +669,7 @@ async def test_tool_of_workflow_waits_in_process(remote: Remote) -> None:
         return Workflow(name="root", edges=[("START", inner)])
 
     talk = Talk(build)
-    sending = asyncio.create_task(talk.send())
-    async with asyncio.timeout(60):
-        while "job" not in remote.heard():
-            await asyncio.sleep(0.01)
-    await asyncio.sleep(1)
-    assert not sending.done()
-    remote.end("job")
-    assert text_of(await sending) == results(ask={"result": "Held."})
+    assert text_of(await waits_in_process(talk, remote, seconds=1)) == results(ask={"result": "Held."})
 
 
 async def through_losses(talk: Talk, happens: Coroutine[Any, Any, Task]) -> Task:
@@ -685,12 +683,13 @@ async def through_losses(talk: Talk, happens: Coroutine[Any, Any, Task]) -> Task
     return happening.result()
 
 
-@pytest.mark.parametrize("shape", SHAPES)
-@pytest.mark.parametrize("before", [False, True], ids=["after", "before"])
-async def test_killed_process_loses_no_wait_and_no_answer(
-    shape: str, before: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Lose the process at each event of the session, after or before the event is stored."""
+async def with_losses(
+    build: Callable[[Talk, Remote], Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, before: bool
+) -> AsyncIterator[tuple[int, Talk, Task, Remote]]:
+    """Let the turn wait and end once for each of its session's events: the process is lost after or before this event.
+
+    Yield the event's number, and what has become of the turn.
+    """
     place, appends = 0, 1
     while place < appends:
         place += 1
@@ -699,17 +698,28 @@ async def test_killed_process_loses_no_wait_and_no_answer(
         monkeypatch.setenv(NOTES, str(folder / "notes"))
         sessions = CrashingSessions(place, before=before)
         with held_remote(folder) as remote:
-            talk = Talk(lambda talk, remote=remote: SHAPES[shape](talk, remote), sessions, lease_seconds=10_000)  # type: ignore[misc]
+            talk = Talk(lambda talk, remote=remote: build(talk, remote), sessions, lease_seconds=10_000)  # type: ignore[misc]
             task = await through_losses(talk, talk.send())
             for _ in range(2):
                 remote.end("job")
                 task = await through_losses(talk, talk.passes(task, 300, step=300))
-            assert task.status.state == 3, (place, text_of(task))
-            assert remote.heard() == ["job"], place
-            history = talk.history()
-            assert history.count("ask()") == history.count("-> ask") == 1, (place, history)
+            yield place, talk, task, remote
         appends = sessions.appends - 1
-    assert appends > 3
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("before", [False, True], ids=["after", "before"])
+async def test_killed_process_loses_no_wait_and_no_answer(
+    shape: str, before: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Lose the process at each event of the session, after or before the event is stored."""
+    place = 0
+    async for place, talk, task, remote in with_losses(SHAPES[shape], tmp_path, monkeypatch, before=before):
+        assert task.status.state == 3, (place, text_of(task))
+        assert remote.heard() == ["job"], place
+        history = talk.history()
+        assert history.count("ask()") == history.count("-> ask") == 1, (place, history)
+    assert place > 3
 
 
 async def test_trace_shows_each_run_of_waiting_tool(remote: Remote) -> None:
@@ -752,14 +762,7 @@ async def test_agent_that_adk_cannot_resume_waits_in_process(remote: Remote, sha
             caller([call("ask", text=remote.hold("job"))], Files(talk, remote).ask, name="inner")
         )
     )
-    sending = asyncio.create_task(talk.send())
-    async with asyncio.timeout(60):
-        while "job" not in remote.heard():
-            await asyncio.sleep(0.01)
-    await asyncio.sleep(0.5)
-    assert not sending.done()
-    remote.end("job")
-    assert text_of(await sending) == results(ask={"result": "Held."})
+    assert text_of(await waits_in_process(talk, remote, seconds=0.5)) == results(ask={"result": "Held."})
     assert len(talk.notes) == 1
 
 
@@ -800,14 +803,7 @@ async def test_tool_beside_task_waits_in_process(remote: Remote) -> None:
         )
 
     talk = Talk(build)
-    sending = asyncio.create_task(talk.send())
-    async with asyncio.timeout(60):
-        while "job" not in remote.heard():
-            await asyncio.sleep(0.01)
-    await asyncio.sleep(0.5)
-    assert not sending.done()
-    remote.end("job")
-    text = text_of(await sending)
+    text = text_of(await waits_in_process(talk, remote, seconds=0.5))
     assert "ask -> {'result': 'Held.'}" in text, text
     assert "inner -> " in text, text
 
