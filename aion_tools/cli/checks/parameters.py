@@ -7,6 +7,7 @@ from aion_core.delegation.callback_address import problem_of
 from aion_core.errors import StoreError
 from aion_core.loading.aion_yaml.agent import AgentConfig
 from aion_core.loading.aion_yaml.remotes import RemoteConfig
+from aion_tools.cli.chat.endpoint import stack_url
 from aion_tools.cli.checks import CheckResult, warning
 
 POLICIES = 10
@@ -100,8 +101,7 @@ def _callbacks(parameters: Mapping[str, str], remotes: Mapping[str, RemoteConfig
     from aion_tools.deploy.parameters import KNOWN_LATER
 
     names = [name for name, remote in remotes.items() if remote.callback]
-    domain = parameters.get("DomainName", "")
-    base_url = parameters.get("BaseUrl", "") or (f"https://{domain}" if domain else "")
+    base_url = stack_url(parameters, outputs={})
     if names and KNOWN_LATER not in base_url and (problem := problem_of(base_url)):
         message = f"aion.remotes.{', '.join(names)} has `callback: on`, but {problem}"
         yield warning(

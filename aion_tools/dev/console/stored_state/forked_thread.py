@@ -33,7 +33,7 @@ async def forked_thread(
     The message `message_id` then runs the nodes that are next in the checkpoint. Raises InvalidMessage if the checkpoint
     is gone, or if a value cannot be edited as JSON, and StoreError.
     """
-    graph = with_saver(graph, setup, target.owner)
+    graph = with_saver(graph, setup, log_first=_no_wait, owner=target.owner)
     saver = graph.checkpointer
     if not isinstance(saver, BaseCheckpointSaver):
         raise InvalidMessage("This agent stores no checkpoints.")
@@ -81,3 +81,7 @@ def _like(old: Any, new: Any) -> Any:
     if readable_json(old) == old:
         return new
     raise ValueError(f"objects of the author's classes, as in this {type(old).__name__}, cannot be made from JSON")
+
+
+async def _no_wait() -> None:
+    """Return at once: no turn records anything before these writes."""

@@ -1,5 +1,7 @@
 """Stored state of a context's LangGraph thread: its newest checkpoints as plain JSON."""
 
+from collections.abc import Awaitable, Callable
+
 from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.base import BaseCheckpointSaver
 from langgraph.types import StateSnapshot
@@ -14,7 +16,7 @@ from aion_tools.dev.console.stored_state.state import StateEntry, StoredState
 
 async def stored_thread(graph: Graph, setup: GraphSetup, context: ContextKey, *, limit: int) -> StoredState | None:
     """Return the newest checkpoints of the context's thread; None without a checkpointer. Raises StoreError."""
-    graph = with_saver(graph, setup)
+    graph = with_saver(graph, setup, log_first=_never)
     if not isinstance(graph.checkpointer, BaseCheckpointSaver):
         return None
     thread = thread_id(context)
@@ -24,11 +26,14 @@ async def stored_thread(graph: Graph, setup: GraphSetup, context: ContextKey, *,
     return StoredState("LangGraph thread", thread, values, [_entry(snapshot) for snapshot in history])
 
 
-def with_saver(graph: Graph, setup: GraphSetup, owner: str = "") -> Graph:
-    """Return the graph with the server's checkpointer, whose items are the `owner`'s, unless it has its own or there is none."""
+def with_saver(graph: Graph, setup: GraphSetup, *, log_first: Callable[[], Awaitable[None]], owner: str = "") -> Graph:
+    """Return the graph with the server's checkpointer, unless it has its own or there is none.
+
+    Its items are the `owner`'s, and it calls `log_first` before it writes one.
+    """
     if isinstance(graph.checkpointer, BaseCheckpointSaver) or setup.savers is None:
         return graph
-    saver = setup.savers(fence=None, owner=owner, log_first=_no_wait, types=setup.types)
+    saver = setup.savers(fence=None, owner=owner, log_first=log_first, types=setup.types)
     return graph.copy(update={"checkpointer": saver})
 
 
@@ -47,5 +52,5 @@ def _entry(snapshot: StateSnapshot) -> StateEntry:
     return StateEntry(checkpoint_id, label, snapshot.created_at or "", readable_json(content))
 
 
-async def _no_wait() -> None:
-    """Return at once: no turn records anything before the console's writes."""
+async def _never() -> None:
+    raise AssertionError("The console does not write checkpoints.")
