@@ -155,6 +155,7 @@ async def test_dead_lease_overtakes_backlog(local: Backlog) -> None:
     await _does_not_hide_dead_lease(local, MANY)
 
 
+@pytest.mark.deep
 async def test_dead_lease_is_found_behind_sqs_backlog(on_sqs: Backlog) -> None:
     await _is_left_alone(on_sqs, MANY)
     await _does_not_hide_dead_lease(on_sqs, MANY)

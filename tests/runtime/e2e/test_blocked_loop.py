@@ -55,7 +55,8 @@ def event_of(path: str, body: Any) -> dict[str, Any]:
     return event
 
 
-@pytest.mark.parametrize("binding", [pytest.param("SendMessage", marks=pytest.mark.deep), "/v1/message:send"])
+@pytest.mark.deep
+@pytest.mark.parametrize("binding", ["SendMessage", "/v1/message:send"])
 async def test_client_gets_working_task_before_deadline(
     api: FakeRuntimeApi, runtime: RuntimeProcess, binding: str
 ) -> None:

@@ -79,6 +79,9 @@ class Setup:
         return self.page.evaluate(function, [path, self.url, self.key])
 
 
+pytestmark = pytest.mark.deep
+
+
 @pytest.fixture(scope="module")
 def setup(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Setup]:
     folder = tmp_path_factory.mktemp("browser")

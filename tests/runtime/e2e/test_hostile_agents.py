@@ -80,8 +80,8 @@ CASES: dict[str, str | None] = {
     "wait": "",
 }
 """Reason with which the caller's task fails, if it fails."""
-IN_TEST = {("endless-card", "calling"), ("endless-line", "calling_by_adk")}
-"""The cases of `make test`: each takes two CPU-seconds."""
+IN_TEST = {("endless-line", "calling")}
+"""The case of `make test`."""
 
 
 @pytest.fixture(scope="module")

@@ -117,6 +117,7 @@ async def test_telemetry_contains_task_id_but_no_message_text(
     assert all(SAID not in line for line in runtime.lines if "exception" not in line), "but in an agent's own error"
 
 
+@pytest.mark.deep
 async def test_unreachable_telemetry_collector_does_not_stop_turns(api: FakeRuntimeApi) -> None:
     environ = {
         **IN_MEMORY,

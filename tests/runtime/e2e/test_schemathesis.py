@@ -1,6 +1,5 @@
 """Schemathesis: the HTTP+JSON binding behaves as `docs/openapi.yaml` says, for random and extreme requests."""
 
-import os
 import uuid
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -23,18 +22,13 @@ from tests.support.service import parts
 
 pytest_plugins = ["schemathesis.pytest.plugin"]
 DOCUMENT = ROOT / "docs" / "openapi.yaml"
-DEEP = bool(os.environ.get("SIMULATION_DEEP"))
-EXAMPLES = 250 if DEEP else 5
+pytestmark = pytest.mark.deep
+EXAMPLES = 250
 """Number of random requests for each operation; requests at the limits of its schema come in addition."""
 
 WEBHOOK = "https://example.com/webhook"
 
 schema = schemathesis.pytest.from_fixture("document")
-if not DEEP:
-    # Leave out /message:stream, because its requests are those of /message:send.
-    schema = schema.exclude(path="/message:stream")
-# The limits of its schema have 1,235 requests, which take ten CPU-seconds.
-AT_LIMITS = {"operations": [{"include-path": "/message:send", "phases": {"coverage": {"enabled": DEEP}}}]}
 
 
 @pytest.fixture
@@ -42,7 +36,7 @@ def document(request: pytest.FixtureRequest) -> Any:
     """Read docs/openapi.yaml only when the test runs, because generating its requests takes seconds."""
     # Set the attribute `_nodeid`, because Schemathesis uses it and pytest has removed it.
     request.node._nodeid = request.node.nodeid
-    return schemathesis.openapi.from_path(DOCUMENT, config=SchemathesisConfig.from_dict(AT_LIMITS))
+    return schemathesis.openapi.from_path(DOCUMENT, config=SchemathesisConfig())
 
 
 async def nowhere(host: str, port: int) -> Sequence[str]:

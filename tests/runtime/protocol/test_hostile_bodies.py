@@ -147,6 +147,7 @@ async def warm_app() -> ASGIApp:
     return app
 
 
+@pytest.mark.deep
 async def test_hostile_request_body_does_not_block_event_loop_for_long() -> None:
     app = await warm_app()
     bodies = [*full_bodies(TWO_DIALECTS), *largest_bodies(TWO_DIALECTS)]
