@@ -106,7 +106,7 @@ def check_accepted(accepted: Collection[str], gives: Collection[str]) -> None:
         and not any(_matches(_essence(wanted), _essence(given)) for wanted in accepted for given in gives)
     ):
         raise ContentTypeNotSupported(
-            f"configuration.acceptedOutputModes has no output mode of this agent: {', '.join(gives)}. "
+            f"configuration.acceptedOutputModes contains none of this agent's output modes: {', '.join(gives)}. "
             "Add one of them, or omit the field."
         )
 

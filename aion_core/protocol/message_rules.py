@@ -42,7 +42,7 @@ def check_history_length(length: int, field: str) -> None:
 def _check_message(message: Message) -> None:
     if not message.message_id:
         raise InvalidMessage(
-            "message.messageId is missing: give each message an id of its own, such as a UUID.",
+            "message.messageId is missing: give each message its own id, such as a UUID.",
             field="message.messageId",
         )
     for name, value in (
@@ -67,7 +67,7 @@ def _check_message(message: Message) -> None:
     text_bytes = sum(len(text.encode()) for text in texts)
     if text_bytes > MAX_TEXT_BYTES:
         raise InvalidMessage(
-            f"message.parts hold {text_bytes} bytes of text and may hold {MAX_TEXT_BYTES}: {TEXT_REMEDY}",
+            f"message.parts has {text_bytes} bytes of text, and may have {MAX_TEXT_BYTES}: {TEXT_REMEDY}",
             field="message.parts",
         )
     _check_metadata(message.metadata, "message.metadata")

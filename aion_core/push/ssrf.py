@@ -127,7 +127,7 @@ def check_url(url: str, policy: WebhookPolicy) -> WebhookTarget:
     port = int(match[2]) if match[2] else _DEFAULT_PORTS[scheme]
     if not (port in policy.ports or (policy.http and 0 < port < 2**16)):
         ports = " or ".join(map(str, sorted(policy.ports)))
-        raise WebhookBlocked(f"its port is {port}; allowed is {ports}.")
+        raise WebhookBlocked(f"its port is {port}; it must be {ports}.")
     target = WebhookTarget(scheme, host, port, path if path.startswith("/") else f"/{path}", address)
     if ("localhost" if host.endswith(".localhost") else host, port) in policy.own and target.url != policy.receiver:
         raise WebhookBlocked("it is this service itself.")

@@ -54,10 +54,10 @@ Examples:
     help="Processor of the packages.  [default: Architecture in template.yaml]",
 )
 def build(functions: tuple[str, ...], target: Path | None, zips: Path, architecture: str | None) -> None:
-    """Build the Lambda packages of FUNCTIONS, by default of all functions, from the project in the current folder.
+    """Build the Lambda packages of FUNCTIONS, by default all of them, from the project in the current folder.
 
-    A package contains the project's files (without those of .gitignore, .aionignore, .env and hidden folders), its locked
-    dependencies, and aion's code. No native code is compiled, so any machine can build for both of Lambda's processors.
+    A package contains the project's files (without .env, hidden folders, and what .gitignore and .aionignore list), its
+    locked dependencies, and aion's code. No native code is compiled, so any machine can build for both of Lambda's processors.
     """
     from aion_core.loading.discovery.discover import project_above
     from aion_tools.image import folders

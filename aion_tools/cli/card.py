@@ -39,9 +39,9 @@ Examples:
 @options.base_url
 @click.option("--extended", is_flag=True, help="Print the extended card, for authenticated callers.")
 def show(agent: str | None, config: Path, base_url: str, *, extended: bool) -> None:
-    """Print the card of AGENT in aion.yaml, by default of the agent at the root.
+    """Print the card of AGENT in aion.yaml, by default the one at the root.
 
-    The command loads the agent's code, which may state what aion.yaml leaves open.
+    The command loads the agent's code, which may supply what aion.yaml leaves out.
     """
     from aion_core.loading.agent_cards import extended_card, public_card
     from aion_core.loading.aion_yaml.agent import default_agent
@@ -92,7 +92,7 @@ Examples:
 def sign(file: Any, key_file: Path, key_id: str, key_url: str) -> None:
     """Print the card in FILE (- for standard input) with an additional signature.
 
-    A card of A2A v0.3 gets the fields of v1.0 too. Fields unknown to both versions are removed.
+    An A2A v0.3 card also gets the v1.0 fields. Fields unknown to both versions are removed.
     """
     from a2a.client.card_resolver import parse_agent_card
     from google.protobuf.json_format import ParseError
@@ -125,9 +125,9 @@ Examples:
 def verify(source: str, key_file: str | None, jwks: str | None) -> None:
     """Check the signatures of the card at URL (of an agent, or of its card) or in FILE (- for standard input).
 
-    The exit code is 1 without a valid signature.
+    The exit code is 1 if no signature is valid.
 
-    Name the trusted keys yourself: a key named by the card proves nothing.
+    Choose the trusted keys yourself: a key that the card points to proves nothing.
     """
     from aion_tools.cli.card_verification import NotVerified, verify_card
 
@@ -163,7 +163,7 @@ Examples:
 @click.option("--key-id", default="", help="Key id in signatures.  [default: the key's thumbprint]")
 @click.option("--public", "public_file", type=click.Path(path_type=Path), help="File for the public key.")
 def keygen(file: Path, algorithm: str, key_id: str, public_file: Path | None) -> None:
-    """Write a new private key to FILE, readable by you only, and print its public key as a JWK."""
+    """Write a new private key to FILE, readable only by you, and print its public key as a JWK."""
     from aion_core.protocol.keys import CardKey
 
     key, pem = CardKey.generate(algorithm, key_id=key_id)

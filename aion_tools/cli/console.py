@@ -60,10 +60,10 @@ Examples:
 def console(
     url: str, port: int | None, headers: tuple[tuple[str, str], ...], sign: str, *, opens_browser: bool
 ) -> None:
-    """Open the console of `aion dev` on the A2A server at URL, which may be that of its card. Ctrl-C stops the console.
+    """Open the console of `aion dev` on the A2A server at URL, which may be its card's. Ctrl-C stops the console.
 
-    It checks the card, talks to the agent, shows the JSON of each message in both directions, and receives webhooks of
-    servers on this machine. It listens on 127.0.0.1, and calls no other server than the one at URL.
+    It checks the card, talks to the agent, shows the JSON of each message in both directions, and receives webhooks from
+    servers on this machine. It listens on 127.0.0.1, and calls only the server at URL.
     """
     with _listen(port) as listener:
         asyncio.run(_serve(url, listener, headers, sign, opens_browser=opens_browser))

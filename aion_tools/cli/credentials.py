@@ -60,7 +60,7 @@ def create(
 ) -> None:
     """Create an API key for PRINCIPAL, the owner of its tasks. Print it once, because the table holds only its hash.
 
-    To replace a key, create another one for the same principal, and revoke the first after its last use.
+    To replace a key, create another one for the same principal, and revoke the old one when it is no longer used.
     """
     from aion_core.auth.schemes.api_key import make_key
     from aion_core.auth.tenants import TENANT_RULE, is_tenant

@@ -44,7 +44,7 @@ Examples:
   aion deploy --env prod --region eu-west-1
   aion deploy --env prod --yes --parameter AlarmEmail=ops@example.com""",
 )
-@click.option("--env", "environment", default="default", show_default=True, help="The environment of samconfig.toml.")
+@click.option("--env", "environment", default="default", show_default=True, help="The environment in samconfig.toml.")
 @click.option("--stack", envvar="AION_STACK", show_envvar=True, callback=_stack_name, help="The stack's name.")
 @click.option(
     "--parameter",
@@ -55,7 +55,7 @@ Examples:
     help="A parameter of template.yaml.",
 )
 @click.option("--plan", is_flag=True, help="Build and upload, list the changes of all nested stacks, and stop.")
-@click.option("--yes", "-y", is_flag=True, help="Do not ask, not even for confirm_changeset of samconfig.toml.")
+@click.option("--yes", "-y", is_flag=True, help="Do not ask, even with confirm_changeset in samconfig.toml.")
 @click.option("--no-reply", is_flag=True, help="Skip the first reply.")
 @aws_options.aws
 def deploy(
@@ -205,7 +205,7 @@ def _print_plan(sam: "Sam", target: DeployTarget) -> bool:
     for line in map(str, plan.changes) if plan.changes else ["none: the stack is up to date"]:
         click.echo(f"  {line}")
     if plan.unread:
-        click.echo(f"  The changes inside of nested stacks are unknown: {plan.unread}")
+        click.echo(f"  The changes inside nested stacks are unknown: {plan.unread}")
     return any(change.loses_data for change in plan.changes)
 
 

@@ -28,7 +28,7 @@ Examples:
 @click.option("--data", is_flag=True, help="Delete table, bucket and key too: all tasks and messages.")
 @options.yes
 def destroy(stack: str, *, data: bool, yes: bool) -> None:
-    """Delete the stack with `sam delete`. Table, bucket and key stay unless you give --data, now or later.
+    """Delete the stack with `sam delete`. The table, bucket and key stay unless you give --data, now or later.
 
     On a terminal the command asks for the stack's name first. Without a terminal it needs --yes. If the
     command fails, run it again: it continues where it stopped.
@@ -57,7 +57,7 @@ def destroy(stack: str, *, data: bool, yes: bool) -> None:
     for each in left:
         click.echo(f"  {'is deleted' if data else 'stays'}: {stored_data.KINDS[each.type]} {each.physical_id}")
     if left and not data:
-        click.echo("  These hold tasks and messages. `--data` deletes them, also later, when the stack is gone.")
+        click.echo("  These hold tasks and messages. `--data` deletes them, even later, when the stack is gone.")
     for each in left if data else ():
         if stored_data.is_protected(each):
             raise DeployError(

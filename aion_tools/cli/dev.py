@@ -90,7 +90,7 @@ def dev(
     Without a PATH, the command searches this folder for an aion.yaml, a langgraph.json, an ADK agent, or one Python
     file with an agent.
 
-    An edit of the agents' code or configuration reloads them; running turns resume in the new code. Stored tasks are
+    Editing the agents' code or configuration reloads them; running turns resume in the new code. Stored tasks are
     still there at the next start.
     """
     if path is None:

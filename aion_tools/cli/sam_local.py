@@ -35,7 +35,7 @@ Examples:
 @click.option(
     "--host",
     default="",
-    help="Address of this machine that containers reach, for the emulated AWS.  [default: that of docker's bridge]",
+    help="Address at which containers reach this machine, for the emulated AWS.  [default: that of docker's bridge]",
 )
 @click.argument("sam_options", nargs=-1, metavar="[-- SAM_OPTIONS]")
 def sam_local(port: int, host: str, sam_options: tuple[str, ...]) -> None:
@@ -44,9 +44,9 @@ def sam_local(port: int, host: str, sam_options: tuple[str, ...]) -> None:
     It builds the packages for this machine. `sam local` answers requests with ApiFunction, and runs TaskFunction,
     PushFunction and SweepFunction for queues and schedules. Table, queues, bucket and key are emulated on this machine.
     The agents get the variables under `secrets` and `environment` of aion.yaml from .env or this shell. Webhooks on this
-    machine are allowed, and so are requests of its web pages.
+    machine are allowed, and so are requests from its web pages.
 
-    Needs docker. A stream arrives whole, at its end. `aion dev` needs no containers, reloads after edits, and streams.
+    Needs docker. A stream arrives only as a whole. `aion dev` needs no containers, reloads after edits, and streams.
     """
     from aion_tools.programs import BuildError, UvMissing
     from aion_tools.sam_local.server import serve

@@ -123,19 +123,17 @@ Examples:
 )
 @click.argument("task_id", required=False)
 @named_owner
-@click.option(
-    "--content", is_flag=True, help="Print the texts of people and agents too. The default beside `aion dev`."
-)
+@click.option("--content", is_flag=True, help="Print the texts of people and agents too. The default with `aion dev`.")
 @options.as_json
 @deployment_options.deployment
 def why(task_id: str | None, owner: str, deployment: Deployment, *, content: bool, as_json: bool) -> None:
-    """Explain what happened to the task TASK_ID, by default the newest one of `aion dev`, and what its state is now.
+    """Explain what happened to the task TASK_ID, by default the newest one in `aion dev`, and its state now.
 
-    The story is derived from the task's events, lease, queue, webhooks, dead letters and log lines. It tells of
+    The story is derived from the task's events, lease, queue, webhooks, dead letters and log lines. It covers
     arrival, workers, tries, waits, interrupts, cancellations, deliveries and errors. Log lines are read from the
     stack, or from `aion dev`, which also stores the steps of each turn: nodes, model calls and tool calls.
 
-    Without an owner, the command reads the whole table. Beside `aion dev` this costs nothing.
+    Without an owner, the command reads the whole table. With `aion dev` this costs nothing.
     """
     from aion_tools.operator.bootstrap import build_operator
 
@@ -162,7 +160,7 @@ def _newest(deployment: Deployment, operator: "Operator") -> str:
         raise click.UsageError("Name the task: aion why TASK_ID. See `aion tasks list --scan`.")
     heads, _ = result_of(list_heads(operator, "", "", "", None, 1), "Searching for the newest task")
     if not heads:
-        raise ConfigurationError("There is no task yet: send a message by `aion chat`.")
+        raise ConfigurationError("There is no task yet: send a message with `aion chat`.")
     return heads[0].key.task_id
 
 

@@ -81,7 +81,7 @@ def stack_environment(name: str) -> dict[str, str]:
 def _application(name: str) -> CloudFormationStack:
     if (stack := find(name)) is None:
         raise ConfigurationError(
-            f"There is no stack {name!r} in this account and region. Choose others by --region and --profile."
+            f"There is no stack {name!r} in this account and region. Choose others with --region and --profile."
         )
     return application(stack)
 

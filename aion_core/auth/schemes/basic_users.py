@@ -60,7 +60,9 @@ def parse_users(text: str, source: str) -> dict[str, str]:
         users = json.loads(text)
     except ValueError:
         # Raise the error without its cause, because the parser's message quotes the secret.
-        raise ConfigurationError(f"{source} is no JSON; it has to hold an object of names and argon2 hashes.") from None
+        raise ConfigurationError(
+            f"{source} is not JSON; it has to hold an object of names and argon2 hashes."
+        ) from None
     if not isinstance(users, dict) or not all(
         isinstance(hashed, str) and hashed.startswith("$argon2") and name and ":" not in name
         for name, hashed in users.items()

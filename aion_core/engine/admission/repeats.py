@@ -73,7 +73,7 @@ def repeat_of(content_hash: bytes, task_id: str, known_hash: bytes) -> Duplicate
     """Return the Duplicate outcome for a repeated message. Raises MessageIdReused if its content has changed."""
     if content_hash != known_hash:
         raise MessageIdReused(
-            "This messageId or Idempotency-Key was used with other content. Use a new one for the new message."
+            "This messageId or Idempotency-Key was used with different content. Use a new one for the new message."
         )
     return Duplicate(task_id)
 

@@ -39,5 +39,5 @@ class LogFirst:
         """Raise AgentFailed in the event loop's thread, because waiting there would prevent the recording forever."""
         if self._loop is not None and self._loop is running_loop():
             raise AgentFailed(
-                "An async node ran a subgraph by a blocking call. Use `await graph.ainvoke(...)`, or a plain def node."
+                "An async node ran a subgraph with a blocking call. Use `await graph.ainvoke(...)`, or a plain def node."
             )

@@ -33,7 +33,7 @@ async def _list(services: AgentServices, params: Mapping[str, Any], context: Ser
     length, offset = _window(params)
     if length is not None and length > MAX_CONTEXTS:
         raise InvalidMessage(
-            f"historyLength is {length}: give at most {MAX_CONTEXTS}, and read on by historyOffset.",
+            f"historyLength is {length}: give at most {MAX_CONTEXTS}, and read on with historyOffset.",
             field="historyLength",
         )
     length = DEFAULT_CONTEXTS if length is None else length

@@ -47,7 +47,7 @@ Ctrl-C cancels the running task."""
 @click.argument("url", default="", callback=options.web_address)
 @target
 def chat(url: str, stack: str | None, agent: str, context_id: str, sign: str) -> None:
-    """Talk to an agent: the one at URL, of --stack, or of this folder's `aion dev`. Its answers stream as Markdown.
+    """Talk to an agent: the one at URL, in --stack, or in this folder's `aion dev`. Its answers stream as Markdown.
 
     Type /help in the conversation to see its commands.
     """

@@ -30,10 +30,10 @@ _queue = click.option(
 
 @click.group(cls=HintingGroup, short_help="List and redrive dead letters.")
 def dlq() -> None:
-    """List, redrive and drop dead letters, which are queue messages not processed after all of their attempts.
+    """List, redrive and drop dead letters: queue messages whose attempts have all failed.
 
-    A queue message holds ids only. The table holds the work, so no task depends on a message. The queues' URLs come from
-    --stack, or from AION_TASK_QUEUE_URL and AION_PUSH_QUEUE_URL. Beside `aion dev`, the command reads its local queues.
+    A queue message holds only ids. The table holds the work, so no task depends on a message. The queues' URLs come from
+    --stack, or from AION_TASK_QUEUE_URL and AION_PUSH_QUEUE_URL. With `aion dev`, the command reads its local queues.
     """
 
 
@@ -54,7 +54,7 @@ def list_letters(queues: tuple[str, ...], limit: int, *, as_json: bool, deployme
 
     Categories: pending (work is left: fix the cause, then redrive), obsolete (the work is done: redrive or drop), poison
     (not a wake-up message of this version: drop), unknown (the table could not be read: redrive does no harm). SQS hides
-    the messages from others for some seconds.
+    the messages from others for a few seconds.
     """
     by_queue, reasons = dict[DeadLetterQueue, list[QueuedLetter]](), dict[DeadLetterQueue, str]()
     for queue in _named(queues):
@@ -103,7 +103,7 @@ Examples:
 def redrive(queues: tuple[str, ...], limit: int, deployment: Deployment, *, yes: bool) -> None:
     """Move all messages of the dead letter queues back to their queues.
 
-    Fix the cause first, or the messages come back after their attempts. Drop poison messages first, for the same reason. SQS
+    Fix the cause first, or the messages will fail and come back. Drop poison messages first, for the same reason. SQS
     moves the messages in the background; `aion dlq list` shows the remaining messages. A message processed twice does no harm.
 
     --limit is the number of messages that are printed before you confirm. All messages are moved.

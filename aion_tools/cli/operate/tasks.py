@@ -36,7 +36,7 @@ STATES = (
 _scan = click.option(
     "--scan",
     is_flag=True,
-    help="Read the whole table: slow and costly for a large one. The default beside `aion dev`.",
+    help="Read the whole table: slow and costly for a large one. The default with `aion dev`.",
 )
 
 
@@ -44,9 +44,9 @@ _scan = click.option(
 def tasks() -> None:
     """List, show and cancel tasks.
 
-    A task is stored under its owner: name the owner by --owner, or by --subject and --issuer. `aion why`, `aion dlq
-    show` and the commands with --scan print owners; logs have none. Beside `aion dev` no owner is needed. There, and
-    with --scan, you can name a task by the first or last characters of its id, and the newest one by `last`.
+    A task is stored under its owner: name the owner with --owner, or with --subject and --issuer. `aion why`, `aion dlq
+    show` and the commands with --scan print owners; logs have none. With `aion dev` no owner is needed. There, and
+    with --scan, you can name a task by the first or last characters of its id, and the newest one as `last`.
     """
 
 
