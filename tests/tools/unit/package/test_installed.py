@@ -10,8 +10,8 @@ from aion_tools.package.functions import Target
 from aion_tools.package.installed import Installed
 from aion_tools.package.lock import Lock
 from aion_tools.programs import BuildError, find_uv
-from tests.tools.unit.package.test_lock import ARM, ONLY, lock_of, uv_lock
-from tests.tools.unit.package.wheels import HATCHLING, index, library, pyproject, sdist, sha256, wheel
+from tests.tools.unit.package.test_lock import ARM, lock_of, uv_lock
+from tests.tools.unit.package.wheels import HATCHLING, ONLY, index, library, pyproject, sdist, sha256, wheel
 
 SETUPTOOLS = '[build-system]\nrequires = ["setuptools"]\nbuild-backend = "setuptools.build_meta"\n'
 

@@ -11,11 +11,9 @@ from aion_tools.package.declared import declared
 from aion_tools.package.functions import Target
 from aion_tools.package.lock import Lock, locked
 from aion_tools.programs import BuildError, find_uv, run
-from tests.tools.unit.package.wheels import HATCHLING, library, pyproject, sdist, sha256, wheel, write
+from tests.tools.unit.package.wheels import HATCHLING, ONLY, library, pyproject, sdist, sha256, wheel, write
 
 ARM = Target("arm64", "3.13")
-ONLY = '[[tool.uv.index]]\nname = "own"\nurl = "{}"\ndefault = true\n'
-"""Makes an index the only one, so that no other is asked."""
 
 
 def uv_lock(folder: Path, text: str) -> Path:
