@@ -9,12 +9,12 @@ import pytest
 
 from aion_tools import project
 from aion_tools.image import folders
-from aion_tools.package import build
+from aion_tools.package import build, own_code
 from aion_tools.package.build import Build
 from aion_tools.package.functions import AGENT_FUNCTIONS
 from aion_tools.programs import BuildError, find_uv, machine_architecture, run
 from tests.support.server import ROOT
-from tests.tools.unit.package.wheels import ONLY, index, pyproject, requirements_of_aion, write
+from tests.tools.unit.package.wheels import ONLY, index, pyproject, requirements_of_aion, small_own_code, write
 
 EXECUTOR = """from a2a.server.agent_execution import AgentExecutor
 class Mine(AgentExecutor):
@@ -45,6 +45,7 @@ def locked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     folder = write(tmp_path_factory.mktemp("project"), files)
     with index(requirements_of_aion(tmp_path_factory.mktemp("index"))) as url, pytest.MonkeyPatch.context() as patched:
         patched.setenv("AION_PACKAGE_CACHE", str(tmp_path_factory.mktemp("packages")))
+        patched.setattr(own_code, "own_files", small_own_code)
         write(folder, {"pyproject.toml": pyproject("aion-lambda[api]") + source + ONLY.format(url)})
         run([find_uv(), "lock", "--quiet", "--project", str(folder)])
         yield folder
@@ -111,6 +112,7 @@ def test_outdated_or_unfinished_image_is_refused_with_remedy(images: Path, folde
 
 
 def test_image_may_exceed_limit_of_zip(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (folder / "words.txt").write_text("x" * 1024**2)
     monkeypatch.setattr(build, "LAMBDA_LIMIT", 1024**2)
     made = folders.write(Build(folder), "TaskFunction")
     assert made.size > 1024**2

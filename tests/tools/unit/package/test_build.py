@@ -15,6 +15,7 @@ import pytest
 
 from aion_core.loading.deployment import read_deployment_config
 from aion_tools.package import build as building
+from aion_tools.package import own_code
 from aion_tools.package.build import Build
 from aion_tools.package.functions import PLATFORMS, Target
 from aion_tools.package.lock import Lock
@@ -23,7 +24,7 @@ from aion_tools.programs import BuildError, find_uv, interpreter, machine_archit
 from aion_tools.project.files import Project, rendered
 from aion_tools.project.origin import Origin
 from tests.support.server import ROOT
-from tests.tools.unit.package.wheels import ONLY, index, pyproject, requirements_of_aion, wheel, write
+from tests.tools.unit.package.wheels import ONLY, index, pyproject, requirements_of_aion, small_own_code, wheel, write
 
 AGENT = "from langgraph.graph import StateGraph\ngraph = StateGraph(dict)\n"
 EXECUTOR = """from a2a.server.agent_execution import AgentExecutor
@@ -250,6 +251,11 @@ def copied(locked_project: Path, shared_cache: Path, tmp_path: Path, monkeypatch
     return tmp_path / "copy"
 
 
+@pytest.fixture(autouse=True)
+def own_code_is_small(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(own_code, "own_files", small_own_code)
+
+
 def built(folder: Path, function: str = "TaskFunction", python: str | None = None) -> Package:
     made = Build(folder, architecture=machine_architecture(), python=python)
     target = tempfile.mkdtemp(dir=os.environ["AION_PACKAGE_CACHE"])
@@ -303,7 +309,7 @@ def test_bytecode_of_largest_is_dropped_above_limit(copied: Path, monkeypatch: p
         (warning,) = made.warnings
         assert "the .pyc files of" in warning
         assert "above Lambda's limit: cold starts are slower" in warning
-    monkeypatch.setattr(building, "LAMBDA_LIMIT", 1_000_000)
+    monkeypatch.setattr(building, "LAMBDA_LIMIT", 1000)
     with pytest.raises(
         BuildError, match=r"SweepFunction has \d+ MB without .*\nThe largest distributions: .*\n.*\(`exclude:`\), or"
     ):

@@ -104,6 +104,7 @@ def test_changed_code_of_local_folder_is_built_anew(tmp_path: Path, monkeypatch:
     assert text_of(Installed(lock_of(folder), ARM), "mine/__init__.py") == "value = 2\n"
 
 
+@pytest.mark.deep
 def test_python_sdist_is_built_and_verified(tmp_path: Path, wheels: Path, served: str) -> None:
     files = {"pyproject.toml": pyproject(name="mine", version="1.0") + HATCHLING, "mine/__init__.py": "value = 3\n"}
     found = sha256(sdist(wheels, "mine", files))
@@ -116,6 +117,7 @@ def test_python_sdist_is_built_and_verified(tmp_path: Path, wheels: Path, served
         Installed(lock_of(folder), ARM)
 
 
+@pytest.mark.deep
 def test_sdist_with_native_code_is_refused_by_name(tmp_path: Path) -> None:
     files = {
         "pyproject.toml": pyproject(name="mine", version="1.0") + SETUPTOOLS,

@@ -17,6 +17,7 @@ from packaging.utils import canonicalize_name
 
 from aion_core.loading.frameworks import extras
 from aion_tools.package.functions import ALL_EXTRAS, CHOSEN_EXTRAS, agent_extras, required_by
+from tests.support.server import ROOT
 
 ONLY = '[[tool.uv.index]]\nname = "own"\nurl = "{}"\ndefault = true\n'
 """Makes an index the only one, so that no other is asked."""
@@ -80,6 +81,12 @@ def requirements_of_aion(folder: Path) -> Path:
         files = dict.fromkeys(MODULES.get(name, (f"{module}/__init__.py",)), "")
         wheel(folder, module, files, version=installed_version(name))
     return folder
+
+
+def small_own_code() -> Iterator[tuple[str, Path]]:
+    """Yield a few files of aion-lambda's own code, in place of `own_files`."""
+    for place in ("handlers/sweep.py", "aion_core/clock.py", "aion_core/__init__.py"):
+        yield place, ROOT / place
 
 
 def library(folder: Path, files: Mapping[str, str] | None = None) -> Path:
