@@ -134,6 +134,7 @@ async def test_moved_class_is_found_wherever_it_is_stored(shop: Shop, project: P
     assert await project.check(without) == ("1 read", []), "the channel was removed with the class"
 
 
+@pytest.mark.deep
 async def test_interrupt_of_moved_class_is_named(shop: Shop, project: Project) -> None:
     graph = GRAPH.replace("interrupt('Confirm?')", "interrupt(Order(item='lamp', count=1)).__class__").replace(
         '{"order": Order(item="lamp", count=3)}', "{}"
@@ -185,7 +186,7 @@ async def test_table_without_waiting_tasks_loads_no_agent(shop: Shop, project: P
     assert await project.check("raise SystemExit") == ("1 read", []), "their state has no class of the agent's code"
 
 
-@pytest.mark.parametrize("service", ["CLOUDFORMATION", "S3"])
+@pytest.mark.parametrize("service", ["CLOUDFORMATION", pytest.param("S3", marks=pytest.mark.deep)])
 async def test_unreadable_deployment_is_one_sentence(
     shop: Shop, project: Project, monkeypatch: pytest.MonkeyPatch, service: str
 ) -> None:
@@ -219,6 +220,7 @@ def store_tasks(savers: DynamoDBSavers, clock: ManualClock, number: int) -> None
         savers.client.batch_write_item(RequestItems={savers.table_name: puts[start : start + 25]})
 
 
+@pytest.mark.deep
 async def test_newest_waiting_tasks_are_compared_up_to_limit(
     shop: Shop, project: Project, savers: DynamoDBSavers, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
