@@ -85,7 +85,7 @@ def requirements_of_aion(folder: Path) -> Path:
 
 def small_own_code() -> Iterator[tuple[str, Path]]:
     """Yield a few files of aion-lambda's own code, in place of `own_files`."""
-    for place in ("handlers/sweep.py", "aion_core/clock.py", "aion_core/__init__.py"):
+    for place in ("handlers/api.py", "aion_core/clock.py", "aion_core/lambda_runtime/exec-wrapper.sh"):
         yield place, ROOT / place
 
 
