@@ -111,6 +111,7 @@ def test_outdated_or_unfinished_image_is_refused_with_remedy(images: Path, folde
         folders.check(folder)
 
 
+@pytest.mark.deep
 def test_image_may_exceed_limit_of_zip(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (folder / "words.txt").write_text("x" * 1024**2)
     monkeypatch.setattr(build, "LAMBDA_LIMIT", 1024**2)

@@ -23,6 +23,8 @@ from aion_tools.package.package import Package
 from aion_tools.programs import BuildError, find_uv, interpreter, machine_architecture, run
 from aion_tools.project.files import Project, rendered
 from aion_tools.project.origin import Origin
+from aion_tools.template.names import BUILD_PLACE
+from aion_tools.template.reader import Template
 from tests.support.server import ROOT
 from tests.tools.unit.package.wheels import ONLY, index, pyproject, requirements_of_aion, small_own_code, wheel, write
 
@@ -77,7 +79,8 @@ def test_target_comes_from_template(tmp_path: Path) -> None:
     folder = project(
         tmp_path, {**templates, "template.yaml": (ROOT / "template.yaml").read_text().replace("n3.13", "n3.12")}
     )
-    assert Build(folder).target == Target(Build(ROOT).target.architecture, "3.12")
+    (architecture,) = Template(ROOT / "template.yaml", BUILD_PLACE).resolved("ApiFunction", "Architectures")["Architectures"]
+    assert Build(folder).target == Target(architecture, "3.12")
     assert Build(folder, architecture="arm64").target == Target("arm64", "3.12")
     with pytest.raises(BuildError, match=r"Lambda has no processor 'riscv': set Architecture in template\.yaml"):
         Build(folder, architecture="riscv")
