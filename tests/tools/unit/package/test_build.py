@@ -79,7 +79,9 @@ def test_target_comes_from_template(tmp_path: Path) -> None:
     folder = project(
         tmp_path, {**templates, "template.yaml": (ROOT / "template.yaml").read_text().replace("n3.13", "n3.12")}
     )
-    (architecture,) = Template(ROOT / "template.yaml", BUILD_PLACE).resolved("ApiFunction", "Architectures")["Architectures"]
+    (architecture,) = Template(ROOT / "template.yaml", BUILD_PLACE).resolved("ApiFunction", "Architectures")[
+        "Architectures"
+    ]
     assert Build(folder).target == Target(architecture, "3.12")
     assert Build(folder, architecture="arm64").target == Target("arm64", "3.12")
     with pytest.raises(BuildError, match=r"Lambda has no processor 'riscv': set Architecture in template\.yaml"):

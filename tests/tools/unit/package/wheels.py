@@ -148,7 +148,7 @@ def index(folder: Path, *, password: str = "") -> Iterator[str]:
         def log_message(self, *_: object) -> None: ...
 
     with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        Thread(target=server.serve_forever, daemon=True).start()
+        Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
         signed = f"me:{password}@" if password else ""
         yield f"http://{signed}127.0.0.1:{server.server_port}"
         server.shutdown()
