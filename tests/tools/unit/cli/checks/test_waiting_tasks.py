@@ -1,8 +1,11 @@
 """Check of `aion deploy`: the classes in the state of waiting tasks against a project's code, on an emulated stack."""
 
 import asyncio
-from collections.abc import Iterator
+import subprocess
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -20,6 +23,7 @@ from aion_tools.deploy.cloudformation import CloudFormationStack
 from aion_tools.stack.stack import LocalStack
 from tests.support import databases, operating
 from tests.support.clock import ManualClock
+from tests.support.e2e import forked
 from tests.support.savers import DynamoDBSavers
 from tests.support.shop import GRAPH, HEAD, MODELS, Shop, importing, state, waiting
 
@@ -54,6 +58,20 @@ def shop(savers: DynamoDBSavers, clock: ManualClock) -> Iterator[Shop]:
     shop = Shop(savers, clock)
     yield shop
     shop.close()
+
+
+@pytest.fixture(autouse=True)
+def agents_load_in_forked_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Fork the process that loads the agents from one that has imported LangGraph."""
+
+    def run(command: Sequence[Any], *, input: bytes, env: Mapping[str, str], **_: Any) -> None:  # noqa: A002
+        done = forked.run(command[3], *map(str, command[4:]), env=env, text=input.decode())
+        if done.returncode:
+            raise subprocess.CalledProcessError(done.returncode, command, stderr=done.stderr.encode())
+
+    monkeypatch.setattr(
+        waiting_tasks, "subprocess", SimpleNamespace(run=run, SubprocessError=subprocess.SubprocessError)
+    )
 
 
 class Project:
@@ -172,7 +190,10 @@ async def test_tasks_of_removed_agent_are_not_compared(shop: Shop, project: Proj
     assert await project.check(importing("shopping"), config, shopping=MODELS) == ("1 read", [])
 
 
-async def test_agents_that_cannot_be_loaded_are_named(shop: Shop, project: Project) -> None:
+async def test_agents_that_cannot_be_loaded_are_named(
+    shop: Shop, project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(waiting_tasks, "subprocess", subprocess)  # run the command itself, without the fork
     await waiting(shop)
     compared, warnings = await project.check("import nothing_of_this_name")
     assert warnings == []
