@@ -14,14 +14,16 @@ from aion_tools.package.build import Build
 from aion_tools.package.functions import AGENT_FUNCTIONS
 from aion_tools.programs import BuildError, find_uv, machine_architecture, run
 from tests.support.server import ROOT
-from tests.tools.unit.package.wheels import ONLY, index, pyproject, requirements_of_aion, small_own_code, write
+from tests.tools.unit.package.wheels import (
+    EXECUTOR,
+    ONLY,
+    index,
+    pyproject,
+    requirements_of_aion,
+    small_own_code,
+    write,
+)
 
-EXECUTOR = """from a2a.server.agent_execution import AgentExecutor
-class Mine(AgentExecutor):
-    async def execute(self, context, queue): ...
-    async def cancel(self, context, queue): ...
-agent = Mine()
-"""
 ENTRYPOINT = '["/var/task/aion_core/lambda_runtime/exec-wrapper.sh", "/lambda-entrypoint.sh"]'
 
 

@@ -26,15 +26,18 @@ from aion_tools.project.origin import Origin
 from aion_tools.template.names import BUILD_PLACE
 from aion_tools.template.reader import Template
 from tests.support.server import ROOT
-from tests.tools.unit.package.wheels import ONLY, index, pyproject, requirements_of_aion, small_own_code, wheel, write
+from tests.tools.unit.package.wheels import (
+    EXECUTOR,
+    ONLY,
+    index,
+    pyproject,
+    requirements_of_aion,
+    small_own_code,
+    wheel,
+    write,
+)
 
 AGENT = "from langgraph.graph import StateGraph\ngraph = StateGraph(dict)\n"
-EXECUTOR = """from a2a.server.agent_execution import AgentExecutor
-class Mine(AgentExecutor):
-    async def execute(self, context, queue): ...
-    async def cancel(self, context, queue): ...
-agent = Mine()
-"""
 FILES = {
     "aion.yaml": "aion: {agents: {mine: {path: agent.py}}}",
     "agent.py": AGENT + "from private.words import hello\n",

@@ -26,6 +26,13 @@ PROJECT = (
     '[project]\nname = "{name}"\nversion = "{version}"\nrequires-python = ">=3.11"\ndependencies = {dependencies}\n'
 )
 
+EXECUTOR = """from a2a.server.agent_execution import AgentExecutor
+class Mine(AgentExecutor):
+    async def execute(self, context, queue): ...
+    async def cancel(self, context, queue): ...
+agent = Mine()
+"""
+
 
 def pyproject(*dependencies: str, name: str = "my-agent", version: str = "0.1.0") -> str:
     """Return the table `[project]` of a pyproject.toml with these dependencies."""
