@@ -62,15 +62,29 @@ def test_decision_index_lists_each_record() -> None:
         assert row in index, f"Add this row to docs/decisions/README.md: {row}"
 
 
+def anchors(page: Path) -> set[str]:
+    text = re.sub(r"^```.*?^```", "", page.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
+    headings = re.findall(r"^#+ (.+)$", text, re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+def is_broken(link: str, page: Path) -> bool:
+    path, _, anchor = link.partition("#")
+    target = page.parent / path if path else page
+    if posixpath.relpath(target, ROOT) in PAGES:
+        return False
+    return not target.exists() or bool(anchor and target.suffix == ".md" and anchor not in anchors(target))
+
+
 def test_links_of_pages_have_targets() -> None:
-    missing = {
+    broken = {
         f"{name}: {link}"
         for name in _files()
         if name.endswith(".md")
-        for link in re.findall(r"\]\(([^)#:\s]+)[)#]", (ROOT / name).read_text(encoding="utf-8"))
-        if not (target := (ROOT / name).parent / link).exists() and posixpath.relpath(target, ROOT) not in PAGES
+        for link in re.findall(r"\]\((?![a-z]+:)([^)\s]+)\)", (ROOT / name).read_text(encoding="utf-8"))
+        if is_broken(link, ROOT / name)
     }
-    assert missing == set()
+    assert broken == set()
 
 
 @pytest.mark.deep

@@ -114,7 +114,6 @@ def test_doctor_waits_for_mapping_that_is_being_deleted(whole: Triggers, monkeyp
 @pytest.mark.parametrize(
     ("deleted", "has_function", "check", "consequence"),
     [
-        pytest.param(API, False, REQUESTS, "all requests fail", marks=pytest.mark.deep),
         (API, True, REQUESTS, "all requests fail"),
         ("TaskFunction", False, TASK, "queued turns do not start, and long turns do not continue"),
         pytest.param("PushFunction", True, PUSH, "webhooks receive no notifications", marks=pytest.mark.deep),
