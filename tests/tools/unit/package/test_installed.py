@@ -39,17 +39,6 @@ def test_changed_hash_in_uv_lock_is_refused_with_both_hashes(tmp_path: Path, whe
         assert word in str(refused.value)
 
 
-def test_replaced_file_of_index_is_refused(
-    tmp_path: Path, wheels: Path, served: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    locked = sha256(wheel(wheels))
-    folder = uv_lock(tmp_path / "project", pyproject("mine") + ONLY.format(served))
-    replaced = sha256(wheel(wheels, files={"mine.py": "evil = True"}))
-    monkeypatch.setenv("UV_CACHE_DIR", str(tmp_path / "uv"))
-    with pytest.raises(BuildError, match=rf"(?s)mine.*{locked}.*{replaced}"):
-        Installed(lock_of(folder), ARM)
-
-
 def test_wheel_for_other_processor_is_refused_by_name(tmp_path: Path, wheels: Path, served: str) -> None:
     wheel(wheels, tag="cp313-cp313-manylinux_2_28_x86_64")
     lock = lock_of(uv_lock(tmp_path / "project", pyproject("mine") + ONLY.format(served)))
