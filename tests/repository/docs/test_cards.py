@@ -1,9 +1,7 @@
 """docs/cards.md: its agent is served, its commands run, its client verifies the card."""
 
-import os
 import re
-import subprocess
-import sys
+import shlex
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +12,7 @@ from a2a.utils.signing import SignatureVerificationError
 from aion_core.bootstrap import build_app
 from aion_core.settings import Settings
 from tests.runtime.unit.loading.card_sources.sources import FIELDS, SOURCES
+from tests.support import operating
 
 GUIDE = (Path(__file__).parents[3] / "docs" / "cards.md").read_text(encoding="utf-8")
 
@@ -23,24 +22,34 @@ def blocks(language: str) -> list[str]:
 
 
 @pytest.fixture
-def folder(tmp_path: Path) -> Path:
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "aion.yaml").write_text(blocks("yaml")[0], encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
     return tmp_path
 
 
-def shell(folder: Path, script: str) -> str:
-    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-    ran = subprocess.run(
-        ["sh", "-ec", script], cwd=folder, env={"PATH": path}, capture_output=True, text=True, timeout=100
-    )
-    assert ran.returncode == 0, ran.stderr
-    return ran.stdout
+def shell(script: str) -> str:
+    """Run a script of `aion` commands, pipes and redirections in this process, and return what it prints."""
+    run, printed = operating.runs({}), ""
+    for line in script.splitlines():
+        commands, _, file = line.partition(" > ")
+        output = ""
+        for command in commands.split(" | "):
+            program, *arguments = shlex.split(command)
+            ran = run(*arguments, input=output)
+            assert (program, ran.exit_code) == ("aion", 0), ran.output
+            output = ran.stdout
+        if file:
+            Path(file).write_text(output, encoding="utf-8")
+        else:
+            printed += output
+    return printed
 
 
 async def test_agent_of_cards_guide_is_served_with_verified_card(folder: Path) -> None:
     show, sign = blocks("sh")[:2]
-    assert '"find-order"' in shell(folder, show)
-    assert "As v1.0: signed by" in shell(folder, sign)
+    assert '"find-order"' in shell(show)
+    assert "As v1.0: signed by" in shell(sign)
     environ = {
         "AION_STORE": "memory",
         "AION_CONFIG": str(folder / "aion.yaml"),

@@ -1,4 +1,4 @@
-"""Pages for operators: a section for each alarm, existing commands, and links with targets."""
+"""Pages for operators: a section for each alarm, and existing commands."""
 
 import re
 import shlex
@@ -8,7 +8,6 @@ from pathlib import Path
 import click
 
 from aion_tools.cli.main import aion
-from tests.support.rows import each_row
 
 ROOT = Path(__file__).parents[3]
 DOCS = ROOT / "docs"
@@ -18,7 +17,6 @@ TEMPLATES = "\n".join(
     path.read_text(encoding="utf-8") for path in [ROOT / "template.yaml", *(ROOT / "infra").glob("*.yaml")]
 )
 ALARMS = re.findall(r"^  (\w+):\n    Type: AWS::CloudWatch::(?:Composite)?Alarm$", TEMPLATES, re.MULTILINE)
-OWN = ("deploy", "limits", "runbook", "cost")
 
 
 def sections() -> dict[str, str]:
@@ -93,19 +91,3 @@ def problem(typed: str) -> str:
 def test_commands_and_options_in_operator_guides_exist() -> None:
     assert len(COMMANDS) > 40
     assert {(page, typed): said for page, typed in COMMANDS if (said := problem(typed))} == {}
-
-
-def anchors(text: str) -> set[str]:
-    headings = re.findall(r"^#+ (.+)$", re.sub(r"^```.*?^```", "", text, flags=re.MULTILINE | re.DOTALL), re.MULTILINE)
-    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
-
-
-@each_row("page", OWN)
-def test_each_link_in_operator_guides_has_target(page: str) -> None:
-    text = (DOCS / f"{page}.md").read_text(encoding="utf-8")
-    for target in re.findall(r"\]\(([^)]+)\)", text):
-        if target.startswith("https://"):
-            continue
-        file, _, anchor = target.partition("#")
-        there = (DOCS / file if file else DOCS / f"{page}.md").read_text(encoding="utf-8")
-        assert not anchor or anchor in anchors(there), target

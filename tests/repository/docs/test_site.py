@@ -1,11 +1,14 @@
 """Documentation site: built without warnings, with all pages and without requests to other origins."""
 
+import posixpath
 import re
 from pathlib import Path
 
 import pytest
+import yaml
 
-from scripts.docs_site import build, tabbed
+from scripts.docs_site import CONFIG, _expanded, _files, _named, build, tabbed
+from scripts.reference.pages import PAGES
 from tests.support.server import ROOT
 
 LOADED = re.compile(r'<(?:script|link|img)\b[^>]*\b(?:src|href)="((?:https?:)?//[^"]*)"')
@@ -20,6 +23,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.mark.deep
 def test_docs_site_has_html_page_for_each_markdown_file(site: Path) -> None:
     pages = [*(ROOT / "docs").glob("*.md"), *(ROOT / "docs" / "decisions").glob("0*.md")]
     for page in pages:
@@ -29,9 +33,9 @@ def test_docs_site_has_html_page_for_each_markdown_file(site: Path) -> None:
     assert (site / "search.json").stat().st_size > 100_000
 
 
-def test_site_navigation_lists_each_page_once(site: Path) -> None:
+def test_site_navigation_lists_each_page_once() -> None:
     """The decision records are listed by their index instead, and docs/index.md is the first page."""
-    listed = re.findall(r"[\w./-]+\.md$", (site.parent / "mkdocs.yml").read_text(encoding="utf-8"), re.MULTILINE)
+    listed = list(_named(_expanded(yaml.safe_load(CONFIG.read_text(encoding="utf-8"))["nav"], ROOT)))
     pages = [*(ROOT / "docs").glob("*.md"), *(ROOT / "examples").glob("*/README.md")]
     names = ["index.md", *(page.relative_to(ROOT).as_posix() for page in pages if page.name != "index.md")]
     assert {name: listed.count(name) for name in names} == dict.fromkeys(names, 1)
@@ -40,11 +44,10 @@ def test_site_navigation_lists_each_page_once(site: Path) -> None:
     )
 
 
-def test_examples_in_several_languages_become_tabs(site: Path) -> None:
-    page = (site / "docs" / "clients.html").read_text(encoding="utf-8")
-    assert page.count('<div class="tabbed-set') > 15
+def test_examples_in_several_languages_become_tabs() -> None:
+    page = tabbed((ROOT / "docs" / "clients.md").read_text(encoding="utf-8"))
     for label in ("curl, 1.0", "curl, 0.3", "Python", "TypeScript"):
-        assert f">{label}</label>" in page
+        assert page.count(f'\n=== "{label}"\n') > 5, label
     assert tabbed("Python:\n\n```python\na\n\nb\n```\n\nText.\n\nGo:\n\n```go\nc\n```\n").count("===") == 0
     assert tabbed("Python:\n\n```python\na\n\nb\n```\n\nGo:\n\n```go\nc\n```\n\nText.\n") == (
         '=== "Python"\n\n    ```python\n    a\n\n    b\n    ```\n\n=== "Go"\n\n    ```go\n    c\n    ```\n\nText.\n'
@@ -59,17 +62,32 @@ def test_decision_index_lists_each_record() -> None:
         assert row in index, f"Add this row to docs/decisions/README.md: {row}"
 
 
-def test_links_of_docs_site_have_targets(site: Path) -> None:
-    missing = {
-        f"{page.relative_to(site)}: {link}"
-        for page in site.rglob("*.html")
-        if page.name != "404.html"
-        for link in re.findall(r'<a\b[^>]*\bhref="([^"#?:]+)(?:[#?][^"]*)?"', page.read_text(encoding="utf-8"))
-        if not (page.parent / link).exists()
+def anchors(page: Path) -> set[str]:
+    text = re.sub(r"^```.*?^```", "", page.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
+    headings = re.findall(r"^#+ (.+)$", text, re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+def is_broken(link: str, page: Path) -> bool:
+    path, _, anchor = link.partition("#")
+    target = page.parent / path if path else page
+    if posixpath.relpath(target, ROOT) in PAGES:
+        return False
+    return not target.exists() or bool(anchor and target.suffix == ".md" and anchor not in anchors(target))
+
+
+def test_links_of_pages_have_targets() -> None:
+    broken = {
+        f"{name}: {link}"
+        for name in _files()
+        if name.endswith(".md")
+        for link in re.findall(r"\]\((?![a-z]+:)([^)\s]+)\)", (ROOT / name).read_text(encoding="utf-8"))
+        if is_broken(link, ROOT / name)
     }
-    assert missing == set()
+    assert broken == set()
 
 
+@pytest.mark.deep
 def test_site_loads_nothing_from_other_origins(site: Path) -> None:
     loaded = {
         address

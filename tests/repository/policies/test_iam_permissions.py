@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import re
 import time
 from collections.abc import Iterator, Sequence, Set
 from concurrent.futures import ThreadPoolExecutor
@@ -13,10 +14,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import boto3
 import httpx
 import pytest
-from botocore.exceptions import ClientError
 from uuid_utils.compat import uuid7
 
 from aion_core.auth.api_keys import ApiKeys
@@ -25,9 +24,13 @@ from aion_core.auth.schemes.basic_users import hash_password
 from aion_core.aws.client import AwsClient
 from aion_core.aws.dynamodb_json import encoded_key
 from aion_core.aws.dynamodb_table import DynamoDBTable
+from aion_core.bootstrap.stores import Stores, build_stores
 from aion_core.clock import SystemClock
+from aion_core.engine.queues import WakeUp
+from aion_core.engine.sweep import Sweep
 from aion_core.loading.deployment import read_deployment_config
 from aion_core.protocol.types import TaskState
+from aion_core.settings import Settings
 from aion_core.table.item import Key
 from aion_core.table.keys import HEAD, LISTING_API_KEYS, context_key
 from aion_tools.deploy.agent_rights import template_parameters
@@ -37,10 +40,13 @@ from aion_tools.template.reader import FUNCTION, MANAGED_POLICY, Template
 from tests.repository.policies.iam_policies import Need, Statement, elements, is_allowed, listed, values_of
 from tests.repository.policies.iam_recorder import Recorder
 from tests.repository.policies.iam_requests import needs
+from tests.support.clock import ManualClock
+from tests.support.conversation import StoreConversation
 from tests.support.e2e.agents.everything import LARGE
 from tests.support.e2e.api_process import api_process
 from tests.support.e2e.function_process import function_process, signed_by
 from tests.support.foreign import sdk_server
+from tests.support.pushes import a_config
 from tests.support.receiver import WebhookReceiver, answers, receiving
 from tests.support.rows import each_row
 from tests.support.server import ROOT
@@ -106,13 +112,12 @@ class SignedClient:
 
 @dataclass(frozen=True)
 class Recorded:
-    """Permissions that each function needed during the exercise; the running stack enforces the functions' policies."""
+    """Permissions that each function needed during the exercise, and the functions' policies."""
 
     needed: dict[str, set[Need]]
     policies: dict[str, list[Statement]]
     key_contexts: list[Any]
     """The encryption context of each use of the KMS key."""
-    stack: LocalStack
 
     def policy(self, function: str) -> list[Statement]:
         """Return the function's statements without those for the Lambda service."""
@@ -168,7 +173,7 @@ def recorded() -> Iterator[Recorded]:
         contexts = [
             json.loads(request.body).get("EncryptionContext") for request in recorder.heard if request.service == "kms"
         ]
-        yield Recorded(found, policies, contexts, stack)
+        yield Recorded(found, policies, contexts)
 
 
 def make_secrets(stack: LocalStack) -> dict[str, str]:
@@ -336,7 +341,55 @@ async def exercise_unsubscribed(client: SignedClient, receiver: WebhookReceiver)
     return asked
 
 
+async def test_requests_of_stores_are_permitted(
+    moto: LocalStack, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Run each function's work on a task by its stores in this process, without agents; refuse what its role may not."""
+    place = moto.template.place
+    policies = {function: policy_of(moto.template, function) for function in FUNCTIONS}
+    recorder = moto.emulator.wrap(partial(Recorder, policies=policies, place=(place.region, place.account)))
+
+    def stores_of(function: str) -> Stores:
+        environ = {**moto.environment(function), **signed_by(function)}
+        for name in filter(re.compile("AWS_").match, environ):  # boto3 reads them at the first request
+            monkeypatch.setenv(name, environ[name])
+        return build_stores(Settings.from_environ(environ), clock)
+
+    try:
+        api = stores_of("ApiFunction")
+        chat = StoreConversation(api.tasks, clock)
+        assert api.push is not None
+        await chat.starts("m-1", text="x" * 40_000)
+        await api.push.configs.put(chat.key("t-m-1"), a_config())
+        await chat.waits("m-2")
+        await chat.waits("m-3")
+        await chat.cancels("t-m-1")
+        await api.work_queue.enqueue(WakeUp(chat.context))
+        task = stores_of("TaskFunction")
+        chat.store = task.tasks
+        begun = await chat.begins()
+        await chat.ends(begun, text="x" * 40_000)
+        clock.move(3600)
+        push = stores_of("PushFunction")
+        assert push.push is not None
+        for delivery in await push.push.configs.deliveries(chat.key("t-m-1")):
+            claim = await push.push.configs.claim(delivery, until=clock.now())
+            assert claim is not None
+            await push.push.configs.settle(claim, cursor=2, delivered=True)
+        assert await push.tasks.log(chat.key("t-m-1"))
+        sweep = stores_of("SweepFunction")
+        assert sweep.push is not None
+        calls = sweep.tasks.remote_calls
+        swept = Sweep(sweep.tasks, sweep.work_queue, sweep.push.configs, sweep.push.queue, remote_calls=calls)
+        assert (await swept.once()).enqueued
+    finally:
+        moto.emulator.wrap(lambda requests: requests)
+    assert recorder.refused == []
+    assert {request.caller for request in recorder.heard} >= {*FUNCTIONS}
+
+
 @pytest.mark.parametrize("function", FUNCTIONS)
+@pytest.mark.deep
 def test_function_has_exactly_the_permissions_it_uses(function: str, recorded: Recorded) -> None:
     """Compare the recorded requests with each function's policy: nothing is missing, nothing is superfluous."""
     policy, needed = recorded.policy(function), recorded.needed[function]
@@ -356,6 +409,7 @@ def test_function_has_exactly_the_permissions_it_uses(function: str, recorded: R
         ("ApiFunction", "ApiKeys", {"Action": ["dynamodb:GetItem", "dynamodb:PutItem"]}),
     ],
 )
+@pytest.mark.deep
 def test_permission_check_finds_superfluous_permission(
     function: str, sid: str, change: dict[str, Any], recorded: Recorded
 ) -> None:
@@ -396,41 +450,26 @@ def test_only_functions_with_agents_may_call_bedrock_models(function: str) -> No
     assert allowed == (expected if function in WITH_AGENTS else set())
 
 
-@pytest.mark.parametrize("function", FUNCTIONS)
-def test_function_roles_cannot_write_api_keys(function: str, recorded: Recorded) -> None:
-    stack = recorded.stack
-    table, key = stack.physical_id("Table"), {"pk": {"S": "API-KEY#aaaaaaaaaaaaaaaa"}, "sk": {"S": "HEAD"}}
-    endpoint = stack.client("dynamodb").meta.endpoint_url
-    thief = boto3.client(
-        "dynamodb", "us-east-1", endpoint_url=endpoint, aws_access_key_id=function, aws_secret_access_key="s"
-    )
-    for write in (
-        lambda: thief.put_item(TableName=table, Item=key),
-        lambda: thief.update_item(TableName=table, Key=key),
-        lambda: thief.transact_write_items(TransactItems=[{"Put": {"TableName": table, "Item": key}}]),
-    ):
-        with pytest.raises(ClientError, match="AccessDenied"):
-            write()
-    assert "Item" not in stack.client("dynamodb").get_item(TableName=table, Key=key)
-
-
-def test_only_api_function_may_read_api_keys(recorded: Recorded) -> None:
-    table = recorded.stack.template.attribute("Table", "Arn", "Table")
+def test_only_api_function_may_read_api_keys() -> None:
+    template = Template(ROOT / "template.yaml", BUILD_PLACE)
+    policies = {function: policy_of(template, function) for function in FUNCTIONS}
+    table = template.attribute("Table", "Arn", "Table")
     keys = frozenset({("dynamodb:LeadingKeys", "API-KEY#aaaaaaaaaaaaaaaa")})
     actions = ("GetItem", "Query", "PutItem", "UpdateItem", "DeleteItem", "ConditionCheckItem")
     allowed = {
         (function, action)
         for function in FUNCTIONS
         for action in actions
-        if is_allowed(recorded.policies[function], Need(f"dynamodb:{action}", table, keys))
+        if is_allowed(policies[function], Need(f"dynamodb:{action}", table, keys))
     }
     assert allowed == {("ApiFunction", "GetItem")}
     listing = frozenset({("dynamodb:LeadingKeys", LISTING_API_KEYS)})
     for index in ("by_agent", "by_context", "due"):
         need = Need("dynamodb:Query", f"{table}/index/{index}", listing)
-        assert not is_allowed(recorded.policies["ApiFunction"], need)
+        assert not is_allowed(policies["ApiFunction"], need)
 
 
+@pytest.mark.deep
 def test_kms_requests_have_encryption_context_required_by_policies(recorded: Recorded) -> None:
     asked = {"kms:EncryptionContext:application": "aion"}
     for function in ("ApiFunction", "TaskFunction", "PushFunction"):

@@ -1,4 +1,4 @@
-"""Fixtures of the operators' commands: a function that runs a command, and a conversation on the emulated table."""
+"""Fixtures of the operators' commands: a function that runs a command, and a conversation on the table that it reads."""
 
 import itertools
 import os
@@ -8,13 +8,15 @@ from pathlib import Path
 
 import pytest
 
+from aion_core.bootstrap.stores import build_stores
+from aion_core.settings import Settings
 from aion_tools.dev.data_folder import DataFolder, RunningServer
 from aion_tools.stack.stack import LocalStack
-from tests.support import operating
+from tests.support import operating, pushes
 from tests.support.clock import ManualClock
 from tests.support.conversation import StoreConversation
 from tests.support.operating import RunCommand
-from tests.support.stores import dynamodb_store
+from tests.support.pushes import Pushes
 
 
 @pytest.fixture(scope="module")
@@ -30,23 +32,42 @@ def stack(moto: LocalStack) -> LocalStack:
 
 
 @pytest.fixture
-def run(moto: LocalStack, request: pytest.FixtureRequest) -> RunCommand:
+def environ(request: pytest.FixtureRequest, tmp_path: Path) -> dict[str, str]:
+    """Return the environment of a deployment in SQLite files, or that of the stack if the test asks for `moto`."""
+    if "moto" in request.fixturenames:
+        emulated: LocalStack = request.getfixturevalue("moto")
+        return emulated.environment("ApiFunction")
+    return {"AION_SQLITE_FOLDER": str(tmp_path / "store"), "AION_PUSH": "on"}
+
+
+@pytest.fixture
+def run(environ: dict[str, str], request: pytest.FixtureRequest) -> RunCommand:
     """Return a function that runs the subcommand named by the module's COMMAND, or `aion` itself."""
     command = getattr(request.module, "COMMAND", ())
-    run = operating.runs(moto.environment("ApiFunction"))
+    run = operating.runs(environ)
     return lambda *arguments, **options: run(*command, *arguments, **options)
 
 
 @pytest.fixture
-def chat(moto: LocalStack, clock: ManualClock) -> StoreConversation:
-    return StoreConversation(dynamodb_store(moto, clock), clock)
+def push(environ: dict[str, str], clock: ManualClock, request: pytest.FixtureRequest) -> Pushes:
+    """Return a conversation on the deployment's table, with its push configs."""
+    if "moto" in request.fixturenames:
+        return pushes.on_table(request.getfixturevalue("moto"), clock)
+    stores = build_stores(Settings.from_environ({"AION_STORE": "sqlite", **environ}), clock)
+    assert stores.push is not None
+    return Pushes(StoreConversation(stores.tasks, clock), stores.push.configs, clock, stores.resources.table)
 
 
 @pytest.fixture
-def run_in_project(moto: LocalStack, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> RunCommand:
-    """Return a function that runs `aion` in `tmp_path`, the folder of a development server with the emulated table."""
+def chat(push: Pushes) -> StoreConversation:
+    return push.chat
+
+
+@pytest.fixture
+def run_in_project(environ: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> RunCommand:
+    """Return a function that runs `aion` in `tmp_path`, the folder of a development server of this deployment."""
     (tmp_path / ".aion").mkdir()
-    server = RunningServer(os.getpid(), "http://127.0.0.1:8000", moto.endpoint, moto.environment("ApiFunction"))
+    server = RunningServer(os.getpid(), "http://127.0.0.1:8000", environ.get("AWS_ENDPOINT_URL", ""), environ)
     DataFolder(tmp_path / ".aion").announce(server)
     monkeypatch.chdir(tmp_path)
     return operating.runs({})

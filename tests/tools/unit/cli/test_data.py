@@ -29,12 +29,11 @@ from aion_tools.erasure import kinds
 from aion_tools.operator.bootstrap import build_keys
 from aion_tools.stack.stack import LocalStack
 from tests.support import operating
-from tests.support.clock import ManualClock
 from tests.support.conversation import StoreConversation
 from tests.support.operating import RunCommand
 from tests.support.rows import each_row
 from tests.support.server import ROOT
-from tests.support.stores import dynamodb_store, dynamodb_table
+from tests.support.stores import dynamodb_table
 
 AION_YAML = ROOT / "tests" / "support" / "agents" / "remembering.yaml"
 ISSUER = "https://login.example.com"
@@ -42,33 +41,28 @@ ISSUER = "https://login.example.com"
 ALICE = "alice@example.com"
 
 
-pytestmark = pytest.mark.usefixtures("empty_table")
-
-
 @pytest.fixture
-def run(stack: LocalStack, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> RunCommand:
-    environ = stack.environment("ApiFunction")
+def run(run: RunCommand, environ: dict[str, str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> RunCommand:
     for name, value in environ.items():
         monkeypatch.setenv(name, value)
     monkeypatch.chdir(tmp_path)
-    return operating.runs(environ)
+    return run
 
 
 @pytest.fixture
-def owner(stack: LocalStack, run: RunCommand) -> Iterator[str]:
+def owner(run: RunCommand, chat: StoreConversation, environ: dict[str, str]) -> Iterator[str]:
     """Owner who has a task and an API key."""
     owner = Principal(API_KEY_ISSUER, ALICE).owner
-    asyncio.run(uses(stack, owner))
+    asyncio.run(uses(chat, owner, environ))
     yield owner
     assert run("data", "delete", "--subject", ALICE, "--yes").exit_code == 0
 
 
-async def uses(stack: LocalStack, owner: str) -> None:
-    clock = ManualClock()
-    chat = StoreConversation(dynamodb_store(stack, clock), clock, ContextKey(owner, "echo", "c-1"))
+async def uses(chat: StoreConversation, owner: str, environ: dict[str, str]) -> None:
+    chat.context = ContextKey(owner, "echo", "c-1")
     begun = await chat.starts(text="x" * 40_000)
     await chat.ends(begun)
-    settings = Settings.from_environ(stack.environment("ApiFunction"))
+    settings = Settings.from_environ({"AION_STORE": "sqlite" if "AION_SQLITE_FOLDER" in environ else "", **environ})
     await build_keys(settings).add(make_key(ALICE, now=SystemClock().now()).record)
 
 
@@ -85,6 +79,7 @@ def stores(report: str) -> dict[str, tuple[int, int]]:
     return {store: (int(items), int(versions)) for store, items, versions, _ in lines}
 
 
+@pytest.mark.usefixtures("empty_table")
 def test_data_delete_dry_run_lists_stores_and_deletes_nothing(run: RunCommand, owner: str, moto: LocalStack) -> None:
     first = run("data", "delete", "--owner", owner)
     assert first.exit_code == 0, first.exception
@@ -123,10 +118,9 @@ def test_data_delete_with_yes_may_be_repeated(run: RunCommand, owner: str) -> No
 
 
 def test_data_delete_warns_that_running_turn_may_store_more_files(
-    stack: LocalStack, run: RunCommand, owner: str
+    run: RunCommand, owner: str, chat: StoreConversation
 ) -> None:
-    clock = ManualClock()
-    asyncio.run(StoreConversation(dynamodb_store(stack, clock), clock, ContextKey(owner, "echo", "c-2")).starts())
+    asyncio.run(StoreConversation(chat.store, chat.clock, ContextKey(owner, "echo", "c-2")).starts())
     done = run("data", "delete", "--subject", ALICE, "--yes")
     assert (
         "The turn of a task is running, but can no longer write to the table. Run the command again in a minute to "
@@ -167,9 +161,9 @@ def test_data_delete_with_unknown_bucket_names_missing_variable(stack: LocalStac
 
 
 def test_data_delete_reports_owner_that_still_writes(
-    run: RunCommand, owner: str, stack: LocalStack, monkeypatch: pytest.MonkeyPatch
+    run: RunCommand, owner: str, moto: LocalStack, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    table, request = dynamodb_table(stack), Put(keys.requests_key(owner), {**stamp(owner), "full_at": 1})
+    table, request = dynamodb_table(moto), Put(keys.requests_key(owner), {**stamp(owner), "full_at": 1})
     with monkeypatch.context() as patched:
         operating.hook(patched, "after-call.dynamodb.BatchWriteItem", lambda **_: table.write_blocking(request))
         failed = run("data", "delete", "--owner", owner, "--yes")

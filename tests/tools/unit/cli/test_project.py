@@ -117,6 +117,7 @@ def test_new_command_overwrites_files_only_with_force(run: RunCommand, here: Pat
     assert (here / "my-agent" / "agent.py").read_text() != "mine\n"
 
 
+@pytest.mark.deep
 def test_new_command_from_clone_puts_wheel_into_project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Here aion-lambda is installed from this repository. uv refuses to run beside a missing folder of UV_FIND_LINKS."""
     monkeypatch.chdir(tmp_path)

@@ -1,4 +1,4 @@
-"""`aion why`: the story of a task, on an emulated stack and in a development server's store."""
+"""`aion why`: the story of a task, in SQLite files and on an emulated stack."""
 
 import asyncio
 import json
@@ -21,14 +21,10 @@ from aion_core.table.keys import ContextKey, owner_folder
 from aion_core.table.times import moment
 from aion_tools.dev.data_folder import LOG
 from aion_tools.stack.stack import LocalStack
-from tests.support import operating, pushes
-from tests.support.clock import ManualClock
+from tests.support import operating
 from tests.support.conversation import FAILED, StoreConversation
 from tests.support.operating import RunCommand, refusal
-from tests.support.pushes import a_config
-from tests.support.stores import dynamodb_store
-
-pytestmark = pytest.mark.usefixtures("empty_table")
+from tests.support.pushes import Pushes, a_config
 
 COMMAND = ("why",)
 
@@ -325,9 +321,8 @@ def test_why_names_missing_log_groups(moto: LocalStack, chat: StoreConversation)
 
 
 def test_why_command_lists_webhook_deliveries_and_dead_letters(
-    moto: LocalStack, run: RunCommand, stack: str, write: Write
+    moto: LocalStack, push: Pushes, stack: str, write: Write
 ) -> None:
-    push = pushes.on_table(moto, ManualClock())
     chat = push.chat
     task_id = f"t-{chat.context.owner}"
 
@@ -407,12 +402,14 @@ def test_why_names_missing_object_and_missing_event(run: RunCommand, moto: Local
     assert "  Event 2 of the log: It is missing." in printed.stdout
 
 
-def test_why_names_user_who_called_with_api_key(moto: LocalStack, run: RunCommand, clock: ManualClock) -> None:
-    made = operating.runs(moto.environment("ApiFunction"))("key", "create", "alice@example.com", "--tenant", "red")
+def test_why_names_user_who_called_with_api_key(
+    environ: dict[str, str], run: RunCommand, chat: StoreConversation
+) -> None:
+    made = operating.runs(environ)("key", "create", "alice@example.com", "--tenant", "red")
     assert made.exit_code == 0, made.output
     owner = owner_in(Principal(API_KEY_ISSUER, "alice@example.com").owner, "red")
-    chat = StoreConversation(dynamodb_store(moto, clock), clock, ContextKey(owner, "echo", "c-1"))
-    asyncio.run(chat.starts("m-1", task_id="t-hers"))
+    hers = StoreConversation(chat.store, chat.clock, ContextKey(owner, "echo", "c-1"))
+    asyncio.run(hers.starts("m-1", task_id="t-hers"))
     printed = run("t-hers", "--subject", "alice@example.com", "--tenant", "red").stdout
     assert "The client alice@example.com (API key, tenant red) sent the message m-1" in printed
 

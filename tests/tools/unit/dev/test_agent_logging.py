@@ -4,6 +4,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 
 def test_factory_that_configures_logging_does_not_silence_server_log(tmp_path: Path) -> None:
     script = (
@@ -48,6 +50,7 @@ asyncio.run(main())
 """
 
 
+@pytest.mark.deep
 def test_server_logs_despite_logging_setup_in_agent(tmp_path: Path) -> None:
     """The agent sets up logging when its file is loaded, and again in a node."""
     (tmp_path / "node.py").write_text(NODE)

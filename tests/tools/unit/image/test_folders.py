@@ -2,25 +2,28 @@
 
 import os
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from aion_tools import project
 from aion_tools.image import folders
-from aion_tools.package import build
+from aion_tools.package import build, own_code
 from aion_tools.package.build import Build
 from aion_tools.package.functions import AGENT_FUNCTIONS
 from aion_tools.programs import BuildError, find_uv, machine_architecture, run
 from tests.support.server import ROOT
-from tests.tools.unit.package.wheels import pyproject, write
+from tests.tools.unit.package.wheels import (
+    EXECUTOR,
+    ONLY,
+    index,
+    pyproject,
+    requirements_of_aion,
+    small_own_code,
+    write,
+)
 
-EXECUTOR = """from a2a.server.agent_execution import AgentExecutor
-class Mine(AgentExecutor):
-    async def execute(self, context, queue): ...
-    async def cancel(self, context, queue): ...
-agent = Mine()
-"""
 ENTRYPOINT = '["/var/task/aion_core/lambda_runtime/exec-wrapper.sh", "/lambda-entrypoint.sh"]'
 
 
@@ -31,20 +34,23 @@ def template() -> str:
 
 
 @pytest.fixture(scope="module")
-def locked(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return a project with its uv.lock. Its dependencies are those of aion-lambda, from the usual cache."""
+def locked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """Yield a project with its uv.lock. Its dependencies are small wheels with the names of aion-lambda's."""
     source = f'[tool.uv.sources]\naion-lambda = {{ path = "{ROOT}" }}\n'
     files = {
         "aion.yaml": "aion: {image: true, agents: {mine: {path: agent.py}}}",
         "agent.py": EXECUTOR,
         "lib/words.py": "",
         "template.yaml": template(),
-        "pyproject.toml": pyproject("aion-lambda[api]") + source,
         ".env": "OPENAI_API_KEY=sk-1",
     }
     folder = write(tmp_path_factory.mktemp("project"), files)
-    run([find_uv(), "lock", "--quiet", "--project", str(folder)])
-    return folder
+    with index(requirements_of_aion(tmp_path_factory.mktemp("index"))) as url, pytest.MonkeyPatch.context() as patched:
+        patched.setenv("AION_PACKAGE_CACHE", str(tmp_path_factory.mktemp("packages")))
+        patched.setattr(own_code, "own_files", small_own_code)
+        write(folder, {"pyproject.toml": pyproject("aion-lambda[api]") + source + ONLY.format(url)})
+        run([find_uv(), "lock", "--quiet", "--project", str(folder)])
+        yield folder
 
 
 @pytest.fixture
@@ -109,15 +115,16 @@ def test_outdated_or_unfinished_image_is_refused_with_remedy(images: Path, folde
 
 @pytest.mark.deep
 def test_image_may_exceed_limit_of_zip(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(build, "LAMBDA_LIMIT", 20 * 1024**2)
+    (folder / "words.txt").write_text("x" * 1024**2)
+    monkeypatch.setattr(build, "LAMBDA_LIMIT", 1024**2)
     made = folders.write(Build(folder), "TaskFunction")
-    assert made.size > 20 * 1024**2
+    assert made.size > 1024**2
     assert made.warnings == ()
-    monkeypatch.setattr(build, "IMAGE_LIMIT", 20 * 1024**2 + 1)
-    with pytest.raises(BuildError, match=r"Lambda's limit for an image is 20 MB\.\nThe largest distributions: "):
+    monkeypatch.setattr(build, "IMAGE_LIMIT", 1024**2 + 1)
+    with pytest.raises(BuildError, match=r"Lambda's limit for an image is 1 MB\.\nThe largest distributions: "):
         folders.write(Build(folder), "TaskFunction")
     (folder / "aion.yaml").write_text("aion: {agents: {mine: {path: agent.py}}}")
-    with pytest.raises(BuildError, match=r"for a zip is 20 MB\.\n.*\n.*`exclude:`.*`image: true`"):
+    with pytest.raises(BuildError, match=r"for a zip is 1 MB\.\n.*\n.*`exclude:`.*`image: true`"):
         Build(folder).write("TaskFunction", folder / "package")
 
 

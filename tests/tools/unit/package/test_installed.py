@@ -10,8 +10,8 @@ from aion_tools.package.functions import Target
 from aion_tools.package.installed import Installed
 from aion_tools.package.lock import Lock
 from aion_tools.programs import BuildError, find_uv
-from tests.tools.unit.package.test_lock import ARM, ONLY, lock_of, uv_lock
-from tests.tools.unit.package.wheels import HATCHLING, index, library, pyproject, sdist, sha256, wheel
+from tests.tools.unit.package.test_lock import ARM, lock_of, uv_lock
+from tests.tools.unit.package.wheels import HATCHLING, ONLY, index, library, pyproject, sdist, sha256, wheel
 
 SETUPTOOLS = '[build-system]\nrequires = ["setuptools"]\nbuild-backend = "setuptools.build_meta"\n'
 
@@ -37,17 +37,6 @@ def test_changed_hash_in_uv_lock_is_refused_with_both_hashes(tmp_path: Path, whe
         Installed(lock_of(folder), ARM)
     for word in ("mine", f"sha256:{'0' * 64}", f"sha256:{found}"):
         assert word in str(refused.value)
-
-
-def test_replaced_file_of_index_is_refused(
-    tmp_path: Path, wheels: Path, served: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    locked = sha256(wheel(wheels))
-    folder = uv_lock(tmp_path / "project", pyproject("mine") + ONLY.format(served))
-    replaced = sha256(wheel(wheels, files={"mine.py": "evil = True"}))
-    monkeypatch.setenv("UV_CACHE_DIR", str(tmp_path / "uv"))
-    with pytest.raises(BuildError, match=rf"(?s)mine.*{locked}.*{replaced}"):
-        Installed(lock_of(folder), ARM)
 
 
 def test_wheel_for_other_processor_is_refused_by_name(tmp_path: Path, wheels: Path, served: str) -> None:
@@ -104,6 +93,7 @@ def test_changed_code_of_local_folder_is_built_anew(tmp_path: Path, monkeypatch:
     assert text_of(Installed(lock_of(folder), ARM), "mine/__init__.py") == "value = 2\n"
 
 
+@pytest.mark.deep
 def test_python_sdist_is_built_and_verified(tmp_path: Path, wheels: Path, served: str) -> None:
     files = {"pyproject.toml": pyproject(name="mine", version="1.0") + HATCHLING, "mine/__init__.py": "value = 3\n"}
     found = sha256(sdist(wheels, "mine", files))
@@ -116,6 +106,7 @@ def test_python_sdist_is_built_and_verified(tmp_path: Path, wheels: Path, served
         Installed(lock_of(folder), ARM)
 
 
+@pytest.mark.deep
 def test_sdist_with_native_code_is_refused_by_name(tmp_path: Path) -> None:
     files = {
         "pyproject.toml": pyproject(name="mine", version="1.0") + SETUPTOOLS,

@@ -8,15 +8,30 @@ from base64 import b64encode
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from importlib.metadata import version as installed_version
 from pathlib import Path
 from threading import Thread
 
+from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
+from aion_core.loading.frameworks import extras
+from aion_tools.package.functions import ALL_EXTRAS, CHOSEN_EXTRAS, agent_extras, required_by
+from tests.support.server import ROOT
+
+ONLY = '[[tool.uv.index]]\nname = "own"\nurl = "{}"\ndefault = true\n'
+"""Makes an index the only one, so that no other is asked."""
 HATCHLING = '[build-system]\nrequires = ["hatchling"]\nbuild-backend = "hatchling.build"\n'
 PROJECT = (
     '[project]\nname = "{name}"\nversion = "{version}"\nrequires-python = ">=3.11"\ndependencies = {dependencies}\n'
 )
+
+EXECUTOR = """from a2a.server.agent_execution import AgentExecutor
+class Mine(AgentExecutor):
+    async def execute(self, context, queue): ...
+    async def cancel(self, context, queue): ...
+agent = Mine()
+"""
 
 
 def pyproject(*dependencies: str, name: str = "my-agent", version: str = "0.1.0") -> str:
@@ -55,6 +70,30 @@ def wheel(
             archive.writestr(place, text)
         archive.writestr(f"{info}/RECORD", "".join(f"{place},,\n" for place in [*content, f"{info}/RECORD"]))
     return written
+
+
+MODULES = {
+    "a2a-sdk": ("a2a/__init__.py", "a2a/server/__init__.py", "a2a/server/agent_execution.py"),
+    "fastapi": ("fastapi/__init__.py", "fastapi/middleware/__init__.py"),
+    "langgraph": ("langgraph/graph.py",),
+}
+"""Modules of the small wheels of `requirements_of_aion`, unless it is one with the distribution's name."""
+
+
+def requirements_of_aion(folder: Path) -> Path:
+    """Write a small wheel for each of aion-lambda's requirements, with the installed version, and return the folder."""
+    lines = required_by(*ALL_EXTRAS, *CHOSEN_EXTRAS, *agent_extras(extras()))
+    for name in sorted({canonicalize_name(Requirement(line).name) for line in lines}):
+        module = name.replace("-", "_")
+        files = dict.fromkeys(MODULES.get(name, (f"{module}/__init__.py",)), "")
+        wheel(folder, module, files, version=installed_version(name))
+    return folder
+
+
+def small_own_code() -> Iterator[tuple[str, Path]]:
+    """Yield a few files of aion-lambda's own code, in place of `own_files`."""
+    for place in ("handlers/api.py", "aion_core/clock.py", "aion_core/lambda_runtime/exec-wrapper.sh"):
+        yield place, ROOT / place
 
 
 def library(folder: Path, files: Mapping[str, str] | None = None) -> Path:
@@ -116,7 +155,7 @@ def index(folder: Path, *, password: str = "") -> Iterator[str]:
         def log_message(self, *_: object) -> None: ...
 
     with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        Thread(target=server.serve_forever, daemon=True).start()
+        Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
         signed = f"me:{password}@" if password else ""
         yield f"http://{signed}127.0.0.1:{server.server_port}"
         server.shutdown()

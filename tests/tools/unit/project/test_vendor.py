@@ -29,6 +29,7 @@ def installed(wheel: Path, environment: Path) -> Path:
     return programs
 
 
+@pytest.mark.deep
 def test_wheel_packed_from_installed_files_equals_wheel_built_from_clone(tmp_path: Path) -> None:
     vendor.write(tmp_path, Origin(wheel=WHEEL, clone=str(ROOT)))
     built = tmp_path / WHEEL

@@ -73,20 +73,26 @@ def ended(project: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, 
     programs, port = tmp_path_factory.mktemp("programs"), free_port()
     docker(programs)
     program(programs, "sam", SAM)
-    running = started(project, programs, port, "--", "--debug", AWS_PROFILE="missing", TAVILY_API_KEY="")
-    with running:
+    given = environment(programs, {"AWS_PROFILE": "missing", "TAVILY_API_KEY": ""})
+    with (programs / "errors").open("w+") as errors:
+        streams = {"stdout": subprocess.PIPE, "stderr": errors.fileno()}
+        arguments = ("sam-local", "--port", str(port), "--", "--debug")
+        running = forked.ForkedProcess("aion_tools.cli", *arguments, env=given, cwd=project, **streams)
         assert running.stdout is not None
-        shown = []
+        shown = ""
         for line in running.stdout:
-            shown.append(line)
-            if "Ctrl-C" in line:
+            shown += line.decode()
+            if "Ctrl-C" in shown:
                 break
         here = {path.name for path in (project / ".aion" / "sam-local" / str(port)).iterdir()}
-        running.send_signal(signal.SIGTERM)
-        out, err = running.communicate(timeout=60)
+        running.terminate()
+        code = running.wait(timeout=60)
+        shown += running.stdout.read().decode()
+        errors.seek(0)
+        err = errors.read()
     return {
-        "code": running.returncode,
-        "out": "".join(shown) + out,
+        "code": code,
+        "out": shown,
         "err": err,
         "here": here,
         "sam": log(programs),

@@ -92,7 +92,7 @@ def gateway() -> Iterator[tuple[str, list[str], dict[str, str]]]:
 
     with ThreadingHTTPServer(("127.0.0.1", 0), EndpointHandler) as server:
         url = f"http://127.0.0.1:{server.server_port}"
-        threading.Thread(target=server.serve_forever, daemon=True).start()
+        threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
         yield url, seen, headers
         server.shutdown()
 

@@ -16,6 +16,7 @@ from tests.support import operating
 from tests.support.operating import RunCommand
 from tests.support.server import ROOT
 from tests.tools.unit.cli.checks.doctor_command import AGENT, OPEN, run_doctor, written
+from tests.tools.unit.package.wheels import EXECUTOR
 
 NESTED = """
 Resources:
@@ -72,7 +73,7 @@ atexit.register(print, "printed at exit")
 
 
 def test_doctor_json_is_free_of_output_of_agents(tmp_path: Path) -> None:
-    config = written(tmp_path, OPEN.replace("agent.py", "loud_agent.py"), loud_agent=f"{NOISE}{AGENT}")
+    config = written(tmp_path, OPEN.replace("agent.py", "loud_agent.py"), loud_agent=f"{NOISE}{EXECUTOR}")
     command = [sys.executable, "-m", "aion_tools.cli", "doctor", "--json", "--no-template", "--config", str(config)]
     ran = subprocess.run(command, capture_output=True, text=True)
     assert {each["status"] for each in json.loads(ran.stdout)} <= {"ok", "warning"}

@@ -1,9 +1,6 @@
 """Warnings about template parameters, before a deployment and by `aion doctor --stack`."""
 
-from collections.abc import Iterator
 from pathlib import Path
-
-import pytest
 
 from aion_core.loading.aion_yaml.agent import AgentConfig
 from aion_core.loading.aion_yaml.remotes import RemoteConfig
@@ -109,12 +106,6 @@ def test_address_that_remotes_cannot_call_back_is_warned_of(parameters: dict[str
     found = [each.message for each in check_parameters(parameters, "eu-west-1", {}, remotes)]
     assert len(found) == bool(warned)
     assert all("aion.remotes.far has `callback: on`, but " in each and warned in each for each in found)
-
-
-@pytest.fixture(scope="module")
-def stack() -> Iterator[LocalStack]:
-    with LocalStack.start("template.yaml") as started:
-        yield started
 
 
 def test_doctor_warns_of_function_url_in_vpc(stack: LocalStack, tmp_path: Path) -> None:

@@ -77,7 +77,7 @@ def test_doctor_commands_replace_index_with_wrong_keys(own: LocalStack) -> None:
     assert checked(own)["table"]["status"] == "ok"
 
 
-@pytest.mark.parametrize("queue", ["task", "push"])
+@pytest.mark.parametrize("queue", ["task", pytest.param("push", marks=pytest.mark.deep)])
 def test_doctor_commands_create_deleted_queue(own: LocalStack, queue: str) -> None:
     url, dead_letters = (own.physical_id(f"{queue.title()}{each}") for each in ("Queue", "DeadLetters"))
     sqs = own.client("sqs")

@@ -209,10 +209,15 @@ def test_doctor_names_repair_for_each_key_state(moto: LocalStack, state: str, ne
     ("status", "result", "next_step"),
     [
         ("UPDATE_COMPLETE", "ok", ""),
-        ("UPDATE_IN_PROGRESS", "warning", "Wait until it ends, then run `aion doctor` again."),
+        pytest.param(
+            "UPDATE_IN_PROGRESS",
+            "warning",
+            "Wait until it ends, then run `aion doctor` again.",
+            marks=pytest.mark.deep,
+        ),
         ("UPDATE_ROLLBACK_COMPLETE", "warning", "Correct the cause and run `aion deploy` again."),
         ("UPDATE_ROLLBACK_FAILED", "FAILED", "`aws cloudformation continue-update-rollback --stack-name aion-status`"),
-        ("DELETE_FAILED", "FAILED", "`aion destroy --stack aion-status`"),
+        pytest.param("DELETE_FAILED", "FAILED", "`aion destroy --stack aion-status`", marks=pytest.mark.deep),
     ],
 )
 def test_doctor_reports_status_of_stack(own: LocalStack, status: str, result: str, next_step: str) -> None:
@@ -249,25 +254,24 @@ def test_doctor_reports_unreadable_stack_as_failed_check(own: LocalStack) -> Non
     assert "Your AWS credentials lack a permission (DescribeStacks)." in results["stack"]["message"]
 
 
-def test_doctor_checks_that_stack_can_read_agent_secrets(tmp_path: Path) -> None:
-    with LocalStack.start("template.yaml") as stack:
-        secrets, ssm = stack.client("secretsmanager"), stack.client("ssm")
-        arn = secrets.create_secret(Name="given-by-pattern", SecretString="hunter2")["ARN"]
-        whole = secrets.create_secret(Name="given-whole", SecretString='{"a": "hunter2"}')["ARN"]
-        not_given = secrets.create_secret(Name="given-by", SecretString="hunter2")["ARN"]
-        ssm.put_parameter(Name="/given", Value="hunter2", Type="SecureString")
-        given = [f"{arn[:-6]}??????", whole, ssm.get_parameter(Name="/given")["Parameter"]["ARN"]]
-        name = operating.registered(stack, AgentSecrets=",".join(given))
-        results = {
-            "A": "given-by-pattern",
-            "B": "given-whole#a",
-            "C": "ssm:/given",
-            "D": "given-by",
-            "E": "gone",
-            "F": "ssm:/gone",
-        }
-        config = written(tmp_path, json.dumps({"aion": {"secrets": results, "agents": {"a": {"path": "a.py"}}}}))
-        code, found = doctor(operating.environ_of(stack), "--stack", name, "--config", config)
+def test_doctor_checks_that_stack_can_read_agent_secrets(own: LocalStack, tmp_path: Path) -> None:
+    secrets, ssm = own.client("secretsmanager"), own.client("ssm")
+    arn = secrets.create_secret(Name="given-by-pattern", SecretString="hunter2")["ARN"]
+    whole = secrets.create_secret(Name="given-whole", SecretString='{"a": "hunter2"}')["ARN"]
+    not_given = secrets.create_secret(Name="given-by", SecretString="hunter2")["ARN"]
+    ssm.put_parameter(Name="/given", Value="hunter2", Type="SecureString")
+    given = [f"{arn[:-6]}??????", whole, ssm.get_parameter(Name="/given")["Parameter"]["ARN"]]
+    name = operating.registered(own, "aion-secrets", AgentSecrets=",".join(given))
+    results = {
+        "A": "given-by-pattern",
+        "B": "given-whole#a",
+        "C": "ssm:/given",
+        "D": "given-by",
+        "E": "gone",
+        "F": "ssm:/gone",
+    }
+    config = written(tmp_path, json.dumps({"aion": {"secrets": results, "agents": {"a": {"path": "a.py"}}}}))
+    code, found = doctor(operating.environ_of(own), "--stack", name, "--config", config)
     assert code == 1
     told = {each: found[f"secret of {each}"] for each in results}
     assert {each: told[each]["status"] for each in told} == {

@@ -114,11 +114,10 @@ def test_doctor_waits_for_mapping_that_is_being_deleted(whole: Triggers, monkeyp
 @pytest.mark.parametrize(
     ("deleted", "has_function", "check", "consequence"),
     [
-        (API, False, REQUESTS, "all requests fail"),
         (API, True, REQUESTS, "all requests fail"),
         ("TaskFunction", False, TASK, "queued turns do not start, and long turns do not continue"),
-        ("PushFunction", True, PUSH, "webhooks receive no notifications"),
-        (SWEEP, False, SCHEDULE, "the sweep does not run"),
+        pytest.param("PushFunction", True, PUSH, "webhooks receive no notifications", marks=pytest.mark.deep),
+        pytest.param(SWEEP, False, SCHEDULE, "the sweep does not run", marks=pytest.mark.deep),
     ],
 )
 def test_doctor_names_repair_of_deleted_function(
@@ -152,7 +151,7 @@ def _delete_rule(triggers: Triggers) -> str:
     return f"Run `aws events put-rule --name {triggers.rule} --schedule-expression 'rate(1 minute)' && aws events put-targets "
 
 
-@pytest.mark.parametrize("damage", [_disable, _remove_target, _delete_rule])
+@pytest.mark.parametrize("damage", [_disable, pytest.param(_remove_target, marks=pytest.mark.deep), _delete_rule])
 def test_doctor_fails_for_damaged_schedule_of_sweep(triggers: Triggers, damage: Callable[[Triggers], str]) -> None:
     next_step = damage(triggers)
     result = triggers.checked()[SCHEDULE]
@@ -166,8 +165,10 @@ def test_doctor_fails_for_damaged_schedule_of_sweep(triggers: Triggers, damage: 
     ("operation", "action", "refused"),
     [
         ("cloudformation.DescribeStackResources", "cloudformation:DescribeStackResources", {*ALL}),
-        ("lambda.ListEventSourceMappings", "lambda:ListEventSourceMappings", {TASK, PUSH}),
-        ("events.DescribeRule", "events:DescribeRule", {SCHEDULE}),
+        pytest.param(
+            "lambda.ListEventSourceMappings", "lambda:ListEventSourceMappings", {TASK, PUSH}, marks=pytest.mark.deep
+        ),
+        pytest.param("events.DescribeRule", "events:DescribeRule", {SCHEDULE}, marks=pytest.mark.deep),
     ],
 )
 def test_doctor_names_iam_action_missing_for_triggers(

@@ -1,8 +1,11 @@
 """Check of `aion deploy`: the classes in the state of waiting tasks against a project's code, on an emulated stack."""
 
 import asyncio
-from collections.abc import Iterator
+import subprocess
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -20,6 +23,7 @@ from aion_tools.deploy.cloudformation import CloudFormationStack
 from aion_tools.stack.stack import LocalStack
 from tests.support import databases, operating
 from tests.support.clock import ManualClock
+from tests.support.e2e import forked
 from tests.support.savers import DynamoDBSavers
 from tests.support.shop import GRAPH, HEAD, MODELS, Shop, importing, state, waiting
 
@@ -54,6 +58,20 @@ def shop(savers: DynamoDBSavers, clock: ManualClock) -> Iterator[Shop]:
     shop = Shop(savers, clock)
     yield shop
     shop.close()
+
+
+@pytest.fixture(autouse=True)
+def agents_load_in_forked_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Fork the process that loads the agents from one that has imported LangGraph."""
+
+    def run(command: Sequence[Any], *, input: bytes, env: Mapping[str, str], **_: Any) -> None:  # noqa: A002
+        done = forked.run(command[3], *map(str, command[4:]), env=env, text=input.decode())
+        if done.returncode:
+            raise subprocess.CalledProcessError(done.returncode, command, stderr=done.stderr.encode())
+
+    monkeypatch.setattr(
+        waiting_tasks, "subprocess", SimpleNamespace(run=run, SubprocessError=subprocess.SubprocessError)
+    )
 
 
 class Project:
@@ -134,6 +152,7 @@ async def test_moved_class_is_found_wherever_it_is_stored(shop: Shop, project: P
     assert await project.check(without) == ("1 read", []), "the channel was removed with the class"
 
 
+@pytest.mark.deep
 async def test_interrupt_of_moved_class_is_named(shop: Shop, project: Project) -> None:
     graph = GRAPH.replace("interrupt('Confirm?')", "interrupt(Order(item='lamp', count=1)).__class__").replace(
         '{"order": Order(item="lamp", count=3)}', "{}"
@@ -171,7 +190,10 @@ async def test_tasks_of_removed_agent_are_not_compared(shop: Shop, project: Proj
     assert await project.check(importing("shopping"), config, shopping=MODELS) == ("1 read", [])
 
 
-async def test_agents_that_cannot_be_loaded_are_named(shop: Shop, project: Project) -> None:
+async def test_agents_that_cannot_be_loaded_are_named(
+    shop: Shop, project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(waiting_tasks, "subprocess", subprocess)  # run the command itself, without the fork
     await waiting(shop)
     compared, warnings = await project.check("import nothing_of_this_name")
     assert warnings == []
@@ -185,7 +207,7 @@ async def test_table_without_waiting_tasks_loads_no_agent(shop: Shop, project: P
     assert await project.check("raise SystemExit") == ("1 read", []), "their state has no class of the agent's code"
 
 
-@pytest.mark.parametrize("service", ["CLOUDFORMATION", "S3"])
+@pytest.mark.parametrize("service", ["CLOUDFORMATION", pytest.param("S3", marks=pytest.mark.deep)])
 async def test_unreadable_deployment_is_one_sentence(
     shop: Shop, project: Project, monkeypatch: pytest.MonkeyPatch, service: str
 ) -> None:
@@ -219,6 +241,7 @@ def store_tasks(savers: DynamoDBSavers, clock: ManualClock, number: int) -> None
         savers.client.batch_write_item(RequestItems={savers.table_name: puts[start : start + 25]})
 
 
+@pytest.mark.deep
 async def test_newest_waiting_tasks_are_compared_up_to_limit(
     shop: Shop, project: Project, savers: DynamoDBSavers, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -219,22 +219,24 @@ def test_dlq_list_prints_each_of_many_messages_once(
     run: RunCommand, moto: LocalStack, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Send more messages than one round of concurrent requests receives."""
+    monkeypatch.setattr("aion_tools.operator.sqs_dead_letters._BATCH", 3)
     monkeypatch.setattr("aion_tools.operator.sqs_dead_letters.READERS", 2)
-    sent = {dead(moto, f"not of ours {number}") for number in range(37)}
-    for limit, printed in ((37, 37), (33, 33), (500, 37)):
+    sent = {dead(moto, f"not of ours {number}") for number in range(11)}
+    for limit, printed in ((11, 11), (10, 10), (500, 11)):
         ids = [row[0] for row in table(run("list", "--queue", "task", "--limit", limit))]
         assert len(ids) == len(set(ids)) == printed
         assert set(ids) <= sent
-    assert messages_in(moto, "TaskDeadLetters") == 37, "all are visible again"
+    assert messages_in(moto, "TaskDeadLetters") == 11, "all are visible again"
 
 
 def test_dlq_list_reads_full_queue_by_concurrent_requests(
-    run: RunCommand, moto: LocalStack, hold_request: Callable[[str, int], None]
+    run: RunCommand, moto: LocalStack, hold_request: Callable[[str, int], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for number in range(31):
+    monkeypatch.setattr("aion_tools.operator.sqs_dead_letters._BATCH", 3)
+    for number in range(10):
         dead(moto, f"not of ours {number}")
     hold_request("sqs.ReceiveMessage", 2)
-    assert len(listed(run)) == 31
+    assert len(listed(run)) == 10
 
 
 @pytest.mark.parametrize(("refusals", "hidden"), [(2, 0), (3, 1)])

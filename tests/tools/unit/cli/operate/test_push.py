@@ -1,4 +1,4 @@
-"""`aion push` on the command line, with an emulated table."""
+"""`aion push` on the command line, in SQLite files and on an emulated stack."""
 
 import asyncio
 import json
@@ -11,20 +11,15 @@ from msgspec.structs import replace
 
 from aion_core.errors import AionError
 from aion_tools.stack.stack import LocalStack
-from tests.support import pushes
-from tests.support.clock import ManualClock
 from tests.support.operating import RunCommand, table
 from tests.support.pushes import Pushes, a_config
-
-pytestmark = pytest.mark.usefixtures("empty_table")
 
 COMMAND = ("push",)
 
 
 @pytest.fixture
-def push(moto: LocalStack) -> Pushes:
+def push(push: Pushes) -> Pushes:
     """Task with three push configs: one delivered, one with dead letters, one disabled."""
-    push = pushes.on_table(moto, ManualClock())
     asyncio.run(three(push))
     return push
 
@@ -96,6 +91,7 @@ def test_push_list_without_owner_selects_agent(run: RunCommand, push: Pushes) ->
     assert (other.exit_code, other.stdout) == (0, "")
 
 
+@pytest.mark.usefixtures("moto", "empty_table")
 def test_push_list_of_owner_reads_tasks_concurrently(
     run: RunCommand, push: Pushes, hold_request: Callable[[str, int], None]
 ) -> None:

@@ -10,8 +10,6 @@ from tests.support import operating
 from tests.support.conversation import StoreConversation
 from tests.support.operating import RunCommand
 
-pytestmark = pytest.mark.usefixtures("empty_table")
-
 COMMAND = ("tasks",)
 
 OLD, NEW = "01a22a28-a75d-7309-837f-96b3e12c8836", "01a22a28-b000-7000-8000-96b3e1200000"

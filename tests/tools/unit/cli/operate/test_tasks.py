@@ -1,4 +1,4 @@
-"""`aion tasks` on the command line, with an emulated table."""
+"""`aion tasks` on the command line, in SQLite files and on an emulated stack."""
 
 import asyncio
 import json
@@ -13,15 +13,12 @@ from aion_core.auth.tenants import owner_in
 from aion_core.table import keys
 from aion_core.table.keys import ContextKey
 from aion_tools.stack.stack import LocalStack
-from tests.support import operating, pushes
-from tests.support.clock import ManualClock
+from tests.support import operating
 from tests.support.conversation import StoreConversation
 from tests.support.operating import RunCommand, refusal, table
-from tests.support.pushes import a_config
+from tests.support.pushes import Pushes, a_config
 from tests.support.rows import each_row
 from tests.support.stores import dynamodb_table
-
-pytestmark = pytest.mark.usefixtures("empty_table")
 
 COMMAND = ("tasks",)
 
@@ -44,6 +41,7 @@ def test_task_list_shows_tasks_of_owner_newest_first(run: RunCommand, chat: Stor
     assert run("list", *owner, "--context", "c-2").stdout == ""
 
 
+@pytest.mark.usefixtures("moto", "empty_table")
 def test_task_list_reads_tasks_by_concurrent_requests(
     run: RunCommand, chat: StoreConversation, hold_request: Callable[[str, int], None]
 ) -> None:
@@ -96,6 +94,7 @@ def test_task_scan_finds_task_of_any_owner(run: RunCommand, chat: StoreConversat
     assert "no task t-never;" in refusal(run("show", "t-never", "--scan"))
 
 
+@pytest.mark.usefixtures("moto")
 def test_task_list_of_development_server_needs_no_owner(chat: StoreConversation, run_in_project: RunCommand) -> None:
     task_id, run = f"t-{chat.context.owner}", run_in_project
     asyncio.run(chat.starts("m-1", task_id=task_id))
@@ -188,8 +187,7 @@ def test_task_list_and_show_report_expired_lease(run: RunCommand, chat: StoreCon
     assert "The worker of task t-m-1 lost its lease (attempt 1)" in shown
 
 
-def test_task_show_prints_webhooks_without_secrets(run: RunCommand, moto: LocalStack) -> None:
-    push = pushes.on_table(moto, ManualClock())
+def test_task_show_prints_webhooks_without_secrets(run: RunCommand, push: Pushes) -> None:
     task_id = f"t-{push.chat.context.owner}"
 
     async def told() -> None:
