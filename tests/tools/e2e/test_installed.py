@@ -263,6 +263,7 @@ def test_new_project_is_tested_served_and_built(
     assert answered_by(made.folder / ".aion" / "build" / "ApiFunction.zip", tmp_path, "hello") == answer
 
 
+@pytest.mark.deep
 def test_build_packages_project_code_without_secret_or_ignored_files(
     tools: Installed, project: NewProject, tmp_path: Path
 ) -> None:

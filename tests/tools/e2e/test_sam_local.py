@@ -55,6 +55,7 @@ def read_by_sam(*arguments: str | Path) -> Any:
     return json.loads(done.stdout)
 
 
+@pytest.mark.deep
 def test_each_function_of_project_gets_plain_variables(project: Path) -> None:
     file = write_plain(project, project / ".aws-sam" / "build" / "Aion" / "ApiFunction")
     (wanted,) = json.loads(file.read_text()).values()
