@@ -390,6 +390,7 @@ def is_watched(project: Path, stream: StreamingEdit) -> bool:
         return any(context in body for (body,) in connection.execute("SELECT body FROM messages").fetchall())
 
 
+@pytest.mark.deep
 def test_restarted_dev_server_resumes_turns_of_killed_one(project: Path) -> None:
     """Kill the server and its worker during four turns; the next server resumes the turns."""
     folder = {"AION_DATA_DIR": str(project / ".aion"), "AION_LEASE_SECONDS": "3"}

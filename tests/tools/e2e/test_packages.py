@@ -13,7 +13,7 @@ from aion_tools.package.trim import SERVICES
 from aion_tools.programs import BuildError, interpreter, machine_architecture
 from aion_tools.shipped import shipped
 from aion_tools.stack.stack import LocalStack
-from scripts.package_check import CASES, MEGABYTE, Case, first_call, memory, modules, size
+from scripts.package_check import CASES, LANGGRAPH, MEGABYTE, Case, first_call, memory, modules, size
 from scripts.package_load import load
 from scripts.package_sizes import is_smaller
 from scripts.packages import built
@@ -144,7 +144,7 @@ def test_native_libraries_are_stripped_for_target_processor(architecture: str) -
 
 @runs_here
 def test_versions_and_entry_points_of_dependencies_are_readable_in_package() -> None:
-    built = package_here("TaskFunction")
+    built = package_here("ApiFunction", [ROOT / LANGGRAPH])
     assert not list(built.code.glob("*.dist-info/RECORD"))
     load(
         built,
@@ -174,4 +174,4 @@ def test_only_used_aws_clients_are_packaged() -> None:
     assert {"dynamodb", "sqs", "s3", "kms"} <= services <= SERVICES
     made = f"import boto3\nfor service in {[*sorted(services), 'sts', 'ec2']}: boto3.session.Session().client(service)"
     with pytest.raises(BuildError, match="Unknown service: 'ec2'"):
-        load(package_here("ApiFunction"), made)
+        load(package_here("ApiFunction", [ROOT / LANGGRAPH]), made)
