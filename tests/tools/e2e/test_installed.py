@@ -249,7 +249,7 @@ def test_copied_project_works_on_another_machine(tools: Installed, project: NewP
 
 
 @pytest.mark.deep
-@pytest.mark.parametrize("framework", ["langgraph", "adk", "executor"])
+@pytest.mark.parametrize("framework", ["adk", "executor"])
 def test_new_project_is_tested_served_and_built(
     tools: Installed, new_project: Callable[[str], NewProject], tmp_path: Path, framework: str
 ) -> None:
