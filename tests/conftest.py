@@ -116,7 +116,6 @@ FIRST = (
     "tests/runtime/contract/",
     "tests/tools/contract/",
     "tests/tools/e2e/containers/",
-    "tests/tools/e2e/test_deployed.py",
     "tests/tools/e2e/console/",
     "tests/tools/e2e/test_installed.py",
     "tests/tools/e2e/test_dev_loop.py",

@@ -1,6 +1,6 @@
 """Emulated REST API of API Gateway: turns each request into a Lambda event, and streams the function's response.
 
-Like a deployment with `ApiAuthorizer: AWS_IAM`, the REST API requires AWS signatures. Tests can inject deployment faults.
+Like a deployment with `ApiAuthorizer: AWS_IAM`, the REST API requires AWS signatures.
 """
 
 import json
@@ -35,8 +35,6 @@ class RestApi:
     runtime: str = ""
     signed: bool = True
     """True if requests need an AWS signature."""
-    faults: set[str] = field(default_factory=set)
-    """Fault of the deployment: `buffers`, `leads elsewhere`."""
     requests: list[str] = field(default_factory=list)
     """Methods and paths of the requests."""
 
@@ -67,9 +65,7 @@ def rest_api(runtime_host: str = "127.0.0.1") -> Iterator[RestApi]:
         domain = ":".join(map(str, request.scope["server"]))
         event = rest_api_event(request, body, domain=domain, stage=STAGE, identity=identity)
         invocation = request.app.state.api.invoke(event, deadline_in=DEADLINE)
-        if "buffers" in entrypoint_url.faults:
-            await invocation.answered()
-        return await _answer(entrypoint_url, request, invocation)
+        return await _answer(invocation)
 
     app = Starlette(lifespan=lifespan, routes=[Route("/{path:path}", serve, methods=["GET", "POST", "PUT", "DELETE"])])
     with listening(app) as address:
@@ -91,7 +87,7 @@ def signer_of(request: Request, body: bytes) -> dict[str, Any] | None:
     return {"userArn": ARN, "caller": "AROACALLER:me", "accountId": "123456789012", "accessKey": "AKIACALLER"}
 
 
-async def _answer(entrypoint_url: RestApi, request: Request, invocation: FakeInvocation) -> Response:
+async def _answer(invocation: FakeInvocation) -> Response:
     pieces = _pieces(invocation)
     head = b""
     while DELIMITER not in head:
@@ -100,13 +96,11 @@ async def _answer(entrypoint_url: RestApi, request: Request, invocation: FakeInv
     said = json.loads(prelude)
 
     async def body() -> AsyncIterator[bytes]:
-        yield _told(entrypoint_url, request, first)
+        yield first
         async for piece in pieces:
-            yield _told(entrypoint_url, request, piece)
+            yield piece
 
-    # Omit Content-Length, because a fault of the test may change the length of the body.
-    headers = {name: value for name, value in said["headers"].items() if name.lower() != "content-length"}
-    return StreamingResponse(body(), said["statusCode"], headers)
+    return StreamingResponse(body(), said["statusCode"], said["headers"])
 
 
 async def _pieces(invocation: FakeInvocation) -> AsyncIterator[bytes]:
@@ -124,12 +118,3 @@ async def _pieces(invocation: FakeInvocation) -> AsyncIterator[bytes]:
             return
         yield invocation.answer.chunks[passed]
         passed += 1
-
-
-# --- Broken deployments ---
-
-
-def _told(entrypoint_url: RestApi, request: Request, piece: bytes) -> bytes:
-    if "leads elsewhere" in entrypoint_url.faults and request.url.path.endswith("/agent-card.json"):
-        return piece.replace(entrypoint_url.url.encode(), b"http://127.0.0.1:9/elsewhere")
-    return piece

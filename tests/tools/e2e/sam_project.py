@@ -171,6 +171,8 @@ class SamProject:
             "AWS_DEFAULT_REGION": REGION,
             "AWS_CONFIG_FILE": "/nowhere",
             "AWS_SHARED_CREDENTIALS_FILE": "/nowhere",
+            # SAM asks for the state of a stack every 5 s by default.
+            "SAM_CLI_POLL_DELAY": "0.2",
             **CALLER,
         }
         given = {**kept, **settings, **self.environ, **more}

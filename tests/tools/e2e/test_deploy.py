@@ -1,12 +1,16 @@
 """`aion deploy` and `aion destroy` with the real SAM CLI and template, on an emulated CloudFormation.
 
-test_deployed.py tests a stack with running functions. tests/support/ministack_program.py and docs/deploy.md list the
-differences between the emulator and AWS.
+`containers/test_deployment.py` tests a stack with running functions: here, a server of this process is at the deployed URL.
+tests/support/ministack_program.py and docs/deploy.md list the differences between the emulator and AWS.
 """
 
 import asyncio
+import json
+import re
+import shlex
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +20,7 @@ import pytest
 import tomlkit
 
 from aion_core.clock import SystemClock
+from aion_tools.cli.steps import INDENT
 from aion_tools.deploy import sam_install
 from aion_tools.programs import machine_architecture
 from aion_tools.shipped import shipped
@@ -25,6 +30,7 @@ from tests.support.server import ROOT
 from tests.support.shop import HEAD, MODELS, Shop, importing
 from tests.support.shop import waiting as a_task_waits
 from tests.tools.e2e.sam_project import SamProject
+from tests.tools.unit.cli.checks.doctor_command import ANSWERING, OPEN, ServedAgents
 
 pytestmark = [
     pytest.mark.skipif(sys.platform != "linux", reason="the runtime emulator is a program for Linux"),
@@ -54,6 +60,50 @@ def deployed(tmp_path_factory: pytest.TempPathFactory, endpoint: str) -> SamProj
     project = SamProject.made(folder, endpoint, {"agent.py": AGENT}, aion_yaml=CONFIG)
     project.deployed("standing")
     return project
+
+
+@dataclass(frozen=True)
+class RepliedProject:
+    """Project whose deployment has requested a first reply."""
+
+    project: SamProject
+    url: str
+    printed: str
+
+
+@pytest.fixture(scope="module")
+def replied(tmp_path_factory: pytest.TempPathFactory, endpoint: str) -> RepliedProject:
+    """Deploy a project to the stack `kept`, whose URL is that of a server in this process."""
+    folder = tmp_path_factory.mktemp("replied")
+    project = SamProject.made(folder / "project", endpoint, {"agent.py": AGENT}, aion_yaml=CONFIG)
+    with ServedAgents(folder, OPEN, ANSWERING) as url:
+        done = project.run("deploy", "--yes", "--stack", "kept", f"--parameter=BaseUrl={url}")
+    assert done.returncode == 0, done.stdout + done.stderr
+    return RepliedProject(project, url, done.stdout)
+
+
+# --- From a folder to a streamed reply ---
+
+
+def test_deploy_prints_streamed_reply_and_price(replied: RepliedProject) -> None:
+    assert "Successfully created/updated stack - kept in us-east-1" in replied.printed
+    assert f"{INDENT}You said: Hello, who is there?\n" in replied.printed
+    assert "ok       first reply: Helper answered, streamed, after " in replied.printed
+    assert f"  URL   {replied.url}\n" in replied.printed
+    price = json.loads((shipped() / "aion_tools" / "deploy" / "idle_price.json").read_text())
+    assert f"  idle  about {price['together']:.2f} USD a month" in replied.printed
+
+
+@pytest.mark.deep
+def test_deploy_fails_if_first_message_is_refused(deployed: SamProject, tmp_path: Path) -> None:
+    keys = OPEN.replace("aion: {", "aion: {security: {schemes: {key: {type: api-key}}}, ")
+    with ServedAgents(tmp_path, keys, ANSWERING) as url:
+        refused = deployed.run("deploy", "--yes", "--stack", "standing", f"--parameter=BaseUrl={url}")
+    assert refused.returncode == 1
+    assert "FAILED   first reply" in refused.stdout
+    assert "The agent doesn't accept the credentials (401)" in refused.stderr
+    assert "sam logs --cw-log-group /aws/lambda/standing-api" in refused.stderr
+    assert "standing is deployed." in refused.stdout
 
 
 # --- Questions ---
@@ -291,9 +341,9 @@ def test_destroy_refuses_stack_of_another_program(project: SamProject) -> None:
     assert project.status("foreign") == "CREATE_COMPLETE"
 
 
-def test_destroy_retains_data_by_default(project: SamProject) -> None:
+def test_destroy_asks_and_retains_data_by_default(replied: RepliedProject) -> None:
     """Destroy a stack without its data, and then the data, but not the table of the project itself."""
-    project.deployed("kept")
+    project = replied.project
     (orders,) = (name for name in project.client("dynamodb").list_tables()["TableNames"] if "kept-Orders" in name)
     names = project.outputs("kept")
     s3, key = project.client("s3"), names["KeyArn"].rpartition("/")[2]
@@ -301,6 +351,13 @@ def test_destroy_retains_data_by_default(project: SamProject) -> None:
         s3.put_object(Bucket=names["BucketName"], Key="permanent/profile", Body=body)
     s3.delete_object(Bucket=names["BucketName"], Key="permanent/profile")
     s3.create_multipart_upload(Bucket=names["BucketName"], Key="unfinished")
+
+    done = project.run("destroy", "--stack", "kept", "--data")
+    assert (done.returncode, names["TableName"] in done.stdout) == (2, True)
+    assert "Nothing was deleted: without a terminal, give --yes" in done.stderr
+    code, shown = project.typed("destroy", "--stack", "kept", answers=["another"])
+    assert (code, "Nothing was deleted." in shown) == (1, True)
+    assert project.status("kept").endswith("E_COMPLETE")
 
     code, shown = project.typed("destroy", "--stack", "kept", answers=["kept"])
     assert (code, "Deleted successfully" in shown) == (0, True), shown
@@ -333,6 +390,22 @@ def test_template_of_repository_is_deployed_and_destroyed(tmp_path: Path, endpoi
 
 
 # --- Other tools ---
+
+
+@pytest.mark.deep
+def test_sam_logs_prints_lines_of_one_task(deployed: SamProject) -> None:
+    """Run the runbook's command. The emulator ignores its filter."""
+    logs, group, task = deployed.client("logs"), "/aws/lambda/standing-task", "0197f3c2-5a0b-7c1e-9d2f-6b8f1f0a3c11"
+    line = {"level": "ERROR", "message": "The agent failed.", "task_id": task, "exception": "Traceback\n  boom"}
+    logs.create_log_stream(logGroupName=group, logStreamName="one")
+    event = {"timestamp": int(time.time() * 1000), "message": json.dumps(line)}
+    logs.put_log_events(logGroupName=group, logStreamName="one", logEvents=[event])
+    page = (ROOT / "docs" / "runbook.md").read_text(encoding="utf-8")
+    [command] = re.findall(r"^(sam logs .*--filter .*)$", page, re.MULTILINE)
+    words = shlex.split(command.replace("$AION_STACK", "standing").replace("$TASK", task))
+    environ = {**deployed.environment(), "SAM_CLI_TELEMETRY": "0"}
+    ran = subprocess.run([sam_install.command(), *words[1:]], env=environ, capture_output=True, text=True)
+    assert f'"task_id": "{task}"' in ran.stdout, ran.stderr
 
 
 @pytest.mark.deep

@@ -50,7 +50,14 @@ def text_of(message: Message) -> str:
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-@pytest.mark.parametrize("text", ["Hello, who is there?", LONG, ODD], ids=["short", "27 KB", "odd characters"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        pytest.param("Hello, who is there?", id="short", marks=pytest.mark.deep),
+        pytest.param(LONG, id="27 KB", marks=pytest.mark.deep),
+        pytest.param(ODD, id="odd characters"),
+    ],
+)
 async def test_official_client_streams_answer(server: ServerProcess, version: str, text: str) -> None:
     """Stream the task, the status "working", artifact chunks, and the final status (A2A 3.1.2)."""
     async with official_client(server.url, version=version) as client:
@@ -99,6 +106,7 @@ def test_printed_curl_command_gets_answer(server: ServerProcess) -> None:
     assert parts == [{"text": "Hello, who is there?"}]
 
 
+@pytest.mark.deep
 def test_ctrl_c_leaves_no_dev_server_process() -> None:
     with serving(aion_dev("--store", "dynamodb")) as server:
         address = urlsplit(server.url)

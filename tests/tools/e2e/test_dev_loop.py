@@ -219,6 +219,7 @@ def test_broken_edit_is_the_answer_until_next_edit(server: ServerProcess, projec
     assert text_of(ask(server)).startswith("second ")
 
 
+@pytest.mark.deep
 def test_requests_during_reload_wait_for_new_code(server: ServerProcess, project: Path) -> None:
     """Send requests before, during and after a reload: each is answered, by the old or the new code."""
     worker, tasks = worker_of(server), list[dict[str, Any]]()
@@ -253,6 +254,7 @@ def test_edit_during_stream_hands_turn_off_to_new_worker(project: Path, store: s
         assert get(server, whole["id"])["result"] == whole
 
 
+@pytest.mark.deep
 def test_turn_waits_during_broken_edits(server: ServerProcess, project: Path) -> None:
     """Break the code more often than a turn may be tried: its turn waits, and its client's stream too."""
     stream = StreamingEdit(server, "wait")
@@ -272,6 +274,7 @@ def test_turn_waits_during_broken_edits(server: ServerProcess, project: Path) ->
     assert Counter(notes(project))["begin"] == 1, "the step that had ended does not run again"
 
 
+@pytest.mark.deep
 def test_blocking_send_is_answered_during_an_edit(server: ServerProcess, project: Path) -> None:
     tasks: list[dict[str, Any]] = []
     asking = threading.Thread(target=lambda: tasks.append(ask(server, "wait")), daemon=True)
@@ -316,6 +319,7 @@ def test_ctrl_c_during_a_stream_ends_it_cleanly(server: ServerProcess, project: 
     assert "ERROR" not in told
 
 
+@pytest.mark.deep
 def test_worker_processes_end_with_killed_supervisor(server: ServerProcess) -> None:
     worker = worker_of(server)
     os.kill(server.process.pid, signal.SIGKILL)
@@ -386,6 +390,7 @@ def is_watched(project: Path, stream: StreamingEdit) -> bool:
         return any(context in body for (body,) in connection.execute("SELECT body FROM messages").fetchall())
 
 
+@pytest.mark.deep
 def test_restarted_dev_server_resumes_turns_of_killed_one(project: Path) -> None:
     """Kill the server and its worker during four turns; the next server resumes the turns."""
     folder = {"AION_DATA_DIR": str(project / ".aion"), "AION_LEASE_SECONDS": "3"}
@@ -407,6 +412,7 @@ def test_restarted_dev_server_resumes_turns_of_killed_one(project: Path) -> None
         assert notes(project).count("begin") == 6, "no step that had ended runs again"
 
 
+@pytest.mark.deep
 def test_blocked_worker_is_killed_and_its_turn_runs_again(project: Path) -> None:
     block = '    if VERSION == "first":\n        import time\n        time.sleep(600)\n'
     edit(project, "    while", f"{block}    while")
@@ -422,6 +428,7 @@ def test_blocked_worker_is_killed_and_its_turn_runs_again(project: Path) -> None
         assert Counter(notes(project))["wait"] == 2
 
 
+@pytest.mark.deep
 def test_code_that_ends_its_process_is_the_answer(server: ServerProcess, project: Path) -> None:
     write(project, "import os\nos._exit(3)\n")
     until(lambda: printed(server, "Reloaded with errors"), server)
@@ -443,6 +450,7 @@ def test_dev_server_survives_deletion_of_project(project: Path) -> None:
         assert "Traceback" not in "".join(server.printed)
 
 
+@pytest.mark.deep
 def test_failed_agents_are_listed_first_and_heal(project: Path) -> None:
     (project / "broken.py").write_text("import no_such_module\n")
     (project / "aion.yaml").write_text("aion: {agents: {broken: {path: broken.py}, mine: {path: agent.py}}}")
@@ -465,6 +473,7 @@ def has_completed(server: ServerProcess, task_id: str) -> bool:
     return bool(get(server, task_id)["result"]["status"]["state"] == "TASK_STATE_COMPLETED")
 
 
+@pytest.mark.deep
 def test_sixteen_queued_turns_run_concurrently(server: ServerProcess, project: Path) -> None:
     body = send("wait")
     body["params"]["configuration"] = {"returnImmediately": True}
@@ -511,6 +520,7 @@ def test_operator_commands_find_development_server(project: Path, store: str) ->
     assert "alice" in run("key", "list").stdout
 
 
+@pytest.mark.deep
 def test_agent_file_is_served_beside_its_data_folder(project: Path) -> None:
     """Write the data into the project: what the server writes there causes no reload."""
     (project / "aion.yaml").unlink()
@@ -524,6 +534,7 @@ def test_agent_file_is_served_beside_its_data_folder(project: Path) -> None:
         assert not printed(server, "dev.json")
 
 
+@pytest.mark.deep
 @STORES
 async def test_many_concurrent_sends_are_all_answered(store: str) -> None:
     with serving(aion_dev("--store", store)) as server:
@@ -581,6 +592,7 @@ def test_streams_complete_despite_several_edits(server: ServerProcess, project: 
     assert " cut" not in "".join(server.printed)
 
 
+@pytest.mark.deep
 def test_forked_children_end_with_their_worker(server: ServerProcess, project: Path) -> None:
     pool = (
         "import multiprocessing, time\nfrom pathlib import Path\n"
@@ -613,6 +625,7 @@ def inode_of(port: int) -> str:
     raise AssertionError(f"nothing listens on {port}")
 
 
+@pytest.mark.deep
 def test_removed_data_folder_is_created_again(server: ServerProcess, project: Path) -> None:
     """The agent of the edit handles SIGINT itself: the server ends quietly all the same."""
     # Rename instead of deleting: the server may write into the folder during a deletion.

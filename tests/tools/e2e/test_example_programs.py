@@ -25,6 +25,7 @@ def output_of(example: str) -> str:
     return str(output)
 
 
+@pytest.mark.deep
 def test_v03_example_client_prints_output_shown_in_its_readme(server: ServerProcess) -> None:
     folder = ROOT / "examples" / "client-v03"
     command = [str(python_with(V03_LOCK)), str(folder / "client.py"), server.url, "Hello, who is there?"]

@@ -49,13 +49,8 @@ def test_doctor_finds_no_fault_in_example(folder: Path) -> None:
     assert found >= {"agent", "aion.yaml", "package"}, checks
 
 
-@pytest.mark.parametrize(
-    "folder",
-    [
-        pytest.param(folder, id=folder.name, marks=[pytest.mark.deep] * (folder.name != "adk"))
-        for folder in (ROOT / "examples" / "adk", *WITH_PACKAGES)
-    ],
-)
+@pytest.mark.deep
+@pytest.mark.parametrize("folder", [ROOT / "examples" / "adk", *WITH_PACKAGES], ids=name_of)
 def test_aion_init_turns_copied_example_into_project(folder: Path, tmp_path: Path) -> None:
     project = copied(folder, tmp_path)
     aion(project, "init")

@@ -41,6 +41,8 @@ def outputs_of(readme: Path) -> list[tuple[str, str]]:
 
 
 AGENTS = [readme for readme in READMES if outputs_of(readme)]
+IN_TEST = {"adk", "approval", "executor"}
+"""An example of each framework. The others run in `make test-deep`."""
 
 
 def served(readme: Path) -> dict[Path, dict[str, str]]:
@@ -83,7 +85,13 @@ def test_readme_of_each_example_agent_shows_command_output() -> None:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="descriptors are passed to forked processes")
-@pytest.mark.parametrize("readme", AGENTS, ids=lambda readme: readme.parent.name)
+@pytest.mark.parametrize(
+    "readme",
+    [
+        pytest.param(each, id=each.parent.name, marks=[pytest.mark.deep] * (each.parent.name not in IN_TEST))
+        for each in AGENTS
+    ],
+)
 def test_commands_in_example_readme_print_output_shown_there(readme: Path, folder: Path) -> None:
     agent = next(iter(config_of(list(served(readme))[-1])["agents"]))
     for commands, output in outputs_of(readme):

@@ -249,7 +249,7 @@ def test_copied_project_works_on_another_machine(tools: Installed, project: NewP
 
 
 @pytest.mark.deep
-@pytest.mark.parametrize("framework", ["langgraph", "adk", "executor"])
+@pytest.mark.parametrize("framework", ["adk", "executor"])
 def test_new_project_is_tested_served_and_built(
     tools: Installed, new_project: Callable[[str], NewProject], tmp_path: Path, framework: str
 ) -> None:
@@ -263,6 +263,7 @@ def test_new_project_is_tested_served_and_built(
     assert answered_by(made.folder / ".aion" / "build" / "ApiFunction.zip", tmp_path, "hello") == answer
 
 
+@pytest.mark.deep
 def test_build_packages_project_code_without_secret_or_ignored_files(
     tools: Installed, project: NewProject, tmp_path: Path
 ) -> None:

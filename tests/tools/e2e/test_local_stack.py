@@ -329,6 +329,7 @@ def restless_threads() -> Iterator[None]:
     sys.setswitchinterval(interval)
 
 
+@pytest.mark.deep
 @pytest.mark.usefixtures("restless_threads")
 def test_exactly_one_conflicting_transaction_succeeds(stack: LocalStack) -> None:
     together = threading.Barrier(8)
@@ -380,6 +381,7 @@ def add_one(pk: str) -> dict[str, Any]:
     }
 
 
+@pytest.mark.deep
 @pytest.mark.usefixtures("restless_threads")
 def test_concurrent_receivers_get_each_queue_message_only_once(stack: LocalStack) -> None:
     url = stack.physical_id("Queue")

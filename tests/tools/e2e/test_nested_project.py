@@ -27,10 +27,9 @@ from tests.support.e2e.rest_api import ARN, CALLER, REGION
 from tests.support.e2e.runtime_emulator import emulated
 from tests.support.recorded import recorded_event
 from tests.support.server import ROOT
-from tests.tools.e2e.deployed_stack import FUNCTIONS
 
 TEMPLATE = ROOT / "aion_tools" / "project" / "files" / "every" / "template.yaml"
-STACK = "my-agent-dev"
+FUNCTIONS = ("ApiFunction", "TaskFunction", "PushFunction", "SweepFunction")
 AION_YAML = "aion: {agents: {notes: {path: 'agent.py:graph', name: Notes, description: Keeps notes.}}}\n"
 MAKEFILE = 'build-%:\n\t@aion build $* --to "$(ARTIFACTS_DIR)"\n'
 AGENT = '''

@@ -13,7 +13,7 @@ from aion_tools.package.trim import SERVICES
 from aion_tools.programs import BuildError, interpreter, machine_architecture
 from aion_tools.shipped import shipped
 from aion_tools.stack.stack import LocalStack
-from scripts.package_check import CASES, MEGABYTE, Case, first_call, memory, modules, size
+from scripts.package_check import CASES, LANGGRAPH, MEGABYTE, Case, first_call, memory, modules, size
 from scripts.package_load import load
 from scripts.package_sizes import is_smaller
 from scripts.packages import built
@@ -36,8 +36,8 @@ has_lambdas_python = pytest.mark.skipif(interpreter(LAMBDA_PYTHON) is None, reas
 # --- Budgets ---
 
 
-# Check only the smallest package here, because CI runs `make package-check` for all packages and both processors.
-SMALLEST = "sweep"
+# Check only one package each here, because CI runs `make package-check` for all packages and both processors.
+SMALLEST, ANSWERING = "sweep", "api, LangGraph"
 
 
 @runs_here
@@ -58,7 +58,7 @@ def test_lambda_package_stays_within_budgets(case: Case) -> None:
 @has_lambdas_python
 @pytest.mark.parametrize(
     "case",
-    [pytest.param(case, id=case.name, marks=[pytest.mark.deep] * (case.name != SMALLEST)) for case in CASES],
+    [pytest.param(case, id=case.name, marks=[pytest.mark.deep] * (case.name != ANSWERING)) for case in CASES],
 )
 def test_first_call_stays_within_memory_budget(case: Case, moto: LocalStack) -> None:
     result = memory(case, case.package(machine_architecture(), lambda_python()[1]), moto)
@@ -128,10 +128,8 @@ def test_package_is_no_larger_than_installation_by_uv(tmp_path: Path, capsys: py
 # --- Content ---
 
 
-@pytest.mark.parametrize(
-    "architecture",
-    [pytest.param(name, marks=[pytest.mark.deep] * (name != machine_architecture())) for name in MACHINES],
-)
+@pytest.mark.deep
+@pytest.mark.parametrize("architecture", MACHINES)
 def test_native_libraries_are_stripped_for_target_processor(architecture: str) -> None:
     libraries = [file for file in built("PushFunction", architecture).code.rglob("*.so*") if file.is_file()]
     assert len(libraries) > 3
@@ -146,7 +144,7 @@ def test_native_libraries_are_stripped_for_target_processor(architecture: str) -
 
 @runs_here
 def test_versions_and_entry_points_of_dependencies_are_readable_in_package() -> None:
-    built = package_here("TaskFunction")
+    built = package_here("ApiFunction", [ROOT / LANGGRAPH])
     assert not list(built.code.glob("*.dist-info/RECORD"))
     load(
         built,
@@ -170,11 +168,13 @@ def used_services() -> set[str]:
     return asked
 
 
+def test_used_aws_clients_are_kept_in_packages() -> None:
+    assert {"dynamodb", "sqs", "s3", "kms"} <= used_services() <= SERVICES
+
+
+@pytest.mark.deep
 @runs_here
 def test_only_used_aws_clients_are_packaged() -> None:
-    services = used_services()
-    assert {"dynamodb", "sqs", "s3", "kms"} <= services <= SERVICES
-    made = f"import boto3\nfor service in {sorted(services | {'sts'})}: boto3.session.Session().client(service)"
-    load(package_here("ApiFunction"), made)
-    with pytest.raises(BuildError, match="Unknown service"):
-        load(package_here("ApiFunction"), "import boto3\nboto3.client('ec2')")
+    made = f"import boto3\nfor service in {[*sorted(used_services()), 'sts', 'ec2']}: boto3.session.Session().client(service)"
+    with pytest.raises(BuildError, match="Unknown service: 'ec2'"):
+        load(package_here("ApiFunction", [ROOT / LANGGRAPH]), made)

@@ -56,6 +56,7 @@ LIKE = {
     "docs/from-langgraph-api.md",
     "docs/index.md",
     "docs/interrupts.md",
+    "docs/long-tasks.md",
     "docs/quickstart.md",
     "docs/several-agents.md",
     "docs/tutorial.md",

@@ -23,6 +23,8 @@ from aion_tools.template import stacks
 from aion_tools.template.reader import FUNCTION
 from tests.support.server import ROOT
 
+pytestmark = pytest.mark.deep
+
 SAM_API = ROOT / "tests" / "tools" / "e2e" / "sam_api.py"
 FUNCTIONS = {"ApiFunction", "TaskFunction", "PushFunction", "SweepFunction"}
 REACH = Reach("172.17.0.1", "172.17.0.1", ("172.17.0.0/16",))
@@ -70,7 +72,7 @@ def test_each_function_of_project_gets_plain_variables(project: Path) -> None:
     assert "sk-1" not in str(functions["Own"])
 
 
-@pytest.mark.parametrize("nests", [True, pytest.param(False, marks=pytest.mark.deep)], ids=["project", "repository"])
+@pytest.mark.parametrize("nests", [True, False], ids=["project", "repository"])
 def test_each_development_variable_of_stack_arrives(project: Path, tmp_path: Path, *, nests: bool) -> None:
     template = project / "template.yaml" if nests else ROOT / "template.yaml"
     with LocalStack.start(template) as stack:
@@ -111,7 +113,6 @@ def _prepared(stack: LocalStack, folder: Path, architecture: str) -> Path:
     return prepare(folder / "template.yaml", architecture).template
 
 
-@pytest.mark.deep
 def test_samconfig_options_are_known_to_sam(project: Path) -> None:
     for folder in (project, ROOT):
         found = read_by_sam("options", folder / "samconfig.toml", "start-api", "start-lambda", "invoke")

@@ -3,15 +3,14 @@
 import json
 import os
 import re
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 
-from tests.support.server import ROOT, TIMEOUT, aion_dev, serving
+from tests.support.e2e import forked
+from tests.support.server import TIMEOUT, aion_dev, serving
 from tests.support.service import send
 
 KEY = "sk-" + "a1B2" * 12
@@ -55,11 +54,9 @@ def told(url: str, text: str, data: Path) -> tuple[list[str], dict[str, Any]]:
     """Send the text; return the lines of `aion why` about its task without their times, and its JSON document."""
     answer = httpx.post(url, json=send(text, message_id=text), headers={"a2a-version": "1.0"}, timeout=TIMEOUT).json()
     task_id = answer["result"]["task"]["id"]
-    command = [sys.executable, "-m", "aion_tools.cli", "why", task_id]
     environ = {**os.environ, "AION_DATA_DIR": str(data)}
     printed, document = (
-        subprocess.run([*command, *more], capture_output=True, text=True, check=True, env=environ, cwd=ROOT).stdout
-        for more in ([], ["--json"])
+        forked.run("aion_tools.cli", "why", task_id, *more, env=environ).stdout for more in ([], ["--json"])
     )
     return [line[25:] for line in printed.splitlines()], json.loads(document)[0]
 

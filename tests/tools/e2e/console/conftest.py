@@ -1,4 +1,4 @@
-"""Console of `aion dev` with several agents, in one Chromium for all tests of this folder."""
+"""Console of `aion dev` with several agents, and one Chromium for all tests of this folder."""
 
 import os
 from collections.abc import Iterator
@@ -40,17 +40,23 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="package")
-def opened(folder: Path) -> Iterator[Opened]:
-    """Start `aion dev` and Chromium, and open the console."""
-    command = aion_dev(str(folder / "aion.yaml"), "--no-reload")
+def browser() -> Iterator[Page]:
+    """Start Chromium, and return its page."""
     try:
-        with serving(command, AION_LEASE_SECONDS="2") as server, browser_page("about:blank") as page:
-            errors: list[str] = []
-            page.on("pageerror", lambda error: errors.append(str(error)))
-            page.on("console", lambda message: errors.append(message.text) if message.type == "error" else None)
-            yield Opened(page, errors, server.url)
+        with browser_page("about:blank") as page:
+            yield page
     except ProgramMissing as missing:
         pytest.skip(f"NOT PROVEN: the console in a browser. {missing}")
+
+
+@pytest.fixture(scope="package")
+def opened(folder: Path, browser: Page) -> Iterator[Opened]:
+    """Start `aion dev`."""
+    errors: list[str] = []
+    browser.on("pageerror", lambda error: errors.append(str(error)))
+    browser.on("console", lambda message: errors.append(message.text) if message.type == "error" else None)
+    with serving(aion_dev(str(folder / "aion.yaml"), "--no-reload"), AION_LEASE_SECONDS="2") as server:
+        yield Opened(browser, errors, server.url)
 
 
 @pytest.fixture

@@ -3,6 +3,7 @@
 import json
 from pathlib import Path
 
+import pytest
 from playwright.sync_api import Page, expect
 
 from tests.tools.e2e.console.page import Opened, Screen, answer, choose, ends, last_answer, send, show
@@ -63,6 +64,7 @@ def test_injected_markup_is_blocked_by_content_security_policy(console: Page, op
     opened.errors.clear()
 
 
+@pytest.mark.deep
 def test_files_and_data_are_rendered_by_type(console: Page) -> None:
     choose(console, "showing")
     send(console, "files")
@@ -87,6 +89,7 @@ def test_files_and_data_are_rendered_by_type(console: Page) -> None:
     expect(shown.locator("blockquote")).to_have_text("A quote")
 
 
+@pytest.mark.deep
 def test_form_selects_defaults_of_array_of_referenced_enum(console: Page) -> None:
     name = "Name" * 40
     schema = {
@@ -113,6 +116,7 @@ def test_form_selects_defaults_of_array_of_referenced_enum(console: Page) -> Non
     assert overflow == 0, "a long name is wrapped"
 
 
+@pytest.mark.deep
 def test_form_fields_follow_patterns_types_and_options_of_json_schema(console: Page) -> None:
     properties = {
         "code": {"type": "string", "pattern": "[0-9]{2}"},
@@ -157,6 +161,7 @@ NESTED = {
 }
 
 
+@pytest.mark.deep
 def test_form_has_nested_fields_in_order_of_author(console: Page) -> None:
     """A nested object is a group of fields, and a recursive one ends as JSON. An empty optional group is left out."""
     names, legends, empty, filled = console.evaluate(
@@ -184,6 +189,7 @@ def test_form_has_nested_fields_in_order_of_author(console: Page) -> None:
     assert filled == [{"data": data}]
 
 
+@pytest.mark.deep
 def test_form_reads_questions_in_one_place(console: Page) -> None:
     """The schema and the choices are in the metadata; the data of the question is not searched for them."""
     listed = [
@@ -207,6 +213,7 @@ def test_form_reads_questions_in_one_place(console: Page) -> None:
     ]
 
 
+@pytest.mark.deep
 def test_form_sends_date_time_with_its_zone(console: Page) -> None:
     schema = {
         "type": "object",
@@ -224,6 +231,7 @@ def test_form_sends_date_time_with_its_zone(console: Page) -> None:
     assert answers == [{"data": {"at": "2026-01-02T10:00:00.000Z"}}]
 
 
+@pytest.mark.deep
 def test_console_scrolls_to_end_of_long_answer(console: Page) -> None:
     choose(console, "showing")
     for number in range(1, 4):
@@ -233,6 +241,7 @@ def test_console_scrolls_to_end_of_long_answer(console: Page) -> None:
         expect(last_answer(console).locator("ol li").last).to_be_in_viewport()
 
 
+@pytest.mark.deep
 def test_data_of_artifact_is_shown(console: Page) -> None:
     send(console, "data")
     ends(console)
@@ -267,6 +276,7 @@ def test_form_has_field_for_each_property_of_interrupt_schema(console: Page, scr
     expect(form).to_be_hidden()
 
 
+@pytest.mark.deep
 def test_form_answers_several_interrupts_at_once(console: Page) -> None:
     choose(console, "asking")
     send(console, "both")

@@ -44,6 +44,7 @@ def rpc(page: Page, method: str, task: str | None) -> None:
     page.request.post(page.url, data=body, headers={"A2A-Version": "1.0"})
 
 
+@pytest.mark.deep
 def test_console_names_required_extensions_of_card(console: Page) -> None:
     choose(console, "strict")
     send(console, "left")
@@ -71,6 +72,7 @@ def test_console_shows_streamed_answer_and_its_events(console: Page) -> None:
     assert sent["params"]["message"]["parts"] == [{"text": "hello"}]
 
 
+@pytest.mark.deep
 def test_request_copied_from_console_runs_in_each_language(console: Page, tmp_path: Path) -> None:
     """Run the copied request in curl, Python and TypeScript: all send the same messageId and get the same task."""
     send(console, "hello")
@@ -79,6 +81,7 @@ def test_request_copied_from_console_runs_in_each_language(console: Page, tmp_pa
         assert "AION_KEY" not in copy
 
 
+@pytest.mark.deep
 def test_console_resubscribes_after_last_event_of_dropped_stream(console: Page, folder: Path, screen: Screen) -> None:
     file = f"dropped-{screen.width}-{screen.scheme}"
     send(console, f"gate {file}")
@@ -133,6 +136,7 @@ def test_turn_of_killed_worker_continues_in_console(console: Page, folder: Path,
     expect(show(console, "stored").locator("#entries")).to_contain_text("step 1, loop")
 
 
+@pytest.mark.deep
 def test_answer_sent_over_lost_connection_is_sent_again(console: Page) -> None:
     """Let the connection fail twice before the server receives the answer."""
     losses = [1, 2]
@@ -151,6 +155,7 @@ def test_answer_sent_over_lost_connection_is_sent_again(console: Page) -> None:
     console.unroute_all()
 
 
+@pytest.mark.deep
 def test_console_names_unreachable_server(console: Page) -> None:
     console.route("**/agents/talk", lambda route: route.abort())
     send(console, "hello")
@@ -165,6 +170,7 @@ def test_console_names_unreachable_server(console: Page) -> None:
     answer(console, WHOLE)
 
 
+@pytest.mark.deep
 def test_console_repeat_button_creates_no_second_task(console: Page) -> None:
     send(console, "hello")
     ends(console)
@@ -199,6 +205,7 @@ def test_expanded_group_of_chunks_shows_chunks_that_arrive_later(console: Page, 
     ends(console)
 
 
+@pytest.mark.deep
 def test_answer_is_not_shown_in_another_context(console: Page, folder: Path, screen: Screen) -> None:
     file = f"left-{screen.width}-{screen.scheme}"
     send(console, f"gate {file}")
@@ -215,7 +222,7 @@ def test_answer_is_not_shown_in_another_context(console: Page, folder: Path, scr
 
 
 @pytest.mark.parametrize(
-    "way", ["list", "reload", *(pytest.param(way, marks=pytest.mark.deep) for way in ("back", "address"))]
+    "way", ["list", *(pytest.param(way, marks=pytest.mark.deep) for way in ("reload", "back", "address"))]
 )
 def test_opened_running_conversation_continues_its_stream(
     console: Page, folder: Path, screen: Screen, way: str
@@ -252,11 +259,11 @@ def test_opened_running_conversation_continues_its_stream(
 @pytest.mark.parametrize(
     ("agent", "text", "state"),
     [
-        ("talk", "hello", "completed"),
         ("talk", "book", "input required"),
-        ("talk", "gate never", "canceled"),
-        ("signing", "hello", "auth required"),
-        ("working", "fail", "failed"),
+        pytest.param("talk", "hello", "completed", marks=pytest.mark.deep),
+        pytest.param("talk", "gate never", "canceled", marks=pytest.mark.deep),
+        pytest.param("signing", "hello", "auth required", marks=pytest.mark.deep),
+        pytest.param("working", "fail", "failed", marks=pytest.mark.deep),
     ],
 )
 def test_reload_and_back_keep_conversation_in_each_state(console: Page, agent: str, text: str, state: str) -> None:
@@ -284,6 +291,7 @@ def test_reload_and_back_keep_conversation_in_each_state(console: Page, agent: s
     assert console.url == address
 
 
+@pytest.mark.deep
 def test_open_interrupt_is_answerable_after_its_context_is_opened_again(console: Page) -> None:
     send(console, "book the context")
     ends(console, "input required")
@@ -295,6 +303,7 @@ def test_open_interrupt_is_answerable_after_its_context_is_opened_again(console:
     answer(console, "Booked for Monday.")
 
 
+@pytest.mark.deep
 def test_second_message_sent_while_task_runs_is_answered_once(console: Page, folder: Path, screen: Screen) -> None:
     file = f"second-{screen.width}-{screen.scheme}"
     send(console, f"gate {file}")
@@ -328,6 +337,7 @@ def test_stream_continues_after_refused_second_message(console: Page, folder: Pa
     console.unroute_all()
 
 
+@pytest.mark.deep
 def test_task_answer_is_shown_although_second_message_was_refused(console: Page, folder: Path, screen: Screen) -> None:
     """Let the task end before its second message is refused."""
     file = f"ended-{screen.width}-{screen.scheme}"
@@ -377,6 +387,7 @@ def test_chunks_received_in_one_animation_frame_are_drawn_together(console: Page
     answer(console, WHOLE)
 
 
+@pytest.mark.deep
 def test_console_conversation_needs_only_keyboard(console: Page) -> None:
     console.keyboard.press("Tab")
     expect(console.locator(".skip")).to_be_focused()
@@ -394,6 +405,7 @@ def test_console_conversation_needs_only_keyboard(console: Page) -> None:
     answer(console, "Booked for Tuesday.")
 
 
+@pytest.mark.deep
 def test_stored_conversation_is_shown_again(console: Page) -> None:
     """Its row has the first message as its title, and an address with a task leads to that task."""
     places = []
@@ -416,6 +428,7 @@ def test_stored_conversation_is_shown_again(console: Page) -> None:
     ends(console)
 
 
+@pytest.mark.deep
 def test_row_of_conversation_appears_when_message_is_sent(console: Page, folder: Path, screen: Screen) -> None:
     """Send in another client, too: its running task appears in the list without a click, and ends there."""
     file = f"listed-{screen.width}-{screen.scheme}"
@@ -436,6 +449,7 @@ def test_task_of_another_client_appears_in_list_by_itself(console: Page, opened:
     expect(console.locator("#task-list .conversation", has_text=text)).to_have_count(2, timeout=12_000)
 
 
+@pytest.mark.deep
 def test_refused_message_leaves_no_conversation(console: Page) -> None:
     refusal = {"error": {"code": -32602, "message": "Refused."}}
     is_sent = "SendStreamingMessage"
@@ -449,6 +463,7 @@ def test_refused_message_leaves_no_conversation(console: Page) -> None:
     console.unroute_all()
 
 
+@pytest.mark.deep
 def test_answer_of_gateway_is_named_instead_of_breaking_page(console: Page, opened: Opened) -> None:
     is_sent = "SendStreamingMessage"
     console.route(
@@ -465,6 +480,7 @@ def test_answer_of_gateway_is_named_instead_of_breaking_page(console: Page, open
     opened.errors.clear()  # the browser has logged the expected status 429 as an error
 
 
+@pytest.mark.deep
 def test_link_to_message_keeps_open_conversation(console: Page) -> None:
     send(console, "hello")
     ends(console)
@@ -473,6 +489,7 @@ def test_link_to_message_keeps_open_conversation(console: Page) -> None:
     answer(console, WHOLE)
 
 
+@pytest.mark.deep
 def test_older_conversations_are_appended_to_list(console: Page, opened: Opened) -> None:
     """Show the tasks of a context in one row with its first message, even if they are on two pages of the list."""
     agent = f"{opened.url}/agents/talk"
@@ -526,6 +543,7 @@ def test_json_example_of_card_is_sent_as_data(console: Page) -> None:
     expect(console.locator("#log .message.agent")).to_contain_text("Ordered 1.")
 
 
+@pytest.mark.deep
 def test_test_saved_by_console_fails_if_agent_answers_differently(console: Page, tmp_path: Path) -> None:
     expect(console.locator("#save")).to_be_disabled()
     send(console, "hello")
@@ -537,6 +555,7 @@ def test_test_saved_by_console_fails_if_agent_answers_differently(console: Page,
     assert run_test(file).returncode == 1
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("text", [pytest.param("book", marks=pytest.mark.deep), "both"])
 def test_saved_test_answers_interrupt_and_passes(console: Page, tmp_path: Path, text: str) -> None:
     choose(console, "asking")
@@ -550,6 +569,7 @@ def test_saved_test_answers_interrupt_and_passes(console: Page, tmp_path: Path, 
     assert ran.returncode == 0, ran.stdout
 
 
+@pytest.mark.deep
 def test_credential_is_hidden_in_chat_list_and_saved_test(console: Page, tmp_path: Path) -> None:
     choose(console, "signing")
     send(console, "hello")

@@ -5,6 +5,8 @@ from playwright.sync_api import Page, expect
 
 from tests.tools.e2e.console.page import Screen, ends, send
 
+pytestmark = pytest.mark.deep
+
 TRANSFER = """(files) => {
   const transfer = new DataTransfer();
   for (const [name, type, text] of files) name ? transfer.items.add(new File([text], name, { type })) : transfer.setData(type, text);

@@ -7,7 +7,7 @@ from playwright.sync_api import Locator, Page, Request, Route, expect
 
 from tests.support.e2e.talking import WHOLE
 from tests.tools.e2e.console.agents import PIXEL
-from tests.tools.e2e.console.page import SCREENS, Opened, Screen, answer, ends, last_answer, send, show
+from tests.tools.e2e.console.page import Opened, Screen, answer, ends, last_answer, send, show
 
 RENDERING = "**/console/markdown*"
 TEXT = f"""# One
@@ -55,7 +55,6 @@ def draw(page: Page, text: str) -> Locator:
     return message
 
 
-@pytest.mark.parametrize("screen", SCREENS, ids=str)
 def test_markdown_of_message_is_rendered(console: Page) -> None:
     shown = draw(console, TEXT)
     sizes = shown.locator("h3, h5").evaluate_all(
@@ -79,6 +78,7 @@ def test_markdown_of_message_is_rendered(console: Page) -> None:
     expect(shown).to_contain_text("notes (docs/notes.md)")
 
 
+@pytest.mark.deep
 def test_wide_table_scrolls_and_breaks_no_word(console: Page) -> None:
     heads, cells = " | ".join(["Quantity"] * 12), " | ".join([r"a \| b"] * 12)
     shown = draw(console, f"| {heads} |\n|{'---|' * 12}\n| {cells} |")
@@ -88,6 +88,7 @@ def test_wide_table_scrolls_and_breaks_no_word(console: Page) -> None:
     assert shown.locator("table").evaluate(row)
 
 
+@pytest.mark.deep
 def test_list_in_right_to_left_text_stays_in_its_message(console: Page) -> None:
     shown = draw(console, "\u05e9\u05dc\u05d5\u05dd\n\n- \u05d0\n  - \u05d1")
     ends = shown.locator("li").evaluate_all("items => items.map((item) => item.getBoundingClientRect().right)")
@@ -97,6 +98,7 @@ def test_list_in_right_to_left_text_stays_in_its_message(console: Page) -> None:
     assert ends[1] < ends[0], "the nested item is indented"
 
 
+@pytest.mark.deep
 def test_code_is_copied_by_its_button(console: Page) -> None:
     console.context.grant_permissions(["clipboard-read", "clipboard-write"])
     shown = draw(console, TEXT)
@@ -105,6 +107,7 @@ def test_code_is_copied_by_its_button(console: Page) -> None:
     assert console.evaluate("navigator.clipboard.readText()") == 'def greet(name="x"):  # comment\n    return 42'
 
 
+@pytest.mark.deep
 def test_only_pictures_of_task_and_data_are_shown(console: Page, requests: list[str]) -> None:
     """A picture of another host is a link that names it. A picture of the task may come after the text that shows it."""
     shown = draw(console, TEXT)
@@ -166,6 +169,7 @@ def html(message: Locator) -> str:
     return str(message.locator(".text").evaluate("text => (text.normalize(), text.innerHTML)"))
 
 
+@pytest.mark.deep
 def test_growing_text_is_rendered_like_its_whole(console: Page) -> None:
     text = TEXT.replace("chart.png", "other.png")
     expected = html(draw(console, text))
@@ -177,12 +181,14 @@ def test_growing_text_is_rendered_like_its_whole(console: Page) -> None:
     assert max(sizes) < len(text) / 2, "only unfinished blocks are rendered anew"
 
 
+@pytest.mark.deep
 def test_reference_is_resolved_at_end_of_message(console: Page) -> None:
     text = "See [the guide][1].\n\nMore.\n\n[1]: https://example.com/guide\n\nLast [one][1]."
     grown(console, text, 20)
     expect(console.locator("#log .text a")).to_have_count(2)
 
 
+@pytest.mark.deep
 def test_long_text_is_rendered_in_pieces(console: Page) -> None:
     """Show a text longer than a request, with a block that is longer than a piece."""
     code = "\n".join(f"row{place} = {place}" for place in range(2000))
@@ -196,6 +202,7 @@ def test_long_text_is_rendered_in_pieces(console: Page) -> None:
     expect(shown.locator("em")).to_have_text("End")
 
 
+@pytest.mark.deep
 def test_markdown_of_many_brackets_is_drawn(console: Page) -> None:
     """Draw 200 KB of brackets. Each may begin a link, and no block of this length is rendered: it is shown as it is written."""
     text = "![" * 100_000
@@ -209,6 +216,7 @@ def test_markdown_of_many_brackets_is_drawn(console: Page) -> None:
     assert show(console, "chat").locator("#log").text_content() == text
 
 
+@pytest.mark.deep
 def test_text_without_renderer_is_shown_as_written(console: Page, opened: Opened) -> None:
     """The page asks once only whether the server renders Markdown."""
     asked: list[str] = []
@@ -228,6 +236,7 @@ def test_text_without_renderer_is_shown_as_written(console: Page, opened: Opened
     opened.errors.clear()  # the browser notes the status 501
 
 
+@pytest.mark.deep
 def test_text_is_rendered_after_failed_request(console: Page, opened: Opened) -> None:
     failures = [500, 429]
 
@@ -241,6 +250,7 @@ def test_text_is_rendered_after_failed_request(console: Page, opened: Opened) ->
     opened.errors.clear()  # the browser notes these statuses
 
 
+@pytest.mark.deep
 def test_deployed_console_renders_when_message_ends(console: Page, folder: Path, screen: Screen) -> None:
     file = f"deployed-{screen.width}-{screen.scheme}"
     features = {"agent": "talk", "development": False, "receiver": ""}
@@ -258,6 +268,7 @@ def test_deployed_console_renders_when_message_ends(console: Page, folder: Path,
     console.unroute_all()
 
 
+@pytest.mark.deep
 def test_answer_of_ten_thousand_words_is_rendered_while_it_streams(console: Page, screen: Screen) -> None:
     """Print the longest frame. Expect each paragraph once, and that the page asks for no block again that was finished."""
     sizes = sizes_of_requests(console)

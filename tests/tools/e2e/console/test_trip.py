@@ -8,6 +8,8 @@ from playwright.sync_api import Page, expect
 from tests.support.server import ROOT, aion_dev, serving
 from tests.tools.e2e.console.page import Screen, ends, screenshot, send, show, violations
 
+pytestmark = pytest.mark.deep
+
 WISH = "A weekend in Lisbon in May for two"
 
 

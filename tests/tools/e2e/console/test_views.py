@@ -31,6 +31,7 @@ from tests.tools.e2e.console.page import (
 )
 
 
+@pytest.mark.deep
 def test_agent_selector_switches_to_chosen_agent(console: Page, opened: Opened) -> None:
     assert console.locator("#agent option").all_inner_texts() == [
         "asking",
@@ -71,6 +72,7 @@ def test_agent_without_readable_card_is_not_selected(console: Page) -> None:
     answer(console, WHOLE)
 
 
+@pytest.mark.deep
 def test_console_lists_mistakes_in_agent_card(console: Page) -> None:
     """Replace the card on its way to the page by a card with mistakes."""
 
@@ -121,6 +123,7 @@ def test_late_response_does_not_replace_newer_state(console: Page) -> None:
         console.unroute(answers)
 
 
+@pytest.mark.deep
 def test_session_of_adk_agent_is_shown(console: Page) -> None:
     choose(console, "counting")
     for count in (1, 2):
@@ -135,6 +138,7 @@ def test_session_of_adk_agent_is_shown(console: Page) -> None:
     expect(entries.locator("pre")).to_contain_text('"count": 2')
 
 
+@pytest.mark.deep
 def test_console_shows_failed_webhook_and_redrives_it(console: Page, screen: Screen) -> None:
     show(console, "webhooks")
     console.check("#notified")
@@ -203,25 +207,6 @@ def test_form_is_readable_on_low_screen(console: Page) -> None:
     console.set_viewport_size({"width": 390, "height": 740})
 
 
-@pytest.mark.deep
-def test_api_page_lists_alternative_fields_of_type(console: Page, opened: Opened) -> None:
-    console.goto(f"{opened.url}/docs#Part")
-    part = console.locator("#Part")
-    expect(part.locator("dt")).to_have_text(
-        [
-            "text · string",
-            "raw · Base64",
-            "url · string",
-            "data · any JSON",
-            "metadata · object",
-            "filename · string",
-            "mediaType · string",
-        ]
-    )
-    expect(part).to_contain_text("Exactly one of:")
-    expect(console.locator("#StreamResponse dt").first).to_have_text("task · Task")
-
-
 SECURED = """
 aion:
   security: {schemes: {key: {type: api-key}}, require: [{key: []}]}
@@ -230,6 +215,7 @@ aion:
 """
 
 
+@pytest.mark.deep
 @pytest.mark.usefixtures("console")
 def test_entered_api_key_is_sent_with_every_request(opened: Opened, folder: Path, tmp_path: Path) -> None:
     (folder / "secured.yaml").write_text(SECURED)

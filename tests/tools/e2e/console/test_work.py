@@ -49,6 +49,7 @@ def test_tool_call_is_shown_while_it_runs_and_after(console: Page, folder: Path,
     show(console, "chat")
 
 
+@pytest.mark.deep
 def test_node_is_lit_in_its_own_subgraph(console: Page) -> None:
     choose(console, "strict")
     send(console, "right")
@@ -59,6 +60,7 @@ def test_node_is_lit_in_its_own_subgraph(console: Page) -> None:
     expect(parts.first).not_to_have_class(re.compile(r"\bran\b"))
 
 
+@pytest.mark.deep
 def test_work_of_stored_conversation_is_read_in_one_request(console: Page) -> None:
     choose(console, "working")
     for text in ("Oslo", "Bergen", "fail"):
@@ -92,6 +94,7 @@ def test_failure_names_its_cause_and_can_be_tried_again(console: Page) -> None:
     expect(console.locator("#log .error .cause")).to_contain_text("in the node agent")
 
 
+@pytest.mark.deep
 def test_graph_runs_from_edited_checkpoint_in_new_context(console: Page, opened: Opened) -> None:
     choose(console, "working")
     send(console, "Oslo")
@@ -120,6 +123,7 @@ def test_graph_runs_from_edited_checkpoint_in_new_context(console: Page, opened:
     assert named(console, "context") == context
 
 
+@pytest.mark.deep
 def test_adk_turn_runs_again_from_message_before_event(console: Page) -> None:
     choose(console, "counting")
     for number in (1, 2):
@@ -138,6 +142,7 @@ def test_adk_turn_runs_again_from_message_before_event(console: Page) -> None:
     expect(console.locator("#log .user pre")).to_have_text(["file 2"])
 
 
+@pytest.mark.deep
 def test_suspended_turn_says_when_it_goes_on(console: Page, opened: Opened) -> None:
     """Send without waiting for the answer: only then is the turn suspended."""
     message = {"messageId": str(uuid4()), "role": "ROLE_USER", "parts": [{"text": "sleep"}], "contextId": str(uuid4())}
@@ -152,6 +157,7 @@ def test_suspended_turn_says_when_it_goes_on(console: Page, opened: Opened) -> N
     expect(line).not_to_contain_text("suspended")
 
 
+@pytest.mark.deep
 @pytest.mark.usefixtures("console")
 def test_takeover_counts_lease_down_and_lost_server_is_named(opened: Opened, folder: Path, screen: Screen) -> None:
     page, file = opened.page, f"lease-{screen.width}-{screen.scheme}"

@@ -18,6 +18,7 @@ from aion_tools.cli.chat.endpoint import Endpoint
 from aion_tools.cli.chat.timed_reply import TimedReply, timed_reply
 from tests.support.listening import listening
 from tests.support.rows import each_row
+from tests.tools.unit.cli.checks.doctor_command import doctor
 
 
 def status(state: str, second: float) -> dict[str, object]:
@@ -43,7 +44,10 @@ def test_reply_is_buffered_if_its_statuses_arrive_together(turn: float, arrival:
 
 @contextmanager
 def agent(*events: dict[str, object], fault: str = "") -> Iterator[str]:
-    """Serve an agent that streams these events to each message, and closes the stream. Faults: `silent`, `dies`."""
+    """Serve an agent that streams these events to each message, and closes the stream. Faults: `silent`, `dies`.
+
+    A message without a stream gets a completed task.
+    """
 
     async def card(request: Request) -> Response:
         interface = {"url": str(request.base_url), "protocolBinding": "JSONRPC", "protocolVersion": "1.0"}
@@ -53,6 +57,9 @@ def agent(*events: dict[str, object], fault: str = "") -> Iterator[str]:
         asked = await request.json()
         while fault == "silent" and not await request.is_disconnected():
             await asyncio.sleep(0.01)
+        if asked["method"] == "SendMessage":
+            task = {"id": "t-1", "contextId": "c-1", "status": {"state": DONE}}
+            return JSONResponse({"jsonrpc": "2.0", "id": asked["id"], "result": {"task": task}})
         answers = [json.dumps({"jsonrpc": "2.0", "id": asked["id"], "result": each}) for each in events]
         body = "".join(f"data: {each}\n\n" for each in answers)
         # A body shorter than its length is a lost connection.
@@ -86,3 +93,10 @@ def test_lost_connection_is_not_called_a_refusal() -> None:
     with agent(fault="dies") as url, pytest.raises(click.ClickException) as raised:
         asyncio.run(timed_reply(Endpoint(url, "off")))
     assert raised.value.message.startswith("The connection is lost: ")
+
+
+def test_doctor_fails_for_buffered_stream() -> None:
+    with agent(status(WORKING, 1), status(DONE, 5)) as url:
+        code, results = doctor({}, url)
+    assert (code, results["streamed message"]["status"]) == (1, "FAILED")
+    assert results["streamed message"]["message"].startswith("All 2 events arrived together after ")

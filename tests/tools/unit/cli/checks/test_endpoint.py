@@ -72,14 +72,14 @@ def test_doctor_checks_authentication_and_issuer_keys(run: RunCommand, tmp_path:
 
 @pytest.fixture
 def gateway() -> Iterator[tuple[str, list[str], dict[str, str]]]:
-    """Server that behaves as API Gateway with IAM: 403 for unsigned requests, else a card with another URL."""
+    """Server that behaves as API Gateway with IAM: a card with another URL for the caller AKIAME, and 403 for others."""
     seen: list[str] = []
     headers: dict[str, str] = {}
 
     class EndpointHandler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
             seen.append(self.headers.get("Authorization", ""))
-            signed = seen[-1].startswith("AWS4-HMAC-SHA256")
+            signed = seen[-1].startswith("AWS4-HMAC-SHA256 Credential=AKIAME/")
             body = json.dumps({"name": "x", "url": url} if signed else {"message": "Missing Authentication Token"})
             self.send_response_only(200 if signed else 403)
             for name, value in {"Content-Length": str(len(body)), **headers}.items():
@@ -108,6 +108,9 @@ def test_doctor_signs_requests_to_iam_gateway(gateway: tuple[str, list[str], dic
     assert "/eu-west-1/execute-api/aws4_request" in seen[-1]
     # Expect a failed check of the clock, because the test's server sends a Date header that is years old.
     assert (code, results["clock"]["status"]) == (1, "FAILED")
+    _, results = doctor({**signing, "AWS_ACCESS_KEY_ID": "AKIAOTHER"}, url)
+    refused = results["card at /.well-known/agent-card.json"]
+    assert (refused["message"], "execute-api:Invoke" in refused["next"]) == ("The response is 403.", True)
 
 
 @pytest.mark.parametrize(

@@ -8,8 +8,6 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Page, expect
 
-from tests.support.debian import ProgramMissing
-from tests.support.e2e.browser import browser_page
 from tests.support.environments import NodeMissing
 from tests.support.foreign import adk_server, odd_server, sdk_server
 from tests.support.server import serving
@@ -48,23 +46,15 @@ class Seen:
         page.on("request", lambda request: self.hosts.add("/".join(request.url.split("/")[:3])))
 
 
-@pytest.fixture(scope="module")
-def opened() -> Iterator[Page]:
-    try:
-        with browser_page("about:blank") as page:
-            yield page
-    except ProgramMissing as missing:
-        pytest.skip(f"NOT PROVEN: `aion console` in a browser. {missing}")
-
-
 @pytest.fixture
-def page(opened: Page) -> Page:
+def page(browser: Page) -> Iterator[Page]:
     """Return the page without a console: that of an earlier test would go on asking its server, which has ended."""
-    opened.goto("about:blank")
-    return opened
+    browser.goto("about:blank")
+    yield browser
+    browser.goto("about:blank")
 
 
-@pytest.mark.parametrize("screen", [pytest.param(WIDE, marks=pytest.mark.deep), NARROW], ids=str)
+@pytest.mark.parametrize("screen", [NARROW, pytest.param(WIDE, marks=pytest.mark.deep)], ids=str)
 def test_console_talks_to_official_sdks_server(page: Page, screen: Screen, tmp_path: Path) -> None:
     """Check the card, send, see the JSON of both directions, and receive a webhook, without a foreign request."""
     seen = Seen(page)
@@ -100,6 +90,7 @@ def test_console_talks_to_official_sdks_server(page: Page, screen: Screen, tmp_p
     assert [error for error in seen.errors if "net::" not in error] == []
 
 
+@pytest.mark.deep
 def test_console_talks_to_server_of_old_version(page: Page) -> None:
     show_on(page, WIDE)
     with sdk_server("0.3") as url, console_on(url) as here:
@@ -121,6 +112,7 @@ def test_console_talks_to_server_of_old_version(page: Page) -> None:
             page.reload()
 
 
+@pytest.mark.deep
 def test_console_talks_to_servers_without_streams_and_of_adk(page: Page) -> None:
     show_on(page, WIDE)
     with sdk_server(streaming=False) as url, console_on(url) as here:
@@ -136,6 +128,7 @@ def test_console_talks_to_servers_without_streams_and_of_adk(page: Page) -> None
         ends(page)
 
 
+@pytest.mark.deep
 def test_console_explains_odd_cards(page: Page) -> None:
     show_on(page, WIDE)
     seen = Seen(page)
