@@ -155,8 +155,9 @@ def test_markdown_of_repeated_markup_is_rendered(text: str) -> None:
 def test_text_of_deep_nodes_is_kept() -> None:
     deep = "".join(f"{'  ' * level}- level{level}\n" for level in range(40))
     for text in (deep, ">" * 40 + " end", "[" * 20_000, "![" * 10_000):
-        assert words(nodes(text)).split() == text.split()
-        assert depth(nodes(text)) <= 50
+        found = nodes(text)
+        assert words(found).split() == text.split()
+        assert depth(found) <= 50
     strong = nodes("**a " * 200 + "b**" * 200)
     assert words(strong).split() == ["a"] * 200 + ["b" * 200]
     assert depth(strong) <= 50
