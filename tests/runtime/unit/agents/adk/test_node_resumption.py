@@ -55,7 +55,7 @@ async def slow(node_input: Any) -> Any:
 
 
 def side_by_side() -> Workflow:
-    join, one, two = JoinNode(name="join"), paying("one"), paying("two")
+    join, one, two = JoinNode(name="join"), paying("one", 1), paying("two", 1)
     return Workflow(name="root", edges=[("START", one, join), ("START", two, join), (join, last)])
 
 
@@ -70,7 +70,7 @@ def called_by_a_node() -> Workflow:
 
 
 def nested() -> Workflow:
-    return Workflow(name="inner", edges=[("START", paying("one"), last)])
+    return Workflow(name="inner", edges=[("START", paying("one", 1), last)])
 
 
 WORKFLOWS: dict[str, Callable[[], Workflow]] = {

@@ -19,7 +19,16 @@ from aion_core.delegation.remote import Remote as RemoteOfYaml
 from aion_core.delegation.remotes import Remotes
 from aion_core.protocol.types import Message, Part, Task
 from tests.runtime.unit.agents.adk.test_remote_agents import SHAPES
-from tests.runtime.unit.agents.adk.test_waits import Talk, caller, hasty, remote, results, server, with_losses
+from tests.runtime.unit.agents.adk.test_waits import (
+    Talk,
+    be_patient,
+    caller,
+    hasty,
+    remote,
+    results,
+    server,
+    with_losses,
+)
 from tests.runtime.unit.delegation.remote_servers import sdk_app
 from tests.support.adk import call
 from tests.support.agents.remote import NOTES
@@ -92,12 +101,13 @@ async def test_caller_is_suspended_until_answer(remote: Remote, shape: str) -> N
 
 # An AgentTool passes on no question, and a loop asks twice.
 @pytest.mark.parametrize("shape", sorted({*SHAPES} - {"as a tool", "in a loop"}))
-async def test_question_after_wait_reaches_client(remote: Remote, shape: str) -> None:
+async def test_question_after_wait_reaches_client(remote: Remote, shape: str, monkeypatch: pytest.MonkeyPatch) -> None:
     talk = Talk(lambda talk: shaped(shape, far(remote.url, says=f"{remote.hold('job')} ask"), remote))
     task = await talk.passes(await talk.send(), 10, step=5)
     remote.end("job")
     task = await talk.passes(task, 30, step=5)
     assert text_of(task) == "Which?", text_of(task)
+    be_patient(monkeypatch)
     task = await talk.answers(task, "red")
     assert "Held for red." in said(task)
     assert len(remote.heard()) == 2
@@ -154,10 +164,11 @@ async def test_branch_that_asks_gets_its_answer_while_remote_works(remote: Remot
     assert remote.heard() == ["job"]
 
 
-async def test_remote_that_ends_before_answer_of_other_branch(remote: Remote) -> None:
+async def test_remote_that_ends_before_answer_of_other_branch(remote: Remote, monkeypatch: pytest.MonkeyPatch) -> None:
     talk = Talk(lambda _: asking_beside(far(remote.url)))
     task = await talk.send(remote.hold("job"))
     remote.end("job")
+    be_patient(monkeypatch)
     task = await talk.answers(task, "blue")
     assert task.status.state == 3, text_of(task)
     assert said(task).count("Held.") == 1
