@@ -1,5 +1,7 @@
 """ADK agents: loading from a file, and the features of an App."""
 
+import subprocess
+import sys
 from pathlib import Path
 from types import ModuleType
 from typing import Any, cast
@@ -175,6 +177,39 @@ def test_dynamodb_sessions_need_an_encryption_key(tmp_path: Path) -> None:
     settings = Settings.from_environ(environ)
     with pytest.raises(ConfigurationError, match="AION_KMS_KEY"):
         build_turn_services(settings, build_telemetry(settings)).agents["count"].load()
+
+
+@pytest.mark.deep
+@pytest.mark.parametrize(
+    ("path", "loads", "never"),
+    [
+        pytest.param("examples/adk/agent.py", "google.adk", "langgraph", id="ADK"),
+        pytest.param("examples/echo/agent.py", "langgraph", "google.adk", id="LangGraph"),
+    ],
+)
+def test_first_turn_imports_only_framework_of_its_agent(path: str, loads: str, never: str, tmp_path: Path) -> None:
+    """Compare `sys.modules` before and after the first turn: it loads the agent's own framework only."""
+    config = tmp_path / "aion.yaml"
+    config.write_text(f"aion: {{agents: {{one: {{path: {ROOT / path}}}}}}}")
+    program = f"""
+import asyncio, sys, httpx
+from aion_core.bootstrap import build_app
+from aion_core.settings import Settings
+app = build_app(Settings.from_environ({{"AION_STORE": "memory", "AION_CONFIG": {str(config)!r}}}))
+before = {loads!r} in sys.modules
+async def main():
+    async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://test") as client:
+        message = {{"messageId": "m", "role": "ROLE_USER", "parts": [{{"text": "hi"}}]}}
+        answer = await client.post(
+            "/", json={{"jsonrpc": "2.0", "id": 1, "method": "SendMessage", "params": {{"message": message}}}}
+        )
+        print(answer.json()["result"]["task"]["status"]["state"])
+asyncio.run(main())
+print(before, {loads!r} in sys.modules, [name for name in sys.modules if name.partition(".")[0] == {never!r} or
+      name.startswith({never!r} + ".") or name == {never!r}])
+"""
+    ran = subprocess.run([sys.executable, "-W", "ignore", "-c", program], capture_output=True, text=True, cwd=ROOT)
+    assert ran.stdout.splitlines() == ["TASK_STATE_COMPLETED", "False True []"], ran.stderr
 
 
 # ── Apps, state and memory ────────────────────────────────────────────────────────────────────────────────────────────
