@@ -60,7 +60,10 @@ async def answered(client: AgentClient, reply: AgentReply, *texts: str) -> Agent
     return reply
 
 
-@pytest.mark.parametrize("agent", EACH)
+@pytest.mark.parametrize(
+    "agent",
+    [pytest.param(each, marks=[pytest.mark.deep] * (each in ("at_once", "tools", "executor"))) for each in EACH],
+)
 async def test_questions_reach_client_and_answers_remote(remote: Path, agent: str) -> None:
     async with serve(CALLERS, agent=agent) as client:
         asked = await client.ask("ask twice")

@@ -247,7 +247,14 @@ class CrashingTaskStore(MemoryTaskStore):
         return await super().append(lease, head, *events, keys=keys)
 
 
-@one_after_another
+@pytest.mark.parametrize(
+    "tree",
+    [
+        pytest.param(tree, marks=[pytest.mark.deep] * (tree not in ("an LLM agent", "in a sequence", "in a workflow")))
+        for tree in TREES
+        if tree != "in parallel"
+    ],
+)
 async def test_resumed_turn_records_stored_session_events_in_task_log(
     tree: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -24,6 +24,12 @@ from tests.support.service import parts
 from tests.support.stores import MemoryTaskStore
 
 
+@pytest.fixture(autouse=True)
+def notices_soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let a turn notice soon that its task is canceled."""
+    monkeypatch.setattr(renewal, "WATCH_SECONDS", 0.05)
+
+
 class SlowTaskStore(MemoryTaskStore):
     """Task store with the latency of a network."""
 
@@ -257,7 +263,6 @@ async def test_cancel_method_of_executor_runs_before_execute_stops(
 
 async def test_executor_stops_despite_failing_or_hanging_cancel_method(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(agent, "CANCEL_SECONDS", 0.1)
-    monkeypatch.setattr(renewal, "WATCH_SECONDS", 0.05)
     begun, stopped = asyncio.Event(), asyncio.Event()
 
     class Executor(ScriptedExecutor):
