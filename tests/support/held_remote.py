@@ -36,17 +36,31 @@ class Remote:
         while runs and self._at_rest() == before:
             time.sleep(0.01)
 
+    def elsewhere(self, folder: Path) -> "Remote":
+        """Return the same server's agent for the tasks of another folder, and count its requests from now on."""
+        self.requests.clear()
+        return Remote(self.url, folder, self.requests)
+
+    def end_all(self) -> None:
+        """Let all tasks end that have begun."""
+        for text in self.heard():
+            (self._folder / text.split()[0]).touch()
+
     def _at_rest(self) -> int:
-        """Return the number of tasks that have ended or ask. The request is not counted."""
+        """Return the number of tasks of this folder that have ended or ask. The request is not counted."""
         body = {"jsonrpc": "2.0", "id": 1, "method": "ListTasks", "params": {"pageSize": 100}}
         answer = httpx.post(self.url, json=body, headers={"A2A-Version": "1.0", UNCOUNTED: "1"}, timeout=TIMEOUT)
-        states = [task["status"]["state"] for task in answer.json()["result"].get("tasks", ())]
+        noted = {line.split()[0] for line in self._notes()}
+        states = [task["status"]["state"] for task in answer.json()["result"].get("tasks", ()) if task["id"] in noted]
         return len(states) - states.count("TASK_STATE_WORKING") - states.count("TASK_STATE_SUBMITTED")
 
     def heard(self) -> list[str]:
         """Return the names of the tasks that have begun, in order."""
+        return [line.rpartition("/")[2] for line in self._notes()]
+
+    def _notes(self) -> list[str]:
         notes = self._folder / "notes"
-        return [line.rpartition("/")[2] for line in notes.read_text().splitlines()] if notes.exists() else []
+        return notes.read_text().splitlines() if notes.exists() else []
 
     def canceled(self) -> set[str]:
         return {path.stem for path in self._folder.glob("*.canceled")}

@@ -1,6 +1,7 @@
 """Tests of many rows: cheap rows are one case, as a case of pytest costs 3 to 6 ms of CPU; of a large product a part runs."""
 
 import inspect
+import os
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from functools import wraps
@@ -60,6 +61,16 @@ def taking_turns(**values: Iterable[Any]) -> pytest.MarkDecorator:
         is_usual = sum(index for index, _ in row) % len(lists[-1]) == 0
         rows.append(pytest.param(*(value for _, value in row), marks=[] if is_usual else [pytest.mark.deep]))
     return pytest.mark.parametrize(tuple(values), rows)
+
+
+def places(last: int, first: int = 1) -> list[int]:
+    """Return the places at which a test cuts a turn: each third number, and the last one. `make test-deep` cuts at all.
+
+    ADK's events and checkpoints often alternate, so that each third place has both.
+    """
+    if os.environ.get("SIMULATION_DEEP"):
+        return list(range(first, last + 1))
+    return sorted({*range(first, last + 1, 3), last})
 
 
 @contextmanager

@@ -17,7 +17,7 @@ def test_same_scheme_host_and_port_are_one_origin(same: str) -> None:
     assert origin_of(same) == origin_of(URL)
 
 
-@pytest.mark.parametrize("what", downgraded(URL))
+@each_row("what", downgraded(URL))
 async def test_credentials_go_to_their_origin_only(what: str) -> None:
     """Send a request to each address, and answer one to the origin with a redirect to it."""
     other, seen = downgraded(URL)[what], dict[httpx.URL, str | None]()

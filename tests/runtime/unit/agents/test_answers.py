@@ -3,6 +3,7 @@
 from typing import Any
 
 import httpx
+import pytest
 
 from tests.runtime.unit.agents.asking_agents import ASKING
 from tests.support.adk import DIALECTS, as_v03, task_of
@@ -154,10 +155,19 @@ def state(task: dict[str, Any]) -> str:
     return str(task["status"]["state"]).removeprefix("TASK_STATE_")
 
 
-CASES = [(question, given, value) for question, rows in ANSWERS.items() for given, value in rows]
+LIKE_OTHERS = ("schema", "class", "inbox list")
+"""Questions that take the same answers as another one."""
+
+CASES = [
+    pytest.param((question, given, value), dialect, marks=[pytest.mark.deep] * is_deep)
+    for question, rows in ANSWERS.items()
+    for number, (given, value) in enumerate(rows)
+    for turn, dialect in enumerate(DIALECTS)
+    for is_deep in [(number + turn) % 2 or (question in LIKE_OTHERS and number > 3)]
+]
 
 
-@taking_turns(case=CASES, dialect=DIALECTS)
+@pytest.mark.parametrize(("case", "dialect"), CASES)
 async def test_answer_reaches_agent_or_repeats_question(dialect: str, case: tuple[str, Any, Any]) -> None:
     question, given, value = case
     got: list[Any] = []

@@ -116,10 +116,11 @@ def test_server_does_not_start_if_entry_point_contradicts_security_policy(
     ("security", "environ", "sentence"),
     [
         ("", {"AION_HTTP_ENTRYPOINTS": "NONE,OFF"}, "declares no `security`"),
-        (
+        pytest.param(
             KEY,
             {"AION_HTTP_ENTRYPOINTS": "NONE,OFF", "AION_AUTH": "off"},
             "AION_AUTH is off, but a deployed function",
+            marks=pytest.mark.deep,
         ),
     ],
 )

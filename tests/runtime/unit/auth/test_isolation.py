@@ -9,6 +9,7 @@ from fastapi import FastAPI
 
 from tests.runtime.unit.auth.guarded import guarded, jwt_scheme
 from tests.support.issuer import Issuer
+from tests.support.rows import each_row
 from tests.support.service import http, send
 
 
@@ -79,9 +80,7 @@ async def test_token_of_one_tenant_cannot_reach_another_tenant(tmp_path: Path, i
         assert (await client.get("/tasks")).json()["totalSize"] == 0
 
 
-@pytest.mark.parametrize(
-    "claim", [None, "", 7, ["red"], {"id": "red"}, "../red", "red blue", "r" * 129, "Tasks", "red\n", "\ud800"]
-)
+@each_row("claim", [None, "", 7, ["red"], {"id": "red"}, "../red", "red blue", "r" * 129, "Tasks", "red\n", "\ud800"])
 async def test_token_without_usable_tenant_claim_is_refused(
     tmp_path: Path, issuer: Issuer, claim: Any, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -4,6 +4,7 @@ import asyncio
 import json
 import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
@@ -11,6 +12,9 @@ import httpx
 import pytest
 from starlette.types import ASGIApp
 
+from aion_core.bootstrap import build_app
+from aion_core.settings import Settings
+from tests.runtime.unit.auth.guarded import jwt_scheme
 from tests.runtime.unit.auth.id_requests import HOOK
 from tests.runtime.unit.auth.reachable import texts_with
 from tests.support.asgi import ask
@@ -70,6 +74,15 @@ def spy(monkeypatch: pytest.MonkeyPatch) -> Spy:
 @pytest.fixture
 def app(api_function: Callable[[str, str, str], ASGIApp], spy: Spy) -> ASGIApp:
     return api_function("warm_agent", GRAPH, AION_YAML)
+
+
+@pytest.fixture
+def local_app(tmp_path: Path, issuer: Issuer, spy: Spy) -> ASGIApp:
+    (tmp_path / "warm_agent.py").write_text(GRAPH)
+    config = tmp_path / "aion.yaml"
+    config.write_text(AION_YAML % jwt_scheme(issuer).rstrip("\n"))
+    environ = {"AION_STORE": "memory", "AION_CONFIG": str(config), "AION_BASE_URL": "https://x.test"}
+    return build_app(Settings.from_environ(environ))
 
 
 class MarkedCaller:
@@ -135,10 +148,10 @@ async def test_warm_environment_retains_no_data_of_caller(app: ASGIApp, issuer: 
     assert list(texts_with([*alice.marks, *bob.marks], app)) == []
 
 
-async def test_concurrent_callers_are_isolated(app: ASGIApp, issuer: Issuer, spy: Spy) -> None:
+async def test_concurrent_callers_are_isolated(local_app: ASGIApp, issuer: Issuer, spy: Spy) -> None:
     """Run the requests of two callers at the same time in one process, as `make dev` does."""
     spy.in_step = asyncio.Barrier(2)
-    callers = [MarkedCaller(app, issuer, "alice"), MarkedCaller(app, issuer, "bob")]
+    callers = [MarkedCaller(local_app, issuer, name) for name in ("alice", "bob")]
     alices, bobs = await asyncio.gather(*(caller.session() for caller in callers))
     assert all(callers[0].mark in answer and callers[1].mark not in answer for answer in alices)
     assert all(callers[1].mark in answer and callers[0].mark not in answer for answer in bobs)

@@ -14,6 +14,7 @@ from aion.langgraph import AionContext, get_aion_context
 from aion_core.authoring.context import ReplySink, aion_context_set
 from aion_core.protocol import types as a2a
 from tests.runtime.unit.authoring.recording_sink import RecordingSink, a_turn
+from tests.support.rows import each_row
 
 
 @pytest.fixture
@@ -156,7 +157,7 @@ async def test_message_json_of_either_version_is_accepted(
     ]
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("content", "metadata", "error"),
     [
         (7, None, TypeError),

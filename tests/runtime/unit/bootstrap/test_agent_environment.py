@@ -27,6 +27,7 @@ from aion_core.loading.deployment import read_deployment_config
 from aion_core.settings import Settings
 from tests.runtime.unit.bootstrap.secret_store import SecretStore, emulator, reach
 from tests.support.clock import ManualClock
+from tests.support.rows import each_row
 from tests.support.service import http, send
 
 
@@ -477,7 +478,7 @@ def test_error_of_invalid_variables_names_their_source(
         agent_environment(declared(tmp_path), settings, clock)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("text", "told"),
     [
         ('{"TABLE": hidden}', "is not JSON"),

@@ -192,7 +192,7 @@ def test_no_run_of_langsmith_is_lost(turns: int, monkeypatch: pytest.MonkeyPatch
             pass
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Collector)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
+    threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
     url = f"http://127.0.0.1:{server.server_port}"
     for name, value in {"TRACING": "true", "ENDPOINT": url, "API_KEY": "lsv2_pt_x"}.items():
         monkeypatch.setenv(f"LANGSMITH_{name}", value)

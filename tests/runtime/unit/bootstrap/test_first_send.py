@@ -46,12 +46,13 @@ UNUSED = {
     "argon2",
     "boto3",
     "cryptography",
+    "google.adk",
     "jwt",
     "mangum",
     "tomllib",
 }
 """Modules that a first message of v1.0 does not need: for v0.3, push notifications, credentials, AWS and other
-projects' files."""
+projects' files; and the other framework."""
 
 
 @pytest.fixture(scope="module")

@@ -69,12 +69,13 @@ def on_lambda(folder: Path, graph: str) -> dict[str, str]:
     return {**ON_LAMBDA, "AION_CONFIG": str(folder / "aion.yaml")}
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize(
     ("program", "start", "modules"),
     [
         (API, "snap-start", {"langgraph.graph.state", "a2a.compat.v0_3.types"}),
-        pytest.param(API, "on-demand", {"langgraph.graph.state"}, marks=pytest.mark.deep),
-        pytest.param(TASK, "on-demand", {"langgraph.graph.state"}, marks=pytest.mark.deep),
+        (API, "on-demand", {"langgraph.graph.state"}),
+        (TASK, "on-demand", {"langgraph.graph.state"}),
     ],
     ids=["api with SnapStart", "api", "task"],
 )

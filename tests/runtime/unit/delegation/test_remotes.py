@@ -27,6 +27,7 @@ from aion_core.loading.aion_yaml.reading import read_config_file
 from aion_core.loading.aion_yaml.remotes import RemoteConfig
 from tests.support.downgraded import downgraded
 from tests.support.listening import free_port, listening
+from tests.support.rows import each_row
 
 SECRET = "user:an-expensive-secret"
 SCHEMES: dict[str, tuple[dict[str, str], str, str]] = {
@@ -121,7 +122,7 @@ async def test_other_origin_in_card_gets_no_credentials(near: Recorded, elsewher
     assert "an-expensive-secret" not in str(headers)
 
 
-@pytest.mark.parametrize("what", downgraded("https://weather.example/"))
+@each_row("what", downgraded("https://weather.example/"))
 async def test_address_in_card_like_its_own_gets_nothing(what: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The card names an address that looks like its own, alone and before its own. No request without TLS is sent."""
     own, other = "https://weather.example/", downgraded("https://weather.example/")[what]
@@ -224,7 +225,7 @@ def test_unknown_name_is_explained() -> None:
         remotes_of("https://weather.example").resolve("wether")
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("lines", "mistake"),
     [
         ("{url: weather}", "remotes.weather.url is 'weather': it has to be an http or https URL"),

@@ -36,7 +36,7 @@ async def test_quick_answer_is_returned_as_message_without_task(reply: ReplyAs, 
 
 
 @both_dialects
-@pytest.mark.parametrize("text", ["hi", "chunks", "replied", "types", "meanwhile", "note", "file"])
+@each_row("text", ["hi", "chunks", "replied", "types", "meanwhile", "note", "file"])
 async def test_reply_mode_message_streams_exactly_one_message(text: str, dialect: str) -> None:
     """Stream with `reply: message`: one Message arrives, then the stream closes (A2A 3.1.2)."""
     async with client_of(made_with(ReplyAs.MESSAGE), dialect) as client:
@@ -117,8 +117,8 @@ async def test_conversation_continues_after_message_replies() -> None:
 
 
 @both_dialects
-@pytest.mark.parametrize("reply", [ReplyAs.MESSAGE, ReplyAs.AUTO])
-@pytest.mark.parametrize(
+@each_row("reply", [ReplyAs.MESSAGE, ReplyAs.AUTO])
+@each_row(
     ("text", "state"),
     [
         ("fails", "failed"),

@@ -15,6 +15,7 @@ from aion_core.engine.call import CallContext
 from aion_core.engine.outcomes import Interrupted, TurnStarted
 from aion_core.engine.process.deadline import Deadline
 from aion_core.engine.records import Cursor
+from aion_core.engine.runner import renewal, runner
 from aion_core.engine.stream import subscription
 from aion_core.engine.stream.shared_reads import SharedReads
 from aion_core.engine.task import timestamps
@@ -214,7 +215,9 @@ async def test_cancel_of_running_task_stops_agent() -> None:
     assert await made.service.get(elsewhere, task.id) == task, "nothing follows"
 
 
-async def test_cancel_takes_effect_although_agent_keeps_running() -> None:
+async def test_cancel_takes_effect_although_agent_keeps_running(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(renewal, "WATCH_SECONDS", 0.05)
+    monkeypatch.setattr(runner, "STOP_SECONDS", 0.2)
     agent = Stubborn()
     made = parts(agent, lease_seconds=3)
     call = CallContext("owner", "test")

@@ -236,7 +236,7 @@ class ClientsThatAreRefused(Clients):
 
 
 _SETTINGS = settings(
-    max_examples=100 if os.environ.get("SIMULATION_DEEP") else 12,
+    max_examples=100 if os.environ.get("SIMULATION_DEEP") else 8,
     stateful_step_count=15,
     deadline=None,
     suppress_health_check=list(HealthCheck),

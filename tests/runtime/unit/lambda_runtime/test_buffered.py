@@ -53,7 +53,7 @@ TEXTS = {
 
 
 @each_event
-@pytest.mark.parametrize("media_type", TEXTS)
+@each_row("media_type", TEXTS)
 def test_text_of_each_media_type_stays_text(recorded: str, media_type: str) -> None:
     text = TEXTS[media_type]
     headers = [(b"content-type", media_type.encode())] if media_type else []

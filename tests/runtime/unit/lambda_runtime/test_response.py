@@ -202,7 +202,7 @@ async def ran_while_sending(response: StreamedResponse) -> list[str]:
         order.append("somebody else")
 
     async def send() -> None:
-        for _ in range(50_000):
+        for _ in range(10_000):
             await response.send(body(b"x" * 1000, more=True))
         order.append("sender")
 

@@ -80,7 +80,7 @@ def example(token: str, heard: list[Any]) -> Iterator[str]:
     module = util.module_from_spec(spec)
     spec.loader.exec_module(module)
     server = module.serve(module.Inbox(token), 0, heard.append)
-    thread = threading.Thread(target=server.serve_forever)
+    thread = threading.Thread(target=server.serve_forever, args=(0.02,))
     thread.start()
     try:
         yield f"http://127.0.0.1:{server.server_port}/"

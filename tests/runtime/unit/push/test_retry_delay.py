@@ -1,6 +1,6 @@
 """Many webhooks with retries at the same time: fair order and schedule.
 
-The test has a hundredth of 10,000 webhooks and of the sweep's limit, because only the proportion matters.
+The test has a 200th of 10,000 webhooks and of the sweep's limit, because only the proportion matters.
 """
 
 from collections import Counter
@@ -24,7 +24,7 @@ from aion_core.table.keys import ContextKey, TaskKey
 from tests.support.clock import ManualClock
 from tests.support.stores import MemoryPushConfigs, MemoryTaskStore
 
-MANY, SMALL = 10_000, 100
+MANY, SMALL = 10_000, 200
 HOURS_DOWN = 12
 
 

@@ -49,7 +49,7 @@ LIKE = "https://hooks.example.org/a"
 """URL of a host that an operator allows, at its default port."""
 
 
-@pytest.mark.parametrize("what", downgraded(LIKE))
+@each_row("what", downgraded(LIKE))
 def test_url_that_looks_like_allowed_one_is_blocked(what: str) -> None:
     policy = WebhookPolicy.for_service("https://agents.example.com", hosts=["hooks.example.org"], ports=[443])
     assert check_url(LIKE, policy).url == LIKE

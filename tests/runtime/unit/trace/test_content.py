@@ -7,6 +7,7 @@ import pytest
 from aion_core import log
 from aion_core.redaction import REDACTED
 from aion_core.trace.content import CUT, LONGEST, MARGIN, short_text
+from tests.support.rows import each_row
 
 KEY = "sk-" + "a1B2" * 12
 
@@ -42,8 +43,8 @@ def test_long_content_is_cut(length: int) -> None:
     assert text == ("x" * length if length <= LONGEST else "x" * LONGEST + CUT)
 
 
-@pytest.mark.parametrize("keys", [0, 20, 60])
-@pytest.mark.parametrize("before", range(LONGEST - 60, LONGEST + MARGIN + 1, 7))
+@each_row("keys", [0, 20, 60])
+@each_row("before", range(LONGEST - 60, LONGEST + MARGIN + 1, 7))
 def test_cut_leaves_no_part_of_credential(before: int, keys: int) -> None:
     """Put a key across each place of the cut, after other keys whose redaction shortens the text, also below the limit."""
     others = " ".join([KEY] * keys)

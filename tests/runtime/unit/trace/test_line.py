@@ -1,12 +1,11 @@
 """A step as one line of text."""
 
-import pytest
-
 from aion_core.trace.line import WIDTH, line_of
 from aion_core.trace.step import Kind, Step
+from tests.support.rows import each_row
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("step", "line"),
     [
         (Step(1, Kind.NODE, "ask", 0.0, ms=12.4), "node ask 12 ms"),

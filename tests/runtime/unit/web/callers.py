@@ -79,6 +79,7 @@ class Caller:
 
     def token_of_remote(self) -> str:
         """Return the token that the remote agent has last sent. It reports soon that its task works."""
+        wait_until(lambda: any(head["user-agent"] != MINE for _, head in self.posts))
         return [head["x-a2a-notification-token"] for _, head in self.posts if head["user-agent"] != MINE][-1]
 
     def post(self, token: str | bytes, body: Any = None, **headers: str) -> httpx.Response:

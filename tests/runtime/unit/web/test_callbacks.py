@@ -2,17 +2,21 @@
 
 import json
 from collections.abc import Iterator, Mapping
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 
+from aion_core.agents.adk.remote_agents import run
 from aion_core.clock import SystemClock
+from aion_core.delegation import author_calls
 from aion_core.delegation.looks import have_answers
 from aion_core.delegation.remotes import Remotes
 from aion_core.engine.records import AwaitedCall
 from aion_core.engine.remote_calls.callbacks import hash_of
+from aion_core.engine.turn import wait
 from aion_core.protocol.types import Message, Part, Role, SendMessageRequest
 from aion_core.table.keys import ContextKey, TaskKey
 from aion_core.web import callbacks
@@ -20,10 +24,18 @@ from aion_core.web.callbacks import MAX_BODY_BYTES, PER_MINUTE
 from tests.runtime.unit.delegation.remote_servers import served_by_sdk, served_here
 from tests.runtime.unit.web.callers import AGENTS, Caller, caller, now, said, wait_until
 from tests.support.foreign import sdk_server
+from tests.support.rows import each_row
 from tests.support.stores import MemoryTaskStore
 
 WORKING = {"statusUpdate": {"taskId": "t", "contextId": "c", "status": {"state": "TASK_STATE_WORKING"}}}
 COMPLETED = {"statusUpdate": {"taskId": "t", "contextId": "c", "status": {"state": "TASK_STATE_COMPLETED"}}}
+
+
+@pytest.fixture(autouse=True)
+def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Suspend turns after a tenth of a second."""
+    for module in (author_calls, run):
+        monkeypatch.setattr(module, "SUSPEND_SECONDS", 0.1)
 
 
 @pytest.mark.parametrize(
@@ -101,8 +113,11 @@ def test_token_is_stored_as_hash_only(waiting: tuple[Caller, str]) -> None:
     assert hash_of(server.token_of_remote()) in server.stored()
 
 
-def test_early_callback_costs_one_look_and_polls_follow(waiting: tuple[Caller, str]) -> None:
+def test_early_callback_costs_one_look_and_polls_follow(
+    waiting: tuple[Caller, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     server, task = waiting
+    monkeypatch.setattr(wait, "FIRST_LOOK", timedelta(seconds=1))
     assert server.next_look(task) > now() + 800_000, "the net is far"
     assert server.post(server.token_of_remote(), COMPLETED).status_code == 204
     wait_until(lambda: now() < server.next_look(task) < now() + 10_000)
@@ -121,7 +136,7 @@ def test_report_of_work_leaves_token_valid(waiting: tuple[Caller, str]) -> None:
     assert server.post(server.token_of_remote(), COMPLETED).status_code == 204
 
 
-@pytest.mark.parametrize(
+@each_row(
     "body", [None, [], "x", {"task": 7}, {"status": {"state": "odd"}}, {"statusUpdate": []}, {"task": {"status": []}}]
 )
 def test_unreadable_notification_counts_as_end(body: Any) -> None:
@@ -162,8 +177,8 @@ def test_token_of_another_task_wakes_its_own_only(waiting: tuple[Caller, str]) -
     first = server.token_of_remote()
     other = server.send(server.hold("other"), "m2")
     server.waits(other)
+    wait_until(lambda: server.token_of_remote() != first)
     second = server.token_of_remote()
-    assert first != second
     forged = {"task": {"id": task, "contextId": "m", "status": {"state": "TASK_STATE_COMPLETED"}}}
     before = server.next_look(task)
     assert server.post(second, forged).status_code == 204
@@ -212,6 +227,7 @@ def test_agent_that_refuses_callback_is_polled(tmp_path: Path, caplog: pytest.Lo
         server.waits(task)
         assert server.next_look(task) < now() + 10_000
         assert "has refused a message with a callback" in caplog.text
+        server.end("job")  # its server ends after its turns
 
 
 @pytest.mark.parametrize(

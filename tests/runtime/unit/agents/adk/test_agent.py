@@ -179,11 +179,12 @@ def test_dynamodb_sessions_need_an_encryption_key(tmp_path: Path) -> None:
         build_turn_services(settings, build_telemetry(settings)).agents["count"].load()
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize(
     ("path", "loads", "never"),
     [
         pytest.param("examples/adk/agent.py", "google.adk", "langgraph", id="ADK"),
-        pytest.param("examples/echo/agent.py", "langgraph", "google.adk", id="LangGraph", marks=pytest.mark.deep),
+        pytest.param("examples/echo/agent.py", "langgraph", "google.adk", id="LangGraph"),
     ],
 )
 def test_first_turn_imports_only_framework_of_its_agent(path: str, loads: str, never: str, tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ from tests.runtime.unit.agents.folding import fold, text_of
 from tests.support.adk import call, content, served
 from tests.support.service import http, parts, send
 
-EXAMPLES = 1000 if os.environ.get("SIMULATION_DEEP") else 60
+EXAMPLES = 1000 if os.environ.get("SIMULATION_DEEP") else 25
 """Number of generated agents; each takes 35 ms of CPU."""
 
 pytestmark = [

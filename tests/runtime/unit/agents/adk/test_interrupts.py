@@ -107,36 +107,6 @@ async def test_file_alone_is_no_result_of_long_running_tool(dialect: str) -> Non
     assert state(done) == "COMPLETED"
 
 
-async def test_message_without_task_id_answers_interrupt_of_its_context(dialect: str) -> None:
-    root, _ = expenses(50, ["Paid."])
-    async with http(parts(served(root)).app()) as client:
-        question = await ask(client, dialect)
-        done = await ask(client, dialect, "yes", message_id="m-2", contextId=question["contextId"])
-    assert (done["id"], state(done)) == (question["id"], "COMPLETED")
-
-
-async def test_duplicate_answer_resumes_turn_once(dialect: str) -> None:
-    root, model = expenses(50, ["Paid."])
-    async with http(parts(served(root)).app()) as client:
-        question = await ask(client, dialect)
-        first = await answer(client, dialect, question, "yes")
-        again = await answer(client, dialect, question, "yes")
-    assert first == again
-    assert len(model.seen) == 2
-
-
-async def test_restarted_process_accepts_answer_to_interrupt(dialect: str) -> None:
-    """A new process can resume the turn, because the session stores the pending tool call."""
-    root, model = expenses(50, ["Paid."])
-    sessions = InMemorySessionService()
-    service = parts(served(root, sessions))
-    async with http(service.app()) as client:
-        question = await ask(client, dialect)
-    later = parts(served(LlmAgent(name="root", model=model, tools=root.tools), sessions), service.store)
-    async with http(later.app()) as client:
-        assert answer_text(await answer(client, dialect, question, "yes")) == "Paid."
-
-
 async def test_answer_fails_task_after_session_has_expired(dialect: str) -> None:
     root, model = expenses(50, ["Paid."])
     sessions = InMemorySessionService()
@@ -589,20 +559,6 @@ async def test_credential_from_client_reaches_tool_but_not_log(
     assert (state(done), answer_text(done), used) == ("COMPLETED", "No meetings.", ["the-user-token"])
     assert "the-user-token" not in caplog.text
     assert "the-client-secret" not in caplog.text
-
-
-@pytest.mark.parametrize(
-    ("kind", "given"), [("oauth2", {"authType": "nothing-we-know"}), ("apiKey", {"key": {"not": "a text"}})]
-)
-async def test_invalid_credential_repeats_credential_request(dialect: str, kind: str, given: Any) -> None:
-    used: list[str | None] = []
-    async with http(parts(served(calendar(kind, used))).app()) as client:
-        question = await ask(client, dialect)
-        again = await answer(client, dialect, question, given)
-        assert state(again) == "AUTH_REQUIRED"
-        assert str(answer_text(again)).startswith("That is not a credential.")
-        done = await answer(client, dialect, question, "the-user-token", message_id="m-3")
-    assert (state(done), used) == ("COMPLETED", ["the-user-token"])
 
 
 async def test_credential_is_requested_once_per_context(dialect: str) -> None:

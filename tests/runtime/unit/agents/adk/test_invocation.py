@@ -70,7 +70,7 @@ def with_model() -> Any:
 @pytest.mark.parametrize("make", [custom, with_model])
 async def test_adapter_reads_each_event_of_loop_few_times(make: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """A loop stores about three events in each of its iterations. The adapter must not read all of them after each."""
-    iterations = 100
+    iterations = 40
     monkeypatch.setattr(CountedEvents, "reads", 0)
     sessions = CountedSessions()
     root = LoopAgent(name="loop", max_iterations=iterations, sub_agents=[make()])

@@ -4,7 +4,6 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
-import pytest
 from google.adk import Workflow
 from google.adk.agents import LlmAgent, SequentialAgent
 from google.adk.agents.context import Context
@@ -17,6 +16,7 @@ from aion_core.agents.adk.node_resumption import ended_runs
 from aion_core.engine.agent_options import AfterCrash
 from tests.runtime.unit.agents.adk.test_resumption import answering, outcome, run_to_end, transferring_agent
 from tests.support.adk import CrashingSessions, DecidingLlm, call, served, text_event
+from tests.support.rows import places, taking_turns
 
 ran: Counter[str] = Counter()
 
@@ -26,12 +26,12 @@ async def pay(amount: int) -> str:
     return f"paid {amount}"
 
 
-def paying(name: str) -> LlmAgent:
-    """Return an agent that calls its tool twice, then answers."""
+def paying(name: str, times: int = 2) -> LlmAgent:
+    """Return an agent that calls its tool twice, or so many times, then answers."""
 
     def decide(seen: list[str]) -> list[Any]:
         paid = sum("pay ->" in line for line in seen)
-        return ["All done."] if paid == 2 else [f"Paying {paid}.", call("pay", amount=paid)]
+        return ["All done."] if paid == times else [f"Paying {paid}.", call("pay", amount=paid)]
 
     return LlmAgent(name=name, model=DecidingLlm(decide=decide), tools=[pay])
 
@@ -55,7 +55,7 @@ async def slow(node_input: Any) -> Any:
 
 
 def side_by_side() -> Workflow:
-    join, one, two = JoinNode(name="join"), paying("one"), paying("two")
+    join, one, two = JoinNode(name="join"), paying("one", 1), paying("two", 1)
     return Workflow(name="root", edges=[("START", one, join), ("START", two, join), (join, last)])
 
 
@@ -70,7 +70,7 @@ def called_by_a_node() -> Workflow:
 
 
 def nested() -> Workflow:
-    return Workflow(name="inner", edges=[("START", paying("one"), last)])
+    return Workflow(name="inner", edges=[("START", paying("one", 1), last)])
 
 
 WORKFLOWS: dict[str, Callable[[], Workflow]] = {
@@ -90,8 +90,7 @@ def comparable(ended: tuple[str, Any, list[str]]) -> Any:
     return state, answer, sorted(set(before))
 
 
-@pytest.mark.parametrize("stored", [True, False], ids=["after an event", "before an event"])
-@pytest.mark.parametrize("place", WORKFLOWS)
+@taking_turns(place=WORKFLOWS, stored=[True, False])
 async def test_interrupted_node_goes_on_after_stored_events(place: str, stored: bool) -> None:
     """End the process at each event. A tool with a stored result is not called again, and the model has its input."""
     ran.clear()
@@ -99,7 +98,7 @@ async def test_interrupted_node_goes_on_after_stored_events(place: str, stored: 
     undisturbed = outcome(await run_to_end(served(WORKFLOWS[place](), sessions)))
     assert undisturbed[0] == "COMPLETED"
     once = ran["pay"]
-    for at in range(1, sessions.appends + 1):
+    for at in places(sessions.appends):
         ran.clear()
         cut = outcome(await run_to_end(served(WORKFLOWS[place](), CrashingSessions(at, before=not stored))))
         assert comparable(cut) == comparable(undisturbed), f"cut at event {at}"
@@ -110,15 +109,14 @@ async def test_interrupted_node_goes_on_after_stored_events(place: str, stored: 
 
 
 STEPS: dict[str, Callable[[], Any]] = {
-    "sequence": lambda: SequentialAgent(name="steps", sub_agents=[answering("one"), paying("two")]),
+    "sequence": lambda: SequentialAgent(name="steps", sub_agents=[answering("one"), paying("two", 1)]),
     "transfer": lambda: LlmAgent(
-        name="steps", model=transferring_agent("two").model, sub_agents=[paying("two"), answering("three")]
+        name="steps", model=transferring_agent("two").model, sub_agents=[paying("two", 1), answering("three")]
     ),
 }
 
 
-@pytest.mark.parametrize("resume", AfterCrash)
-@pytest.mark.parametrize("steps", STEPS)
+@taking_turns(steps=STEPS, resume=AfterCrash)
 async def test_interrupted_node_with_agents_below_fails_or_restarts(steps: str, resume: AfterCrash) -> None:
     """ADK would begin the node again and skip some of its agents, so the turn fails, or runs again from its message."""
 
@@ -128,7 +126,8 @@ async def test_interrupted_node_with_agents_below_fails_or_restarts(steps: str, 
     sessions = CrashingSessions()
     undisturbed = outcome(await run_to_end(served(tree(), sessions)))
     states = Counter[str]()
-    for at in range(1, sessions.appends + 1):
+    cuts = places(sessions.appends) if resume is AfterCrash.RESTART else range(1, sessions.appends + 1)
+    for at in cuts:
         ran.clear()
         state, answer, before = outcome(await run_to_end(served(tree(), CrashingSessions(at), resume=resume)))
         states[state] += 1

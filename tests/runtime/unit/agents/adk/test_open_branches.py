@@ -4,7 +4,6 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
-import pytest
 from google.adk.agents import BaseAgent, LlmAgent, LoopAgent, ParallelAgent, SequentialAgent
 from google.adk.tools.function_tool import FunctionTool
 from google.adk.tools.long_running_tool import LongRunningFunctionTool
@@ -12,6 +11,7 @@ from google.adk.tools.long_running_tool import LongRunningFunctionTool
 from tests.runtime.unit.agents.adk.test_resumption import outcome, patient, repeating
 from tests.support.adk import CrashingSessions, DecidingLlm, call, served, task_of
 from tests.support.clock import ManualClock
+from tests.support.rows import places, taking_turns
 from tests.support.service import http, parts, send
 from tests.support.stores import MemoryTaskStore
 
@@ -87,9 +87,7 @@ async def answered(tree: BaseAgent, sessions: CrashingSessions, first: int = 0) 
     return outcomes
 
 
-@pytest.mark.parametrize("first", [0, 1])
-@pytest.mark.parametrize("asking", [confirmed, long_running])
-@pytest.mark.parametrize("tree", TREES)
+@taking_turns(tree=TREES, asking=[confirmed, long_running], first=[0, 1])
 async def test_step_after_parallel_agents_waits_for_all_answers(
     tree: str, asking: Callable[[str], LlmAgent], first: int
 ) -> None:
@@ -112,7 +110,7 @@ async def test_open_question_of_parallel_agent_outlives_crash() -> None:
     """End the process after each stored event of the three turns."""
     sessions = CrashingSessions()
     await answered(TREES["in a sequence"](confirmed), sessions)
-    for place in range(1, sessions.appends + 1):
+    for place in places(sessions.appends):
         *halfway, done = await answered(TREES["in a sequence"](confirmed), CrashingSessions(place))
         assert len(halfway) == 1, f"cut at event {place}"
         assert "From last." not in halfway[0][2], f"cut at event {place}"

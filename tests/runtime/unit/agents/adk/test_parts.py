@@ -5,7 +5,6 @@ import json
 from collections.abc import AsyncGenerator
 from typing import Any
 
-import pytest
 from a2a.types import Message, Part
 from google.adk.a2a.converters.part_converter import convert_a2a_part_to_genai_part
 from google.adk.a2a.converters.to_adk_event import convert_a2a_message_to_event
@@ -60,7 +59,7 @@ async def test_every_a2a_part_kind_reaches_model(dialect: str) -> None:
     assert "3.0" not in str(data.text)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("named", "mime_type"),
     [
         ({"mediaType": "text/x-own", "filename": "a.png"}, "text/x-own"),
@@ -73,7 +72,7 @@ async def test_every_a2a_part_kind_reaches_model(dialect: str) -> None:
         ({}, "application/octet-stream"),
     ],
 )
-@pytest.mark.parametrize("kind", ["raw", "url"])
+@each_row("kind", ["raw", "url"])
 async def test_file_mime_type_is_guessed_by_default(
     dialect: str, kind: str, named: dict[str, str], mime_type: str
 ) -> None:

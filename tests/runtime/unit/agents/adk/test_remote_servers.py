@@ -1,5 +1,6 @@
 """ADK's RemoteA2aAgent with an agent of this server, of the official SDK's, and of ADK's `to_a2a`."""
 
+from itertools import product
 from typing import Any
 
 import httpx
@@ -65,9 +66,10 @@ async def answered(url: str, text: str, *crash_at: int, shape: str = "root") -> 
         return task_of(await patient(client.post("/", json=send(text)), clock))
 
 
-@taking_turns(server=SERVERS, word=SAID, crash_at=[None, 2, 3])
-async def test_caller_tells_what_remote_agent_says(server: str, word: str, crash_at: int | None) -> None:
+@taking_turns(word=SAID, case=list(product(SERVERS, [None, 2, 3])))
+async def test_caller_tells_what_remote_agent_says(word: str, case: tuple[str, int | None]) -> None:
     """The caller's process may be lost after its second or third event."""
+    server, crash_at = case
     with SERVERS[server]() as url:
         task = await answered(url, word, *([crash_at] if crash_at else []))
     state, text, _ = outcome(task)

@@ -35,6 +35,7 @@ from tests.support.adk import (
     yielding_agent,
 )
 from tests.support.clock import ManualClock, settle
+from tests.support.rows import places
 from tests.support.service import http, parts, send
 from tests.support.stores import MemoryTaskStore
 
@@ -196,8 +197,7 @@ def comparable(tree: str, ended: tuple[str, Any, list[str]]) -> Any:
     return ended
 
 
-LARGEST = "one that transfers to a sequence in a sequence"
-COMBINED = {LARGEST, "agents that transfer one after another"}
+COMBINED = {"one that transfers to a sequence in a sequence", "agents that transfer one after another"}
 """Trees that combine other trees."""
 one_after_another = pytest.mark.parametrize(
     "tree",
@@ -205,7 +205,7 @@ one_after_another = pytest.mark.parametrize(
 )
 
 
-@pytest.mark.parametrize("tree", [pytest.param(tree, marks=[pytest.mark.deep] * (tree == LARGEST)) for tree in TREES])
+@pytest.mark.parametrize("tree", [pytest.param(tree, marks=[pytest.mark.deep] * (tree in COMBINED)) for tree in TREES])
 async def test_turn_resumed_after_crash_has_same_result(tree: str) -> None:
     """End the process after one stored event, a later event in each run, and resume the turn.
 
@@ -215,7 +215,7 @@ async def test_turn_resumed_after_crash_has_same_result(tree: str) -> None:
     undisturbed = outcome(await run_to_end(served(TREES[tree](), sessions)))
     assert undisturbed[0] == "COMPLETED"
     once = Counter(ran)
-    for place in range(1, sessions.appends + 1):
+    for place in places(sessions.appends):
         ran.clear()
         dying = CrashingSessions(place)
         cut = outcome(await run_to_end(served(TREES[tree](), dying)))
@@ -230,7 +230,7 @@ async def test_resumed_turn_repeats_session_event_that_was_not_stored(tree: str)
     """End the process before an event is stored: the model or tool runs again; its message is recorded once."""
     sessions = CrashingSessions()
     undisturbed = outcome(await run_to_end(served(TREES[tree](), sessions)))
-    for place in range(1, sessions.appends + 1, 2):
+    for place in places(sessions.appends, first=2):
         cut = outcome(await run_to_end(served(TREES[tree](), CrashingSessions(place, before=True))))
         assert comparable(tree, cut) == comparable(tree, undisturbed), f"cut at event {place}"
 
@@ -247,13 +247,20 @@ class CrashingTaskStore(MemoryTaskStore):
         return await super().append(lease, head, *events, keys=keys)
 
 
-@one_after_another
+@pytest.mark.parametrize(
+    "tree",
+    [
+        pytest.param(tree, marks=[pytest.mark.deep] * (tree not in ("an LLM agent", "in a sequence", "in a workflow")))
+        for tree in TREES
+        if tree != "in parallel"
+    ],
+)
 async def test_resumed_turn_records_stored_session_events_in_task_log(
     tree: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A crash may leave the last events in the session only: the resumed turn adds them to the task's log."""
     undisturbed = outcome(await run_to_end(served(TREES[tree]()), store=CrashingTaskStore))
-    for place in range(1, 6):
+    for place in places(5):
         monkeypatch.setattr(CrashingTaskStore, "die_at", place)
         assert outcome(await run_to_end(served(TREES[tree]()), store=CrashingTaskStore)) == undisturbed, place
 
@@ -336,16 +343,16 @@ async def test_interrupted_turn_after_transfer_to_workflow_fails_or_restarts(
     sessions = CrashingSessions()
     undisturbed = outcome(await run_to_end(served(tree(), sessions)))
     assert undisturbed[:2] == ("COMPLETED", "I am on it.")
-    ends = []
-    for place in range(1, sessions.appends + 1):
+    ends = {}
+    for place in places(sessions.appends):
         ran.clear()
         ended = outcome(await run_to_end(served(tree(), CrashingSessions(place), resume=resume)))
         assert ended == undisturbed or ended[:2] == ("FAILED", TRANSFER_NOT_RESUMABLE), f"cut at event {place}"
         assert len(set(ended[2])) == len(ended[2]), f"cut at event {place}"
         assert ran["pay"] <= 1 or resume is AfterCrash.RESTART, f"cut at event {place}"
-        ends.append(ended[0])
-    assert {ends[0], ends[3], ends[-1]} == {"COMPLETED"}
-    assert ends[6] == ("COMPLETED" if resume is AfterCrash.RESTART else "FAILED")
+        ends[place] = ended[0]
+    assert {ends[1], ends[4], ends[sessions.appends]} == {"COMPLETED"}
+    assert ends[7] == ("COMPLETED" if resume is AfterCrash.RESTART else "FAILED")
 
 
 async def test_only_llm_agent_resumes_if_adk_app_disables_resumability() -> None:
@@ -436,11 +443,11 @@ ASKING_TREES: dict[str, Callable[[], BaseAgent]] = {
 }
 
 
-@pytest.mark.parametrize("tree", ASKING_TREES)
+@pytest.mark.parametrize("tree", ["parallel", "sequence", pytest.param("loop", marks=pytest.mark.deep)])
 async def test_workflow_agent_waits_for_answer_despite_crash(tree: str) -> None:
     """Crash after each stored event of both turns: the agents after the question run only after the answer."""
-    last = 0
-    for place in range(100):
+
+    async def appends(place: int) -> int:
         clock, sessions = ManualClock(), CrashingSessions(place)
         agent = served(ASKING_TREES[tree](), sessions)
         made = parts(agent, MemoryTaskStore(clock), clock, lease_seconds=10_000, blocking_wait=1e9)
@@ -452,10 +459,12 @@ async def test_workflow_agent_waits_for_answer_despite_crash(tree: str) -> None:
             task = task_of(await patient(client.post("/", json=request), clock))
         assert outcome(task)[:2] == ("COMPLETED", "From last."), place
         assert "Approved." in earlier(task), place
-        last = last or sessions.appends
-        if place >= last:
-            break
+        return sessions.appends
+
+    last = await appends(0)
     assert last > 8
+    for place in places(last):
+        await appends(place)
 
 
 async def test_each_confirmed_tool_runs_once_despite_crash() -> None:
@@ -471,10 +480,8 @@ async def test_each_confirmed_tool_runs_once_despite_crash() -> None:
         ]
         return ParallelAgent(name="root", sub_agents=agents)
 
-    asked, last = 0, 0
-    for place in range(100):
-        if place and place <= asked:
-            continue
+    async def appends(place: int) -> tuple[int, int]:
+        """Return the numbers of events of the first turn, and of both."""
         ran.clear()
         clock, sessions = ManualClock(), CrashingSessions(place)
         made = parts(served(tree(), sessions), MemoryTaskStore(clock), clock, lease_seconds=10_000, blocking_wait=1e9)
@@ -488,10 +495,12 @@ async def test_each_confirmed_tool_runs_once_despite_crash() -> None:
             ]
             task = task_of(await patient(client.post("/", json=request), clock))
         assert (outcome(task)[0], ran["pay"]) == ("COMPLETED", 2), place
-        last = last or sessions.appends
-        if place >= last:
-            break
+        return asked, sessions.appends
+
+    asked, last = await appends(0)
     assert last > asked + 4
+    for place in places(last, first=asked + 1):
+        await appends(place)
 
 
 # ── Deadline ──────────────────────────────────────────────────────────────────────────────────────────────────────────

@@ -17,7 +17,7 @@ from aion_core.engine.agent_options import AfterCrash
 from tests.runtime.unit.agents.adk.test_resumption import answering, outcome, patient, run_to_end, transferring_agent
 from tests.support.adk import CrashingSessions, YieldingAgent, call, served, task_of, text_event
 from tests.support.clock import ManualClock
-from tests.support.rows import each_row
+from tests.support.rows import places, taking_turns
 from tests.support.service import http, parts, send
 from tests.support.stores import MemoryTaskStore
 
@@ -77,14 +77,13 @@ async def cut_at_each_event(make: Callable[[], Any]) -> list[tuple[str, Any, lis
     sessions = CrashingSessions()
     outcomes = [outcome(await run_to_end(served(make(), sessions)))]
     assert 1 < sessions.appends < MAX_APPENDS
-    for place in range(1, sessions.appends + 1):
+    for place in places(sessions.appends):
         agent = served(make(), CrashingSessions(place), resume=AfterCrash.RESTART)
         outcomes.append(outcome(await run_to_end(agent)))
     return outcomes
 
 
-@each_row("evidence", EVIDENCE)
-@each_row("shape", SHAPES)
+@taking_turns(shape=SHAPES, evidence=EVIDENCE)
 async def test_restarted_turn_does_not_see_its_lost_attempt(shape: str, evidence: str) -> None:
     whole, *cut = await cut_at_each_event(lambda: SHAPES[shape](AskingOnce(name="asks", has_asked=EVIDENCE[evidence])))
     assert whole[:2] == ("COMPLETED", "Asked.")

@@ -18,7 +18,7 @@ from google.adk.tools.function_tool import FunctionTool
 from google.adk.tools.long_running_tool import LongRunningFunctionTool
 from google.genai import types as genai
 
-from aion.shared.remote import RemoteAgentError, call_agent, call_agents
+from aion.shared.remote import call_agent, call_agents
 from aion.shared.sleeping import sleep
 from aion_core.agents.adk.remote_agents import run
 from aion_core.delegation import author_calls
@@ -30,6 +30,7 @@ from tests.support.adk import CrashingSessions, DecidingLlm, call, content, scri
 from tests.support.agents.remote import NOTES
 from tests.support.clock import settle
 from tests.support.held_remote import Remote, held_remote
+from tests.support.rows import places, taking_turns
 from tests.support.traces import KeptTraces
 from tests.support.waiting import Conversation, text_of
 
@@ -38,11 +39,18 @@ pytestmark = pytest.mark.filterwarnings("ignore:.*EXPERIMENTAL.*:UserWarning")
 HOUR = timedelta(hours=1)
 
 
-@pytest.fixture
-def remote(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Remote]:
-    monkeypatch.setenv(NOTES, str(tmp_path / "notes"))
-    with held_remote(tmp_path) as made:
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Remote]:
+    with held_remote(tmp_path_factory.mktemp("remote")) as made:
         yield made
+
+
+@pytest.fixture
+def remote(server: Remote, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Remote]:
+    monkeypatch.setenv(NOTES, str(tmp_path / "notes"))
+    made = server.elsewhere(tmp_path)
+    yield made
+    made.end_all()
 
 
 @pytest.fixture(autouse=True)
@@ -52,10 +60,15 @@ def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(module, "SUSPEND_SECONDS", 0.1)
 
 
+def be_patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Suspend no turn any more whose remote agent answers, however slow the machine is."""
+    for module in (author_calls, run):
+        monkeypatch.setattr(module, "SUSPEND_SECONDS", 60.0)
+
+
 @pytest.fixture
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Suspend no turn whose remote agent answers, however slow the machine is."""
-    monkeypatch.setattr(author_calls, "SUSPEND_SECONDS", 60.0)
+    be_patient(monkeypatch)
 
 
 def caller(calls: list[Any], *tools: Any, name: str = "root", **options: Any) -> LlmAgent:
@@ -276,7 +289,7 @@ async def test_failing_tool_beside_waiting_one_fails_turn(remote: Remote) -> Non
 
         async def fails_later() -> str:
             """Fail after the other tool has stopped."""
-            await asyncio.sleep(2)
+            await asyncio.sleep(0.3)
             raise ValueError("no")
 
         return caller([call("ask", text=remote.hold("job")), call("fails_later")], tools.ask, fails_later)
@@ -343,7 +356,7 @@ async def test_long_running_tool_waits_without_process(remote: Remote) -> None:
     assert remote.heard() == ["job"]
 
 
-async def test_question_of_awaited_agent_reaches_client(remote: Remote) -> None:
+async def test_question_of_awaited_agent_reaches_client(remote: Remote, monkeypatch: pytest.MonkeyPatch) -> None:
     def build(talk: Talk) -> Any:
         tools = Files(talk, remote)
         return caller([call("book"), call("ask", text=f"{remote.hold('job')} ask")], tools.book, tools.ask)
@@ -354,6 +367,7 @@ async def test_question_of_awaited_agent_reaches_client(remote: Remote) -> None:
     task = await talk.passes(task, 30, step=5)
     assert text_of(task) == "Which?"
     assert task.status.state == 6
+    be_patient(monkeypatch)
     task = await talk.answers(task, "red")
     assert text_of(task) == results(book={"booked": "a flight"}, ask={"result": "Held for red."})
     assert [what for what, _ in talk.notes].count("book") == 1
@@ -361,6 +375,7 @@ async def test_question_of_awaited_agent_reaches_client(remote: Remote) -> None:
     assert model.calls == 2
 
 
+@pytest.mark.usefixtures("patient")
 async def test_quick_questions_of_agent_reach_client(remote: Remote) -> None:
     def build(talk: Talk) -> Any:
         return caller([call("ask", text="ask twice")], Files(talk, remote).ask)
@@ -374,6 +389,7 @@ async def test_quick_questions_of_agent_reach_client(remote: Remote) -> None:
     assert text_of(task) == results(ask={"result": "Heard red and green."})
 
 
+@pytest.mark.usefixtures("patient")
 async def test_authorization_of_agent_reaches_client(remote: Remote) -> None:
     talk = Talk(lambda talk: caller([call("ask", text="authorize")], Files(talk, remote).ask))
     task = await talk.send()
@@ -421,51 +437,6 @@ async def test_result_beside_canceled_wait_stays_known(remote: Remote) -> None:
     assert text_of(following) == results(book={"booked": "a flight"}, ask={"error": "canceled"})
 
 
-async def test_doubled_wake_up_changes_nothing(remote: Remote) -> None:
-    talk = Talk(lambda talk: caller([call("ask", text=remote.hold("job"))], Files(talk, remote).ask))
-    task = await talk.passes(await talk.send(), 30, step=5)
-    for again in list(talk.woken):
-        await talk.made.work_queue.enqueue(again)
-    task = await talk.passes(task, 30, step=5)
-    assert len(talk.notes) == 1
-    remote.end("job")
-    for again in list(talk.woken):
-        await talk.made.work_queue.enqueue(again)
-    task = await talk.passes(task, 60, step=5)
-    assert text_of(task) == results(ask={"result": "Held."})
-    assert len(talk.notes) == 2
-
-
-async def test_blocking_client_gets_answer_without_suspension(remote: Remote) -> None:
-    talk = Talk(lambda talk: caller([call("ask", text=remote.hold("job"))], Files(talk, remote).ask))
-    sending = asyncio.create_task(talk.send(return_immediately=False))
-    async with asyncio.timeout(60):
-        while not remote.requests["/"]:
-            await asyncio.sleep(0.01)
-    await asyncio.sleep(1.5)  # longer than a call may keep a process that nobody holds
-    remote.end("job")
-    assert text_of(await sending) == results(ask={"result": "Held."})
-    assert len(talk.notes) == 1
-
-
-async def test_agent_that_does_not_answer_within_day_fails_call(remote: Remote) -> None:
-    def build(talk: Talk) -> Any:
-        async def ask() -> str:
-            """Ask."""
-            try:
-                return (await call_agent(remote.url, remote.hold("job"))).text
-            except RemoteAgentError as error:
-                return str(error)
-
-        return caller([call("ask")], ask)
-
-    talk = Talk(build)
-    task = await talk.passes(await talk.send(), 24 * 3600 - 600, step=300)
-    assert text_of(task).startswith("Waiting for")
-    task = await talk.passes(task, 1200, step=300)
-    assert f"The agent {remote.url} has not answered within 24 hours." in text_of(task)
-
-
 async def test_tool_that_catches_everything_is_suspended_all_the_same(remote: Remote) -> None:
     def build(talk: Talk) -> Any:
         async def ask() -> str:
@@ -505,7 +476,7 @@ async def test_agent_that_is_tool_waits_in_process(remote: Remote) -> None:
         return caller([call("inner", request="go")], AgentTool(inner))
 
     talk = Talk(build)
-    task = await waits_in_process(talk, remote, seconds=2)
+    task = await waits_in_process(talk, remote, seconds=0.3)
     assert "Held." in text_of(task)
     assert len(talk.notes) == 1
 
@@ -669,7 +640,7 @@ async def test_tool_of_workflow_waits_in_process(remote: Remote) -> None:
         return Workflow(name="root", edges=[("START", inner)])
 
     talk = Talk(build)
-    assert text_of(await waits_in_process(talk, remote, seconds=1)) == results(ask={"result": "Held."})
+    assert text_of(await waits_in_process(talk, remote, seconds=0.3)) == results(ask={"result": "Held."})
 
 
 async def through_losses(talk: Talk, happens: Coroutine[Any, Any, Task]) -> Task:
@@ -684,37 +655,40 @@ async def through_losses(talk: Talk, happens: Coroutine[Any, Any, Task]) -> Task
 
 
 async def with_losses(
-    build: Callable[[Talk, Remote], Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, before: bool
+    build: Callable[[Talk, Remote], Any],
+    server: Remote,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    *,
+    before: bool,
 ) -> AsyncIterator[tuple[int, Talk, Task, Remote]]:
-    """Let the turn wait and end once for each of its session's events: the process is lost after or before this event.
+    """Let the turn wait and end for several of its session's events: the process is lost after or before this event.
 
     Yield the event's number, and what has become of the turn.
     """
-    place, appends = 0, 1
-    while place < appends:
-        place += 1
+    cuts = [1]
+    for place in cuts:
         folder = tmp_path / str(place)
         folder.mkdir()
         monkeypatch.setenv(NOTES, str(folder / "notes"))
-        sessions = CrashingSessions(place, before=before)
-        with held_remote(folder) as remote:
-            talk = Talk(lambda talk, remote=remote: build(talk, remote), sessions, lease_seconds=10_000)  # type: ignore[misc]
-            task = await through_losses(talk, talk.send())
-            for _ in range(2):
-                remote.end("job")
-                task = await through_losses(talk, talk.passes(task, 300, step=300))
-            yield place, talk, task, remote
-        appends = sessions.appends - 1
+        sessions, remote = CrashingSessions(place, before=before), server.elsewhere(folder)
+        talk = Talk(lambda talk, remote=remote: build(talk, remote), sessions, lease_seconds=10_000)  # type: ignore[misc]
+        task = await through_losses(talk, talk.send())
+        for _ in range(2):
+            remote.end("job")
+            task = await through_losses(talk, talk.passes(task, 300, step=300))
+        yield place, talk, task, remote
+        if place == 1:
+            cuts += places(sessions.appends - 1)[1:]
 
 
-@pytest.mark.parametrize("shape", SHAPES)
-@pytest.mark.parametrize("before", [False, True], ids=["after", "before"])
+@taking_turns(shape=SHAPES, before=[False, True])
 async def test_killed_process_loses_no_wait_and_no_answer(
-    shape: str, before: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    shape: str, before: bool, server: Remote, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Lose the process at each event of the session, after or before the event is stored."""
+    """Lose the process at events of the session, after or before the event is stored."""
     place = 0
-    async for place, talk, task, remote in with_losses(SHAPES[shape], tmp_path, monkeypatch, before=before):
+    async for place, talk, task, remote in with_losses(SHAPES[shape], server, tmp_path, monkeypatch, before=before):
         assert task.status.state == 3, (place, text_of(task))
         assert remote.heard() == ["job"], place
         history = talk.history()
@@ -762,7 +736,7 @@ async def test_agent_that_adk_cannot_resume_waits_in_process(remote: Remote, sha
             caller([call("ask", text=remote.hold("job"))], Files(talk, remote).ask, name="inner")
         )
     )
-    assert text_of(await waits_in_process(talk, remote, seconds=0.5)) == results(ask={"result": "Held."})
+    assert text_of(await waits_in_process(talk, remote, seconds=0.3)) == results(ask={"result": "Held."})
     assert len(talk.notes) == 1
 
 
@@ -777,7 +751,7 @@ async def test_confirmed_tool_waits_in_process(remote: Remote) -> None:
     async with asyncio.timeout(60):
         while "job" not in remote.heard():
             await asyncio.sleep(0.01)
-    await asyncio.sleep(0.5)
+    await asyncio.sleep(0.3)
     assert not answering_it.done()
     remote.end("job")
     assert text_of(await answering_it) == results(ask={"result": "Held."})
@@ -803,7 +777,7 @@ async def test_tool_beside_task_waits_in_process(remote: Remote) -> None:
         )
 
     talk = Talk(build)
-    text = text_of(await waits_in_process(talk, remote, seconds=0.5))
+    text = text_of(await waits_in_process(talk, remote, seconds=0.3))
     assert "ask -> {'result': 'Held.'}" in text, text
     assert "inner -> " in text, text
 

@@ -80,6 +80,7 @@ def test_executor_class_without_cancel_is_refused(tmp_path: Path) -> None:
         load_object("agent.py", tmp_path)
 
 
+@pytest.mark.deep
 def test_sdk_server_is_imported_for_executors_only(tmp_path: Path) -> None:
     """Load an executor: this imports the SDK's server, but no other framework."""
     (tmp_path / "agent.py").write_text(EXECUTOR)

@@ -15,13 +15,19 @@ from aion_core.clock import SystemClock
 from aion_core.engine.call import CallContext
 from aion_core.engine.outcomes import TurnFinished
 from aion_core.engine.records import Head, Lease
-from aion_core.engine.runner import runner
+from aion_core.engine.runner import renewal, runner
 from aion_core.errors import StoreUnavailable
 from aion_core.protocol.types import Event, Task, TaskState
 from tests.runtime.unit.agents.executor.executors import ScriptedExecutor, served, text, text_of
 from tests.support.requests import request
 from tests.support.service import parts
 from tests.support.stores import MemoryTaskStore
+
+
+@pytest.fixture(autouse=True)
+def notices_soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let a turn notice soon that its task is canceled."""
+    monkeypatch.setattr(renewal, "WATCH_SECONDS", 0.05)
 
 
 class SlowTaskStore(MemoryTaskStore):
@@ -255,7 +261,8 @@ async def test_cancel_method_of_executor_runs_before_execute_stops(
     assert await made.parts.service.get(CallContext("owner", "test"), task.id) == task, "nothing follows"
 
 
-async def test_executor_stops_despite_failing_or_hanging_cancel_method() -> None:
+async def test_executor_stops_despite_failing_or_hanging_cancel_method(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(agent, "CANCEL_SECONDS", 0.1)
     begun, stopped = asyncio.Event(), asyncio.Event()
 
     class Executor(ScriptedExecutor):

@@ -7,6 +7,8 @@ import sys
 from functools import cache
 from pathlib import Path
 
+import pytest
+
 from tests.support.environments import python_with
 from tests.support.rows import each_row
 from tests.support.server import ROOT
@@ -66,6 +68,7 @@ def refused_lines(python: Path, setup: str, side: int) -> list[str]:
     return lines
 
 
+@pytest.mark.deep
 @each_row("row", ROWS)
 def test_renamed_name_works_in_its_version(row: list[list[str]]) -> None:
     """Run a row of the guide: the old code under a2a-sdk 0.3.26 and the new under 1.x, which refuses the old code."""

@@ -27,7 +27,7 @@ from tests.runtime.golden.graphs import asks_for, model_saying
 from tests.runtime.unit.agents.folding import fold, text_of
 from tests.support.service import http, parts, send
 
-EXAMPLES = 1000 if os.environ.get("SIMULATION_DEEP") else 60
+EXAMPLES = 1000 if os.environ.get("SIMULATION_DEEP") else 25
 """Number of generated agents; each has one or two turns, with a stream each, and takes 30 ms of CPU."""
 
 

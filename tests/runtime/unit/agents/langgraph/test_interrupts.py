@@ -267,25 +267,6 @@ class Seats(BaseModel):
     number: int
 
 
-async def test_answer_violating_response_schema_repeats_interrupt() -> None:
-    """LangGraph refuses the answer and stores nothing of it, so the client may answer again."""
-
-    def node(state: Any) -> Any:
-        seats = interrupt("How many?", response_schema=Seats)
-        return {"messages": [("ai", f"{seats.number} seats")]}
-
-    graph = StateGraph(MessagesState).add_node("node", node).add_edge(START, "node")
-    async with http(parts(graph).app()) as client:
-        asked = await post(client, message_id="m-1")
-        again = await post(client, data={"number": "many"}, message_id="m-2", taskId=asked["id"])
-        assert again["status"]["state"] == "TASK_STATE_INPUT_REQUIRED"
-        why, question = texts(again)
-        assert "in number: Input should be a valid integer" in why
-        assert question == "How many?"
-        task = await post(client, data={"number": 2}, message_id="m-3", taskId=asked["id"])
-    assert texts(task) == ["2 seats"]
-
-
 @pytest.mark.parametrize("nested", [False, True])
 async def test_valid_answer_counts_beside_one_that_violates_its_schema(nested: bool) -> None:
     ran: list[int] = []
@@ -310,7 +291,7 @@ async def test_valid_answer_counts_beside_one_that_violates_its_schema(nested: b
     assert (task["status"]["state"], ran) == ("TASK_STATE_COMPLETED", [2, 3])
 
 
-@pytest.mark.parametrize("key", _PROMPTS)
+@each_row("key", _PROMPTS)
 def test_interrupt_text_comes_from_key_of_value(key: str) -> None:
     required = input_required([Interrupt({key: "Send it?", "to": "ada"}, id="i-1")])
     text, data = required.message.parts

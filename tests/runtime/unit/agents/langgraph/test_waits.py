@@ -199,7 +199,7 @@ async def test_synchronous_node_sleeps_by_event_loop_of_its_own() -> None:
         conversation.clock.move(900)
         while text_of(task).startswith("Waiting"):
             await asyncio.sleep(0.01)
-            conversation.clock.move(10)
+            conversation.clock.move(60)
             task = await conversation.rests(task.id)
     assert text_of(task) == "slept"
 

@@ -8,6 +8,7 @@ from aion_core.auth.schemes.aws_iam import AwsIamScheme, IamOwner
 from tests.support.auth_app import AuthApp
 from tests.support.clock import ManualClock
 from tests.support.recorded import recorded_event
+from tests.support.rows import each_row
 
 ROLE = "arn:aws:sts::123456789012:assumed-role/Caller"
 
@@ -56,7 +57,7 @@ async def test_cognito_users_of_one_role_have_separate_owners(clock: ManualClock
     assert (await app.get(event=same)).json()["owner"] in owners
 
 
-@pytest.mark.parametrize(
+@each_row(
     "event",
     [
         None,

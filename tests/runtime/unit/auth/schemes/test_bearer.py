@@ -19,6 +19,7 @@ from tests.support.auth_app import AuthApp, issuer_scheme
 from tests.support.clock import ManualClock
 from tests.support.downgraded import downgraded
 from tests.support.issuer import AUDIENCE, Issuer, issuing
+from tests.support.rows import each_row
 
 URL = "https://login.example/keys"
 
@@ -135,7 +136,7 @@ BAD: dict[str, Callable[[Issuer], str]] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("kind", BAD)
+@each_row("kind", BAD)
 async def test_invalid_bearer_token_is_refused(
     app: AuthApp, issuer: Issuer, kind: str, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -211,7 +212,7 @@ async def test_forged_gateway_identity_headers_are_ignored(app: AuthApp, issuer:
     assert (await app.get(*spoofed)).status_code == 401
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("claims", "more", "status"),
     [
         ({"scope": "read chat write"}, {}, 200),

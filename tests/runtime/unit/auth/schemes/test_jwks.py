@@ -29,6 +29,7 @@ from tests.support.clock import LoopClock, ManualClock, settle
 from tests.support.downgraded import without_tls
 from tests.support.issuer import AUDIENCE, Issuer
 from tests.support.metrics import MemoryMetrics
+from tests.support.rows import each_row
 
 MINUTE = 60.0
 
@@ -147,7 +148,7 @@ async def test_oidc_discovery_document_locates_signing_keys(issuer: Issuer, cloc
         assert (await AuthApp(clock, oidc=oidc).get_with_token(issuer.token())).status_code == 503
 
 
-@pytest.mark.parametrize("what", without_tls("https://login.example/keys"))
+@each_row("what", without_tls("https://login.example/keys"))
 async def test_discovery_document_cannot_downgrade_address_of_keys(what: str, clock: ManualClock) -> None:
     issuer, discovery = "https://login.example", "https://login.example/.well-known/openid-configuration"
     requested: list[str] = []

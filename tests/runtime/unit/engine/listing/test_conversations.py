@@ -273,7 +273,7 @@ async def test_get_context_ignores_stale_index_entries(clock: ManualClock) -> No
 # ── Refused requests ──────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("method", "params", "field"),
     [
         ("GetContext", {}, "contextId"),

@@ -21,6 +21,7 @@ from aion_core.errors import InvalidMessage
 from aion_core.protocol.types import Artifact, Message, Part, Role, TaskState
 from aion_core.table.keys import ContextKey
 from tests.support.clock import ManualClock
+from tests.support.rows import each_row
 from tests.support.service import http, parts, send
 from tests.support.stores import MemoryTaskList, MemoryTaskStore
 
@@ -304,7 +305,7 @@ async def test_task_updated_during_listing_is_not_listed_twice(desk: ListClient)
 # ── Refused requests ──────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("params", "field"),
     [
         ({"pageSize": 0}, "pageSize"),
@@ -324,14 +325,13 @@ async def test_task_updated_during_listing_is_not_listed_twice(desk: ListClient)
         ({"status": []}, "status"),
         ({"status": {}}, "status"),
     ],
-    ids=str,
 )
 async def test_invalid_list_field_is_named_in_error(desk: ListClient, params: dict[str, Any], field: str) -> None:
     await desk.keep(1)
     assert field in await desk.refused(field, **params)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("params", "field"),
     [
         ({"pageSize": "x"}, "pageSize"),
@@ -349,7 +349,6 @@ async def test_invalid_list_field_is_named_in_error(desk: ListClient, params: di
         ({"pageToken": []}, "pageToken"),
         ({"includeArtifacts": "x"}, "includeArtifacts"),
     ],
-    ids=str,
 )
 async def test_list_field_of_wrong_type_is_named_in_error(desk: ListClient, params: dict[str, Any], field: str) -> None:
     assert field in await desk.refused(**params)

@@ -1,6 +1,7 @@
 """Streams whose writes are refused: a reader that resumes gets the rest of the text, or the text from its start."""
 
 import asyncio
+import os
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
@@ -344,7 +345,7 @@ STEPS = st.lists(
 
 
 @given(STEPS)
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=200 if os.environ.get("SIMULATION_DEEP") else 25, deadline=None)
 def test_reader_resumed_in_another_process_has_prefix_of_text(steps: Sequence[tuple[str, int]]) -> None:
     """Leave the turn's own process after any chunk, and resume in another process."""
     asyncio.run(_plays(steps))

@@ -14,6 +14,7 @@ from aion_core.loading.discovery.discover import discover
 from aion_core.loading.discovery.discovered import Discovered
 from aion_tools.agent_code.aion_yaml import as_yaml
 from tests.support.isolated import isolated_imports
+from tests.support.rows import each_row
 
 GRAPH = (
     "from langgraph.graph import StateGraph\n"
@@ -167,7 +168,7 @@ NO_AGENTS = {
 }
 
 
-@pytest.mark.parametrize("kind", AGENTS)
+@each_row("kind", AGENTS)
 def test_discovery_ignores_tests_and_files_without_agent(kind: str, tmp_path: Path) -> None:
     put(tmp_path, "mine.py", AGENTS[kind] + "\n" + NEVER)
     for number, code in enumerate(NO_AGENTS.values()):

@@ -20,6 +20,7 @@ from langgraph.store.base import BaseStore
 from langgraph.store.memory import InMemoryStore
 
 from aion_core.engine.call import CallContext
+from aion_core.engine.runner import renewal
 from aion_core.protocol.types import Task
 from aion_core.state.langgraph.owner_store import OwnerStore
 from tests.runtime.golden.graphs import ScriptedModel, asks_for
@@ -256,8 +257,9 @@ async def test_parallel_nodes_write_memory_concurrently() -> None:
     assert await talk(graph, "hi") == [("TASK_STATE_COMPLETED", "16")]
 
 
-async def test_node_of_canceled_task_cannot_write_to_store() -> None:
+async def test_node_of_canceled_task_cannot_write_to_store(monkeypatch: pytest.MonkeyPatch) -> None:
     """Cancel a synchronous node: its thread cannot be stopped, but its later memory write is refused."""
+    monkeypatch.setattr(renewal, "WATCH_SECONDS", 0.05)
     loop, began, go = asyncio.get_running_loop(), asyncio.Event(), threading.Event()
     outcome: queue.Queue[str] = queue.Queue()
 
