@@ -30,6 +30,7 @@ def server_by_http() -> Iterator[str]:
         process.communicate()
 
 
+@pytest.mark.deep
 async def test_agent_calls_mcp_tool_by_stdio() -> None:
     async with serve(HERE / "aion.yaml") as client:
         reply = await client.ask("How many hats?")

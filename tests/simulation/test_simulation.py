@@ -19,7 +19,7 @@ from tests.simulation.table import OPERATION, SimOperation
 
 HERE = Path(__file__).parent
 DEEP = bool(os.environ.get("SIMULATION_DEEP"))
-SCHEDULES = int(os.environ.get("SIMULATION_SCHEDULES", 20_000 if DEEP else 120))
+SCHEDULES = int(os.environ.get("SIMULATION_SCHEDULES", 20_000 if DEEP else 100))
 """Number of schedules with random faults."""
 PARTS = 20
 MAIN = [name for name, scenario in SCENARIOS.items() if scenario.main]
@@ -99,6 +99,7 @@ def test_scenarios_without_faults_violate_no_invariant() -> None:
     judge([outcome for name in SCENARIOS for outcome in run.clean(name)])
 
 
+@pytest.mark.deep
 def test_simulation_with_same_seed_replays_exactly() -> None:
     """Replay a schedule in this process, and in another one, where hashes and addresses differ."""
     program = (

@@ -490,6 +490,7 @@ async def test_response_is_the_apps_after_short_block(api: FakeRuntimeApi, runti
     assert await still_serves(api)
 
 
+@pytest.mark.deep
 async def test_endless_response_is_stopped_before_deadline(api: FakeRuntimeApi, runtime: RuntimeProcess) -> None:
     answer = await api.invoke(function_url_event("/never_stops_sending"), deadline_in=5.0).answered()
     assert answer.error["errorType"] == "Runtime.OutOfTime"

@@ -17,7 +17,7 @@ from tests.support.asgi import AsgiAnswer
 
 pytestmark = pytest.mark.timeout(900)  # one test plays many Hypothesis examples
 
-MANY = 20_000 if os.environ.get("SIMULATION_DEEP") else 480
+MANY = 20_000 if os.environ.get("SIMULATION_DEEP") else 160
 """Total number of examples."""
 
 each_dialect = pytest.mark.parametrize("dialect", DIALECTS, ids=lambda dialect: dialect.name)

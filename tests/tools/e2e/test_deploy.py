@@ -341,6 +341,7 @@ def test_destroy_refuses_stack_of_another_program(project: SamProject) -> None:
     assert project.status("foreign") == "CREATE_COMPLETE"
 
 
+@pytest.mark.deep
 def test_destroy_asks_and_retains_data_by_default(replied: RepliedProject) -> None:
     """Destroy a stack without its data, and then the data, but not the table of the project itself."""
     project = replied.project

@@ -36,15 +36,13 @@ has_lambdas_python = pytest.mark.skipif(interpreter(LAMBDA_PYTHON) is None, reas
 # --- Budgets ---
 
 
-# Check only one package each here, because CI runs `make package-check` for all packages and both processors.
-SMALLEST, ANSWERING = "sweep", "api, LangGraph"
+# Call only one package here, because CI runs `make package-check` for all packages and both processors.
+ANSWERING = "api, LangGraph"
 
 
 @runs_here
-@pytest.mark.parametrize(
-    "case",
-    [pytest.param(case, id=case.name, marks=[pytest.mark.deep] * (case.name != SMALLEST)) for case in CASES],
-)
+@pytest.mark.deep
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_lambda_package_stays_within_budgets(case: Case) -> None:
     """Check size and loaded modules; expect .pyc files only if Lambda's Python version is installed."""
     built = case.package(machine_architecture(), lambda_python()[1])

@@ -140,6 +140,7 @@ def app(api_function: Callable[[str, str, str], ASGIApp]) -> ASGIApp:
     return api_function("acting", GRAPH, AION_YAML)
 
 
+@pytest.mark.deep
 async def test_another_owners_task_id_costs_same_requests_as_unknown_id(
     app: ASGIApp, issuer: Issuer, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -73,7 +73,8 @@ def objects(bucket: str) -> dict[str, int]:
     return {found["Key"]: found["Size"] for found in s3.list_objects_v2(Bucket=bucket).get("Contents", [])}
 
 
-@pytest.mark.parametrize("old_binding", ["JSON-RPC", pytest.param("REST", marks=pytest.mark.deep)])
+@pytest.mark.deep
+@pytest.mark.parametrize("old_binding", ["JSON-RPC", "REST"])
 async def test_responses_contain_no_presigned_s3_url(
     app: ASGIApp, issuer: Issuer, moto: LocalStack, monkeypatch: pytest.MonkeyPatch, old_binding: str
 ) -> None:

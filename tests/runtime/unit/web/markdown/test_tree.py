@@ -4,6 +4,8 @@ import os
 import random
 from typing import Any
 
+import pytest
+
 from aion_core.web.markdown.tree import Node, rendered
 from tests.support.rows import each_row
 from tests.support.server import ROOT
@@ -140,6 +142,7 @@ def test_text_that_defines_references_says_so() -> None:
     assert (found["references"], found["nodes"]) == (True, [node("p", link("https://b.c", "a"))])
 
 
+@pytest.mark.deep
 @each_row(
     "text",
     [

@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+import pytest
+
 from aion_core.loading.aion_yaml.agent import AgentConfig
 from aion_core.loading.aion_yaml.remotes import RemoteConfig
 from aion_core.loading.deployment import read_deployment_config
@@ -108,6 +110,7 @@ def test_address_that_remotes_cannot_call_back_is_warned_of(parameters: dict[str
     assert all("aion.remotes.far has `callback: on`, but " in each and warned in each for each in found)
 
 
+@pytest.mark.deep
 def test_doctor_warns_of_function_url_in_vpc(stack: LocalStack, tmp_path: Path) -> None:
     """Warn from the deployed stack's parameters, and of web pages from the folder's aion.yaml."""
     agents_of(tmp_path, ORIGIN)
