@@ -36,7 +36,7 @@ SEND = {
     "endless-card": "It is larger than 1 MB.",
     "dripping-card": "It takes longer than 2 s.",
     "dripping-headers": "It takes longer than 2 s.",
-    "endless-headers": "does not answer",
+    "endless-headers": "doesn't answer",
     "endless-continue": "It takes longer than 2 s.",
     "many-skills": "It is larger than 1 MB.",
     "full-card": "",
