@@ -8,8 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import pytest
 
 from tests.runtime.unit.delegation.remote_servers import sdk_app
+from tests.support.agents.remote import NOTES
 from tests.support.listening import free_port, listening
 from tests.support.server import TIMEOUT
 
@@ -36,15 +38,18 @@ class Remote:
         while runs and self._at_rest() == before:
             time.sleep(0.01)
 
-    def elsewhere(self, folder: Path) -> "Remote":
-        """Return the same server's agent for the tasks of another folder, and count its requests from now on."""
-        self.requests.clear()
-        return Remote(self.url, folder, self.requests)
+    @contextmanager
+    def of_test(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator["Remote"]:
+        """Yield the same server's agent for one test: its tasks are in the folder, and its requests are counted anew.
 
-    def end_all(self) -> None:
-        """Let all tasks end that have begun."""
-        for text in self.heard():
-            (self._folder / text.split()[0]).touch()
+        After the test all of its tasks end.
+        """
+        monkeypatch.setenv(NOTES, str(folder / "notes"))
+        self.requests.clear()
+        made = Remote(self.url, folder, self.requests)
+        yield made
+        for text in made.heard():
+            (folder / text.split()[0]).touch()
 
     def _at_rest(self) -> int:
         """Return the number of tasks of this folder that have ended or ask. The request is not counted."""

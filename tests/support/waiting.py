@@ -6,6 +6,8 @@ from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Any
 
+import pytest
+
 from aion_core.delegation.looks import have_answers
 from aion_core.delegation.remotes import Remotes
 from aion_core.engine.call import CallContext
@@ -18,6 +20,15 @@ from tests.support.clock import ManualClock, settle
 from tests.support.requests import request
 from tests.support.service import ServiceParts, parts, send_task
 from tests.support.stores import MemoryTaskStore
+
+SUSPENDING = ("aion_core.delegation.author_calls", "aion_core.agents.adk.remote_agents.run")
+"""Modules that suspend a turn whose remote agent takes long."""
+
+
+def suspend_after(seconds: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Suspend turns that have waited this long for a remote agent."""
+    for module in SUSPENDING:
+        monkeypatch.setattr(f"{module}.SUSPEND_SECONDS", seconds)
 
 
 class Conversation:

@@ -18,14 +18,13 @@ from langgraph.types import Send, interrupt
 from aion.langgraph.scripted import ScriptedChatModel
 from aion.shared.remote import RemoteAgentError, call_agent, call_agents
 from aion_core import log
-from aion_core.delegation import author_calls
 from aion_core.protocol.types import Task
 from tests.runtime.unit.delegation.remote_servers import sdk_app
 from tests.support.agents.remote import NOTES
 from tests.support.faulty_table import TableCall, TableFaults
 from tests.support.held_remote import Remote, held_remote
 from tests.support.listening import free_port, listening
-from tests.support.waiting import Conversation, text_of
+from tests.support.waiting import Conversation, suspend_after, text_of
 
 DAY = 24 * 3600.0
 
@@ -38,16 +37,14 @@ def server(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
 
 @pytest.fixture
 def remote(server: Remote, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Remote]:
-    monkeypatch.setenv(NOTES, str(tmp_path / "notes"))
-    made = server.elsewhere(tmp_path)
-    yield made
-    made.end_all()
+    with server.of_test(tmp_path, monkeypatch) as remote:
+        yield remote
 
 
 @pytest.fixture(autouse=True)
 def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
     """Suspend turns after a tenth of a second."""
-    monkeypatch.setattr(author_calls, "SUSPEND_SECONDS", 0.1)
+    suspend_after(0.1, monkeypatch)
 
 
 def node(code: Callable[[Conversation], Awaitable[str]]) -> Callable[[Conversation], Any]:
@@ -262,7 +259,7 @@ async def test_question_of_awaited_agent_reaches_client(remote: Remote, monkeypa
     remote.end("job")
     task = await conversation.passes(task, 30, step=5)
     assert text_of(task) == "Which?"
-    monkeypatch.setattr(author_calls, "SUSPEND_SECONDS", 60.0)
+    suspend_after(60.0, monkeypatch)
     task = await conversation.answers(task, "red")
     assert text_of(task) == "Held for red."
 

@@ -9,9 +9,7 @@ from typing import Any
 import httpx
 import pytest
 
-from aion_core.agents.adk.remote_agents import run
 from aion_core.clock import SystemClock
-from aion_core.delegation import author_calls
 from aion_core.delegation.looks import have_answers
 from aion_core.delegation.remotes import Remotes
 from aion_core.engine.records import AwaitedCall
@@ -26,6 +24,7 @@ from tests.runtime.unit.web.callers import AGENTS, Caller, caller, now, said, wa
 from tests.support.foreign import sdk_server
 from tests.support.rows import each_row
 from tests.support.stores import MemoryTaskStore
+from tests.support.waiting import suspend_after
 
 WORKING = {"statusUpdate": {"taskId": "t", "contextId": "c", "status": {"state": "TASK_STATE_WORKING"}}}
 COMPLETED = {"statusUpdate": {"taskId": "t", "contextId": "c", "status": {"state": "TASK_STATE_COMPLETED"}}}
@@ -34,8 +33,7 @@ COMPLETED = {"statusUpdate": {"taskId": "t", "contextId": "c", "status": {"state
 @pytest.fixture(autouse=True)
 def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
     """Suspend turns after a tenth of a second."""
-    for module in (author_calls, run):
-        monkeypatch.setattr(module, "SUSPEND_SECONDS", 0.1)
+    suspend_after(0.1, monkeypatch)
 
 
 @pytest.mark.parametrize(

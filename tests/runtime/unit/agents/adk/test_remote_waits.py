@@ -21,7 +21,6 @@ from aion_core.protocol.types import Message, Part, Task
 from tests.runtime.unit.agents.adk.test_remote_agents import SHAPES
 from tests.runtime.unit.agents.adk.test_waits import (
     Talk,
-    be_patient,
     caller,
     hasty,
     remote,
@@ -35,7 +34,7 @@ from tests.support.agents.remote import NOTES
 from tests.support.held_remote import Remote, held_remote
 from tests.support.listening import free_port, listening
 from tests.support.rows import taking_turns
-from tests.support.waiting import text_of
+from tests.support.waiting import suspend_after, text_of
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*EXPERIMENTAL.*:UserWarning")
 
@@ -107,7 +106,7 @@ async def test_question_after_wait_reaches_client(remote: Remote, shape: str, mo
     remote.end("job")
     task = await talk.passes(task, 30, step=5)
     assert text_of(task) == "Which?", text_of(task)
-    be_patient(monkeypatch)
+    suspend_after(60.0, monkeypatch)
     task = await talk.answers(task, "red")
     assert "Held for red." in said(task)
     assert len(remote.heard()) == 2
@@ -168,7 +167,7 @@ async def test_remote_that_ends_before_answer_of_other_branch(remote: Remote, mo
     talk = Talk(lambda _: asking_beside(far(remote.url)))
     task = await talk.send(remote.hold("job"))
     remote.end("job")
-    be_patient(monkeypatch)
+    suspend_after(60.0, monkeypatch)
     task = await talk.answers(task, "blue")
     assert task.status.state == 3, text_of(task)
     assert said(task).count("Held.") == 1

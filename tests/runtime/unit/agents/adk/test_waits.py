@@ -20,19 +20,16 @@ from google.genai import types as genai
 
 from aion.shared.remote import call_agent, call_agents
 from aion.shared.sleeping import sleep
-from aion_core.agents.adk.remote_agents import run
-from aion_core.delegation import author_calls
 from aion_core.delegation.remotes import Remotes
 from aion_core.engine.runner import renewal
 from aion_core.protocol.types import Task
 from tests.runtime.unit.agents.adk.test_resumption import answering, transferring_agent
 from tests.support.adk import CrashingSessions, DecidingLlm, call, content, scripted_model, served, texts
-from tests.support.agents.remote import NOTES
 from tests.support.clock import settle
 from tests.support.held_remote import Remote, held_remote
 from tests.support.rows import places, taking_turns
 from tests.support.traces import KeptTraces
-from tests.support.waiting import Conversation, text_of
+from tests.support.waiting import Conversation, suspend_after, text_of
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*EXPERIMENTAL.*:UserWarning")
 
@@ -47,28 +44,20 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Remote]:
 
 @pytest.fixture
 def remote(server: Remote, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Remote]:
-    monkeypatch.setenv(NOTES, str(tmp_path / "notes"))
-    made = server.elsewhere(tmp_path)
-    yield made
-    made.end_all()
+    with server.of_test(tmp_path, monkeypatch) as remote:
+        yield remote
 
 
 @pytest.fixture(autouse=True)
 def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
     """Suspend turns after a tenth of a second."""
-    for module in (author_calls, run):
-        monkeypatch.setattr(module, "SUSPEND_SECONDS", 0.1)
-
-
-def be_patient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Suspend no turn any more whose remote agent answers, however slow the machine is."""
-    for module in (author_calls, run):
-        monkeypatch.setattr(module, "SUSPEND_SECONDS", 60.0)
+    suspend_after(0.1, monkeypatch)
 
 
 @pytest.fixture
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
-    be_patient(monkeypatch)
+    """Suspend no turn whose remote agent answers, however slow the machine is."""
+    suspend_after(60.0, monkeypatch)
 
 
 def caller(calls: list[Any], *tools: Any, name: str = "root", **options: Any) -> LlmAgent:
@@ -367,7 +356,7 @@ async def test_question_of_awaited_agent_reaches_client(remote: Remote, monkeypa
     task = await talk.passes(task, 30, step=5)
     assert text_of(task) == "Which?"
     assert task.status.state == 6
-    be_patient(monkeypatch)
+    suspend_after(60.0, monkeypatch)
     task = await talk.answers(task, "red")
     assert text_of(task) == results(book={"booked": "a flight"}, ask={"result": "Held for red."})
     assert [what for what, _ in talk.notes].count("book") == 1
@@ -670,14 +659,14 @@ async def with_losses(
     for place in cuts:
         folder = tmp_path / str(place)
         folder.mkdir()
-        monkeypatch.setenv(NOTES, str(folder / "notes"))
-        sessions, remote = CrashingSessions(place, before=before), server.elsewhere(folder)
-        talk = Talk(lambda talk, remote=remote: build(talk, remote), sessions, lease_seconds=10_000)  # type: ignore[misc]
-        task = await through_losses(talk, talk.send())
-        for _ in range(2):
-            remote.end("job")
-            task = await through_losses(talk, talk.passes(task, 300, step=300))
-        yield place, talk, task, remote
+        sessions = CrashingSessions(place, before=before)
+        with server.of_test(folder, monkeypatch) as remote:
+            talk = Talk(lambda talk, remote=remote: build(talk, remote), sessions, lease_seconds=10_000)  # type: ignore[misc]
+            task = await through_losses(talk, talk.send())
+            for _ in range(2):
+                remote.end("job")
+                task = await through_losses(talk, talk.passes(task, 300, step=300))
+            yield place, talk, task, remote
         if place == 1:
             cuts += places(sessions.appends - 1)[1:]
 
