@@ -40,7 +40,7 @@ def build(site: Path = SITE) -> subprocess.CompletedProcess[str]:
     source = site.parent / "source"
     for folder in (site, source):
         shutil.rmtree(folder, ignore_errors=True)
-    files = _files()
+    files = source_files()
     for name in [*files, *_linked(files)]:
         target = source / _moved(name)
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -51,7 +51,7 @@ def build(site: Path = SITE) -> subprocess.CompletedProcess[str]:
     pages.write(source)
     config = site.parent / "mkdocs.yml"
     settings = yaml.safe_load(CONFIG.read_text(encoding="utf-8"))
-    settings |= {"docs_dir": source.name, "site_dir": site.name, "nav": _expanded(settings["nav"], source)}
+    settings |= {"docs_dir": source.name, "site_dir": site.name, "nav": expanded_navigation(settings["nav"], source)}
     settings["theme"]["custom_dir"] = str(THEME)
     if repository := _repository():
         settings["repo_url"] = repository
@@ -60,7 +60,8 @@ def build(site: Path = SITE) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True)  # noqa: S603  # our own program
 
 
-def _files() -> list[str]:
+def source_files() -> list[str]:
+    """Return the files of the repository that the site is built from, tracked or not, as paths from the root."""
     listed = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard", "--", *SOURCES]
     names = subprocess.run(listed, cwd=ROOT, check=True, capture_output=True, text=True).stdout  # noqa: S603
     return [name for name in names.split("\0") if name and (ROOT / name).is_file()]
@@ -119,12 +120,12 @@ def _linked(files: list[str]) -> set[str]:
     return found - {*files, "README.md"}
 
 
-def _expanded(nav: list[Any], source: Path) -> list[Any]:
+def expanded_navigation(nav: list[Any], source: Path) -> list[Any]:
     """Return the navigation with each pattern (`docs/decisions/0*.md`) replaced by the matching pages.
 
     A pattern does not add pages that have their own entry. An entry without pages is removed.
     """
-    return list(_pages(nav, source, set(_named(nav))))
+    return list(_pages(nav, source, set(pages_of(nav))))
 
 
 def _pages(nav: list[Any], source: Path, named: set[str]) -> Iterator[Any]:
@@ -138,9 +139,10 @@ def _pages(nav: list[Any], source: Path, named: set[str]) -> Iterator[Any]:
             yield {title: pages}
 
 
-def _named(nav: list[Any]) -> Iterator[str]:
+def pages_of(nav: list[Any]) -> Iterator[str]:
+    """Yield the file of each page in a navigation without patterns."""
     for inner in (inner for entry in nav if isinstance(entry, dict) for inner in entry.values()):
-        yield from _named(inner) if isinstance(inner, list) else [inner]
+        yield from pages_of(inner) if isinstance(inner, list) else [inner]
 
 
 def _title(page: Path) -> str:

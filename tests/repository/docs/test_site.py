@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from scripts.docs_site import CONFIG, _expanded, _files, _named, build, tabbed
+from scripts.docs_site import CONFIG, build, expanded_navigation, pages_of, source_files, tabbed
 from scripts.reference.pages import PAGES
 from tests.support.server import ROOT
 
@@ -35,7 +35,7 @@ def test_docs_site_has_html_page_for_each_markdown_file(site: Path) -> None:
 
 def test_site_navigation_lists_each_page_once() -> None:
     """The decision records are listed by their index instead, and docs/index.md is the first page."""
-    listed = list(_named(_expanded(yaml.safe_load(CONFIG.read_text(encoding="utf-8"))["nav"], ROOT)))
+    listed = list(pages_of(expanded_navigation(yaml.safe_load(CONFIG.read_text(encoding="utf-8"))["nav"], ROOT)))
     pages = [*(ROOT / "docs").glob("*.md"), *(ROOT / "examples").glob("*/README.md")]
     names = ["index.md", *(page.relative_to(ROOT).as_posix() for page in pages if page.name != "index.md")]
     assert {name: listed.count(name) for name in names} == dict.fromkeys(names, 1)
@@ -79,7 +79,7 @@ def is_broken(link: str, page: Path) -> bool:
 def test_links_of_pages_have_targets() -> None:
     broken = {
         f"{name}: {link}"
-        for name in _files()
+        for name in source_files()
         if name.endswith(".md")
         for link in re.findall(r"\]\((?![a-z]+:)([^)\s]+)\)", (ROOT / name).read_text(encoding="utf-8"))
         if is_broken(link, ROOT / name)
@@ -104,7 +104,7 @@ def test_build_of_docs_site_fails_for_broken_link(tmp_path: Path, monkeypatch: p
     (tmp_path / "docs" / "index.md").write_text("# Start\n\n[Gone](gone.md)\n", encoding="utf-8")
     (tmp_path / "pyproject.toml").write_text("[project.urls]\n", encoding="utf-8")
     monkeypatch.setattr("scripts.docs_site.ROOT", tmp_path)
-    monkeypatch.setattr("scripts.docs_site._files", lambda: ["docs/index.md"])
+    monkeypatch.setattr("scripts.docs_site.source_files", lambda: ["docs/index.md"])
     built = build(tmp_path / "built" / "site")
     assert built.returncode == 1
     assert "page does not exist" in built.stdout + built.stderr
