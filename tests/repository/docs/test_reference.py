@@ -41,6 +41,7 @@ def test_reference_shows_signature_and_docstring() -> None:
     shown = section(page("python"), "### Thread")
     assert "async reply(content: Content, *, metadata: Mapping[str, Any] | None = None) -> None" in shown
     assert str(inspect.getdoc(Thread.reply)) in shown
+    assert "| `message` | `Message | None` |" in page("python")  # a bar within code is not escaped
     signature = section(page("python"), "### emit_file")
     for name, parameter in inspect.signature(emit_file).parameters.items():
         star = parameter.kind is inspect.Parameter.KEYWORD_ONLY
