@@ -96,6 +96,9 @@ def use_existing_ids(case: schemathesis.Case[Any], task: str) -> None:
         assert isinstance(case.body, dict)
         case.body |= {"id": "p", "url": WEBHOOK}
     case.query.pop("pageToken", None)
+    # With its offset, a time of these days may be outside of protobuf's years 1 to 9999, and the server then refuses it.
+    if str(case.query.get("statusTimestampAfter", ""))[:10] in ("0001-01-01", "9999-12-31"):
+        del case.query["statusTimestampAfter"]
     # Use a new Idempotency-Key and contextId for each request, because the server refuses a key of another message.
     if "Idempotency-Key" in case.headers:
         case.headers["Idempotency-Key"] = str(uuid.uuid4())
