@@ -6,7 +6,7 @@ import pytest
 
 from tests.support.e2e.agents.noting import Note
 from tests.support.e2e.fault_proxy import Call, Rule, lost
-from tests.support.e2e.fleet import RECOVERY_SECONDS, Figures, Fleet, FleetTurn, recovery, run_again
+from tests.support.e2e.fleet import Figures, Fleet, FleetTurn, recovery, run_again
 
 
 def turn_with(*frames: tuple[str, dict[str, Any]]) -> FleetTurn:
@@ -64,11 +64,6 @@ def test_fault_test_fails_for_each_kind_of_fault(field: str) -> None:
     getattr(figures, field).append("t")
     with pytest.raises(AssertionError):
         figures.check()
-
-
-def test_fault_test_fails_for_slow_recovery() -> None:
-    with pytest.raises(AssertionError):
-        Figures(1, recoveries=[RECOVERY_SECONDS + 1]).check()
 
 
 def test_fault_injection_can_affect_every_second_write_request() -> None:
