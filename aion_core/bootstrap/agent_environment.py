@@ -103,17 +103,12 @@ class AgentEnvironment:
         # Redact all secrets' values in the log, including values from a developer's .env.
         log.always_keep_out(*(self._environ[name] for name in self._declared.secrets if name in self._environ))
 
-    @property
-    def has_secrets(self) -> bool:
-        """True if a variable holds a secret read by this object."""
-        return bool(self._sources)
-
     def refresh_if_due(self) -> None:
         """If the secrets are older than REFRESH, start to read them again in the background, and return at once.
 
         A changed value replaces the variable's value. A secret that cannot be read keeps its last value.
         """
-        if not self.has_secrets:
+        if not self._sources:
             return
         with self._lock:
             now = self._clock.now()
@@ -124,7 +119,7 @@ class AgentEnvironment:
 
     def refresh(self) -> None:
         """Read the secrets again and wait for the result. A secret that cannot be read keeps its last value."""
-        if self.has_secrets:
+        if self._sources:
             with self._lock:
                 number = self._begin()
             self._refresh(number)

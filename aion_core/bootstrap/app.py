@@ -9,6 +9,7 @@ from fastapi import FastAPI
 from uuid_utils import reseed_rng
 
 from aion_core.auth.deployment import admits_own_machine_only
+from aion_core.auth.policy import AuthPolicy
 from aion_core.bootstrap.auth import build_auth_policies, build_authenticators
 from aion_core.bootstrap.cors import build_cors_policies
 from aion_core.bootstrap.secrets import card_key, card_signer
@@ -78,24 +79,7 @@ def build_app(settings: Settings, telemetry: Telemetry, additions: MakeAdditions
     # On Lambda, take the base URL from each event: CloudFormation cannot pass an API's URL to a function that the API
     # refers to.
     follows_entrypoint = settings.on_lambda and not settings.base_url
-    default = default_agent(turns.configs)
     push = _push_registry(settings, turns)
-    served = {}
-    for agent_id, config in turns.configs.items():
-        policy = policies.get(agent_id)
-        agent = turns.agents[agent_id]
-        cards = AgentCards(
-            partial(public_card, agent_id, config, delivers=push is not None, policy=policy),
-            partial(extended_card, config=config, policy=policy),
-            profile=agent.profile,
-            known=agent.wait_until_known,
-        )
-        served[agent_id] = ServedAgent(
-            agent,
-            cards,
-            reads_aion_extensions(config),
-            no_push=NO_LOCAL_PUSH if settings.only_in_invocations and config.capabilities.push_notifications else "",
-        )
     tasks = turns.stores.tasks, turns.stores.task_list
     lister, conversations = TaskLister(*tasks), Conversations(*tasks)
     return build_web_app(
@@ -113,8 +97,8 @@ def build_app(settings: Settings, telemetry: Telemetry, additions: MakeAdditions
             limits=limits_config,
             callback_route=callback_route(turns.callbacks, turns.stores.rate_limits()) if turns.callbacks else None,
         ),
-        served,
-        default=default,
+        _served_agents(settings, turns, policies, delivers=push is not None),
+        default=default_agent(turns.configs),
         access=Access(
             authenticators=build_authenticators(policies, settings, turns.stores.api_keys, turns.clock),
             loopback_only=admits_own_machine_only(is_off=not settings.auth),
@@ -129,6 +113,28 @@ def build_app(settings: Settings, telemetry: Telemetry, additions: MakeAdditions
         console=settings.console,
         additions=additions(settings, turns) if additions else None,
     )
+
+
+def _served_agents(
+    settings: Settings, turns: TurnServices, policies: Mapping[str, AuthPolicy], *, delivers: bool
+) -> dict[str, ServedAgent]:
+    """Return each agent with its cards. `delivers` is True if the deployment delivers push notifications."""
+    served = {}
+    for agent_id, config in turns.configs.items():
+        policy, agent = policies.get(agent_id), turns.agents[agent_id]
+        cards = AgentCards(
+            partial(public_card, agent_id, config, delivers=delivers, policy=policy),
+            partial(extended_card, config=config, policy=policy),
+            profile=agent.profile,
+            known=agent.wait_until_known,
+        )
+        served[agent_id] = ServedAgent(
+            agent,
+            cards,
+            reads_aion_extensions(config),
+            no_push=NO_LOCAL_PUSH if settings.only_in_invocations and config.capabilities.push_notifications else "",
+        )
+    return served
 
 
 def _open_tasks(turns: TurnServices, limits: CallerLimits | None) -> OpenTasks | None:

@@ -13,25 +13,20 @@ from aion_core.bootstrap.stores import Stores, build_stores
 from aion_core.bootstrap.telemetry import Telemetry
 from aion_core.bootstrap.tracing import build_tracer
 from aion_core.clock import Clock, SystemClock
-from aion_core.engine.agent import Agent, CallsRemoteAgents
+from aion_core.engine.agent import Agent
 from aion_core.engine.agent_options import AnswerAs
 from aion_core.engine.limits.limits import Limits
 from aion_core.engine.listing.conversations import Conversations
-from aion_core.engine.records import AwaitedCall
 from aion_core.engine.remote_calls.callbacks import RemoteCallbacks
-from aion_core.engine.remote_calls.cancellation import Canceled, RemoteCancellations
-from aion_core.engine.remote_calls.records import CallToCancel
+from aion_core.engine.remote_calls.cancellation import RemoteCancellations
 from aion_core.engine.runner.runner import TaskRunner
 from aion_core.engine.runner.worker import Worker
-from aion_core.errors import ConfigurationError
 from aion_core.loading.aion_yaml.agent import AgentConfig
 from aion_core.loading.deployment import read_deployment_config
 from aion_core.loading.frameworks import AgentDependencies
 from aion_core.loading.lazy_agent import AgentReplies, LazyAgent
-from aion_core.protocol.types import Task
+from aion_core.loading.remote_tasks import RemoteTasks
 from aion_core.settings import Settings
-from aion_core.table.keys import ContextKey, TaskKey
-from aion_core.table.times import milliseconds
 
 
 class TurnServices(Struct, frozen=True):
@@ -72,7 +67,7 @@ def build_turn_services(settings: Settings, telemetry: Telemetry) -> TurnService
 
     runner = TaskRunner(
         stores.tasks,
-        refreshed if environment.has_secrets else agents.__getitem__,
+        refreshed,
         clock,
         stores.work_queue,
         lease_seconds=settings.lease_seconds,
@@ -86,38 +81,11 @@ def build_turn_services(settings: Settings, telemetry: Telemetry) -> TurnService
         tracer=build_tracer(settings, telemetry, stores, clock),
     )
 
-    async def cancel_remote(call: CallToCancel) -> Canceled:
-        if call.call.agent and call.call.remote not in remotes:
-            agent = await agents[call.context.agent].loaded()
-            return await agent.cancel_remote(call) if isinstance(agent, CallsRemoteAgents) else Canceled.NEVER
-        # Import late, because most processes cancel no call.
-        from aion_core.delegation.cancel import cancel_remote_task
-
-        async with remotes.client(call.call.remote) as client:
-            return await cancel_remote_task(client, call, now=milliseconds(clock.now()))
-
+    remote_tasks = RemoteTasks(agents, remotes, stores.tasks.remote_calls, clock, environment.refresh_if_due)
     cancellations = RemoteCancellations(
-        stores.tasks.remote_calls, cancel_remote, stores.tasks.note_unreached, stores.work_queue, clock
+        stores.tasks.remote_calls, remote_tasks.cancel, stores.tasks.note_unreached, stores.work_queue, clock
     )
-
-    async def look_by_agent(context: ContextKey, task: TaskKey, call: AwaitedCall) -> Task:
-        deployed = agents.get(context.agent)
-        agent = await deployed.loaded() if deployed is not None else None
-        stored = {each.key: each for each in await stores.tasks.remote_calls.of_task(task)}.get(call.key)
-        if not isinstance(agent, CallsRemoteAgents) or stored is None:
-            raise ConfigurationError(f"The agent {context.agent!r} does not make the call {call.key!r} any more.")
-        return await agent.look_at_remote(context, task, stored)
-
-    async def look(context: ContextKey, task: TaskKey, calls: Sequence[AwaitedCall]) -> bool:
-        # Import late, because most processes await no call.
-        from aion_core.delegation.looks import have_answers
-
-        if environment.has_secrets:
-            environment.refresh_if_due()
-        found = remotes.client, stores.tasks.remote_calls, context, task, calls
-        return await have_answers(*found, own_look=look_by_agent)
-
-    worker = Worker(stores.tasks, runner, stores.work_queue, clock, cancellations, look)
+    worker = Worker(stores.tasks, runner, stores.work_queue, clock, cancellations, remote_tasks.look)
     background = None
     if settings.store != "dynamodb":
         background = build_background(settings, stores, worker, clock, telemetry)
