@@ -3,6 +3,7 @@
 import gc
 import logging
 import os
+import re
 import sys
 import time
 from collections import Counter
@@ -104,6 +105,16 @@ def pytest_xdist_setupnodes(specs: list[Any]) -> None:
     from tests.support.e2e.forked import fork_workers
 
     fork_workers(specs)
+
+
+ALL_DEEP = re.compile(r"^pytestmark = .*\bmark\.deep\b", re.MULTILINE)
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Leave out the files whose tests are all deep, if no deep test runs: some import what takes seconds to import."""
+    if config.option.markexpr != "not deep" or not collection_path.name.startswith("test_"):
+        return None
+    return True if ALL_DEEP.search(collection_path.read_text(encoding="utf-8")) else None
 
 
 # ── Order of the tests ────────────────────────────────────────────────────────────────────────────────────────────────

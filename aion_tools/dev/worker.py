@@ -181,7 +181,8 @@ class _Worker:
                 pass
         if self._is_serving:
             self._loop.call_soon_threadsafe(self._stopped.set)
-            time.sleep(END_SECONDS)
+            # Wait for longer than the supervisor, which says that it kills this process. It may have been killed itself.
+            time.sleep(END_SECONDS + 2)
         if hasattr(os, "killpg"):
             # Kill the whole process group, because without a supervisor no other process ends the agents' child
             # processes.
