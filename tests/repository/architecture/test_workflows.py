@@ -12,6 +12,12 @@ WORKFLOWS = {path.name: path for path in sorted((ROOT / ".github" / "workflows")
 TARGETS = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE))
 PRIVILEGED = {("docs.yml", "deploy"): {"pages", "id-token"}, ("release.yml", "publish"): {"id-token"}}
 """Jobs that may write something, and what."""
+TESTS = [file for folder in ("tests", "examples") for file in (ROOT / folder).rglob("test_*.py")]
+
+
+def covers(part: str, folder: tuple[str, ...]) -> bool:
+    """Return True if pytest runs the tests of the folder with the path `part`."""
+    return folder[: part.count("/") + 1] == tuple(part.split("/"))
 
 
 def jobs(name: str) -> dict[str, dict[str, Any]]:
@@ -26,7 +32,7 @@ def steps(name: str) -> list[dict[str, Any]]:
 
 
 def test_workflows_test_build_document_and_release() -> None:
-    assert set(WORKFLOWS) == {"build.yml", "docs.yml", "newest.yml", "release.yml", "test.yml"}
+    assert set(WORKFLOWS) == {"build.yml", "deep.yml", "docs.yml", "newest.yml", "release.yml", "test.yml"}
 
 
 @pytest.mark.parametrize("name", WORKFLOWS)
@@ -34,6 +40,13 @@ def test_workflow_calls_existing_targets_of_makefile(name: str) -> None:
     called = [target for step in steps(name) for target in re.findall(r"\bmake ([a-z-]+)", step.get("run", ""))]
     assert called
     assert set(called) <= TARGETS
+
+
+def test_deep_workflow_runs_each_folder_of_tests() -> None:
+    parts = " ".join(jobs("deep.yml")["test"]["strategy"]["matrix"]["part"]).replace(" --ignore ", " ").split()
+    assert [part for part in parts if not (ROOT / part).exists()] == []
+    folders = {file.relative_to(ROOT).parts[: 3 if file.is_relative_to(ROOT / "tests") else 1] for file in TESTS}
+    assert {folder for folder in folders if not any(covers(part, folder) for part in parts)} == set()
 
 
 @pytest.mark.parametrize("name", WORKFLOWS)
