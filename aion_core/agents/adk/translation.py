@@ -185,10 +185,6 @@ class AdkTranslator:
             self._outboxes.append(outbox)
             self._failure = None
             return
-        if has_failed and not parts:
-            # Abort the stream of the failed call, because an incomplete text is not an answer.
-            self._failure = event
-            yield from self._flow(self._streams.abort(stream))
         message: Message | None = None
         if (found := mark_of(event)) is not None:
             yield from self._remote_files(found.call, key, received_files(parts))
@@ -204,6 +200,12 @@ class AdkTranslator:
             message = Message(
                 role=Role.ROLE_AGENT, message_id=stream, parts=visible, metadata=model_metadata(event) or None
             )
+        elif has_failed and event.output is None and not _uses_tools(event):
+            # Abort the stream of the failed call, because an incomplete text is not an answer. Nor are the thoughts of a
+            # model that has thought up to its limit of tokens.
+            self._failure = event
+            yield from self._flow(self._streams.abort(stream))
+            return
         elif event.output is not None:  # output of a workflow node, or of an agent that has called finish_task
             self._failure = None
             self._output = Message(role=Role.ROLE_AGENT, parts=[part_of(event.output)])
@@ -314,6 +316,10 @@ class AdkTranslator:
             return ""
         self._counts[site] += 1
         return f"{self._request.turn.id}/{site}/{self._counts[site]}"
+
+
+def _uses_tools(event: Event) -> bool:
+    return bool(event.get_function_calls() or event.get_function_responses())
 
 
 def _failed(event: Event) -> AgentFailed:

@@ -292,21 +292,42 @@ async def test_incomplete_answer_of_model_is_logged(caplog: pytest.LogCaptureFix
     assert "The model of 'root' stopped before the end of its answer: MAX_TOKENS." in caplog.text
 
 
-async def test_partial_answer_is_discarded_if_model_fails(dialect: str) -> None:
+THOUGHT = content(genai.Part(text="Hmm …", thought=True))
+
+
+@pytest.mark.parametrize("thoughts", [None, THOUGHT], ids=["no content", "thoughts"])
+async def test_partial_answer_is_discarded_if_model_fails(dialect: str, thoughts: genai.Content | None) -> None:
     """The model fails after half an answer: this half is not returned as the answer."""
-    root = llm_agent(["Half an", LlmResponse(error_code="SAFETY")])
-    async with http(parts(served(root)).app()) as client:
+    responses = ["Half an", LlmResponse(error_code="SAFETY", content=thoughts)]
+    async with http(parts(served(llm_agent(list(responses)))).app()) as client:
         task = await ask(client, dialect)
         assert (task["status"]["state"], "SAFETY" in str(answer_text(task))) == ("TASK_STATE_FAILED", True)
-    async with http(parts(served(llm_agent(["Half an", LlmResponse(error_code="SAFETY")]))).app()) as client:
+    async with http(parts(served(llm_agent(list(responses)))).app()) as client:
         assert deltas(await stream(client)) == [("Half an", False, False), ("", True, True)]
+
+
+async def test_tools_that_a_cut_model_has_called_still_run() -> None:
+    """The model stops at its limit of tokens, after a whole call of a tool: ADK runs the tool."""
+    call = genai.Part(function_call=genai.FunctionCall(id="c-1", name="rain", args={}))
+
+    def rain() -> str:
+        return "No rain."
+
+    cut = LlmResponse(error_code="MAX_TOKENS", content=content(call))
+    async with http(parts(served(llm_agent([cut], ["Dry."], tools=[rain]))).app()) as client:
+        task = await ask(client, "SendMessage")
+    assert (task["status"]["state"], answer_text(task)) == ("TASK_STATE_COMPLETED", "Dry.")
 
 
 def fails(ctx: Any) -> Event:
     raise ValueError
 
 
-@pytest.mark.parametrize("last", [fails, Event(error_code="SAFETY")], ids=["error", "error code"])
+@pytest.mark.parametrize(
+    "last",
+    [fails, Event(error_code="SAFETY"), Event(error_code="MAX_TOKENS", content=THOUGHT)],
+    ids=["error", "error code", "error code after thoughts"],
+)
 async def test_messages_before_a_failure_are_recorded(dialect: str, last: Any) -> None:
     said = yielding_agent(text_event("One."), text_event("Two."), last)
     async with http(parts(served(said)).app()) as client:
