@@ -193,7 +193,7 @@ class AdkTranslator:
         else:
             visible = a2a_parts(parts)
         visible = visible or tool_results(event)
-        if visible:
+        if visible and not (has_failed and _is_blank(visible)):
             self._failure = self._output = None
             if event.error_code:
                 logger.warning(CUT_ANSWER, event.author, event.error_code, extra={"task_id": self._request.task.id})
@@ -202,7 +202,7 @@ class AdkTranslator:
             )
         elif has_failed and event.output is None and not _uses_tools(event):
             # Abort the stream of the failed call, because an incomplete text is not an answer. Nor are the thoughts of a
-            # model that has thought up to its limit of tokens.
+            # model that has thought up to its limit of tokens, nor the blank text of one that had nothing to say.
             self._failure = event
             yield from self._flow(self._streams.abort(stream))
             return
@@ -316,6 +316,10 @@ class AdkTranslator:
             return ""
         self._counts[site] += 1
         return f"{self._request.turn.id}/{site}/{self._counts[site]}"
+
+
+def _is_blank(parts: Iterable[Part]) -> bool:
+    return all(part.WhichOneof("content") == "text" and not part.text.strip() for part in parts)
 
 
 def _uses_tools(event: Event) -> bool:

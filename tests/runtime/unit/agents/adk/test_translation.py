@@ -306,17 +306,46 @@ async def test_partial_answer_is_discarded_if_model_fails(dialect: str, thoughts
         assert deltas(await stream(client)) == [("Half an", False, False), ("", True, True)]
 
 
-async def test_tools_that_a_cut_model_has_called_still_run() -> None:
+BLANK = genai.Part(text="\n ")
+
+
+@pytest.mark.parametrize("streamed", [[], ["\n "]], ids=["whole", "streamed"])
+async def test_blank_answer_fails_the_turn(dialect: str, streamed: list[str]) -> None:
+    """ADK itself reports that such a model has returned no content."""
+    whole = LlmResponse(content=content(BLANK), finish_reason=genai.FinishReason.STOP)
+    async with http(parts(served(llm_agent([*streamed, whole]))).app()) as client:
+        task = await ask(client, dialect)
+    assert task["status"]["state"] == "TASK_STATE_FAILED"
+    assert answer_text(task) == "The model gave no answer: MODEL_RETURNED_NO_CONTENT."
+
+
+async def test_picture_beside_blank_text_is_an_answer() -> None:
+    picture = genai.Part.from_bytes(data=b"png", mime_type="image/png")
+    cut = Event(author="root", error_code="MAX_TOKENS", content=content(BLANK, picture))
+    async with http(parts(served(yielding_agent(cut))).app()) as client:
+        task = await ask(client, "SendMessage")
+    assert task["status"]["state"] == "TASK_STATE_COMPLETED"
+    assert [part.get("mediaType") for part in task["status"]["message"]["parts"]] == [None, "image/png"]
+
+
+async def test_blank_text_without_error_is_an_answer(dialect: str) -> None:
+    async with http(parts(served(yielding_agent(text_event("\n ")))).app()) as client:
+        task = await ask(client, dialect)
+    assert (task["status"]["state"], answer_text(task)) == ("TASK_STATE_COMPLETED", "\n ")
+
+
+@pytest.mark.parametrize("before", [[], [BLANK]], ids=["call", "blank text and call"])
+async def test_tools_that_a_cut_model_has_called_still_run(before: list[genai.Part]) -> None:
     """The model stops at its limit of tokens, after a whole call of a tool: ADK runs the tool."""
     call = genai.Part(function_call=genai.FunctionCall(id="c-1", name="rain", args={}))
 
     def rain() -> str:
         return "No rain."
 
-    cut = LlmResponse(error_code="MAX_TOKENS", content=content(call))
+    cut = LlmResponse(error_code="MAX_TOKENS", content=content(*before, call))
     async with http(parts(served(llm_agent([cut], ["Dry."], tools=[rain]))).app()) as client:
         task = await ask(client, "SendMessage")
-    assert (task["status"]["state"], answer_text(task)) == ("TASK_STATE_COMPLETED", "Dry.")
+    assert (task["status"]["state"], answer_text(task), earlier(task)) == ("TASK_STATE_COMPLETED", "Dry.", ["hi"])
 
 
 def fails(ctx: Any) -> Event:
