@@ -164,7 +164,7 @@ class AdkAgent:
         if self._starts_over(turn, turn.invocation(session)):
             await turn.rewind(session)
         earlier = turn.events(session)
-        translator = AdkTranslator(request, turn.load_artifact, restarted=turn.restarts > 0)
+        translator = AdkTranslator(request, turn.load_artifact, root=self.root, restarted=turn.restarts > 0)
         # Emit the session's events from earlier attempts again, because a crash may have kept some of them out of the
         # task's event log.
         for event in earlier:

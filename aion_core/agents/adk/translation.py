@@ -5,6 +5,7 @@ from collections import Counter
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Iterator
 
 from google.adk.events import Event
+from google.adk.workflow import BaseNode
 from google.genai import types as genai
 from msgspec import Struct
 
@@ -24,6 +25,7 @@ from aion_core.agents.adk.parts import (
 )
 from aion_core.agents.adk.remote_agents.marks import mark_of
 from aion_core.agents.adk.waits.tool_runs import FileReceived
+from aion_core.agents.adk.workflow_outputs import is_output_of_root
 from aion_core.agents.emission_ids import REPLY, deterministic_id, final_key, with_artifact_id
 from aion_core.agents.emitted_messages import EmittedMessages
 from aion_core.agents.final_answer import TurnOutput, final_emissions
@@ -45,8 +47,8 @@ VERSION = "version"
 """Key in an artifact's metadata for its version in ADK."""
 
 NO_ANSWER = (
-    "The turn has ended without an answer: no event of the agent has content. Yield an Event with content, set "
-    "state_delta['a2a_outbox'], or call thread.reply()."
+    "The turn has ended without an answer: no event of the agent has content, and no last node of a Workflow has an "
+    "output. Yield an Event with content, set state_delta['a2a_outbox'], or call thread.reply()."
 )
 CUT_ANSWER = "The model of %r stopped before the end of its answer: %s. The client receives the incomplete answer."
 LoadArtifact = Callable[[str, int], Awaitable[genai.Part | None]]
@@ -69,13 +71,13 @@ class CompleteMessage(Struct, frozen=True):
 class AdkTranslator:
     """Translator for one turn: converts ADK events, and calls of helpers such as `thread.reply`, to emissions."""
 
-    def __init__(self, request: TurnRequest, load: LoadArtifact, *, restarted: bool = False) -> None:
-        """Start without output.
+    def __init__(self, request: TurnRequest, load: LoadArtifact, *, root: BaseNode, restarted: bool = False) -> None:
+        """Start without output. `root` is the root agent.
 
         If `restarted`, the turn has run again from its message: messages recorded by an earlier attempt are not emitted
         again, and the turn must have output of its own.
         """
-        self._request, self._load, self._restarted = request, load, restarted
+        self._request, self._load, self._root, self._restarted = request, load, root, restarted
         self._reactions = {artifact.artifact_id for artifact in request.task.artifacts}
         self._messages = EmittedMessages(request)
         self._to_skip = _recorded_contents(request) if restarted else Counter[bytes]()
@@ -88,7 +90,7 @@ class AdkTranslator:
         self._last: tuple[Message, str] | None = None
         """Last complete message with its event's key. It is the answer unless another message follows."""
         self._output: Message | None = None
-        """Last output of a Workflow's node. It is the answer only at the end; before, it is input of the next node."""
+        """Last output of the root. It is the answer unless a message follows."""
         self._failure: Event | None = None
         self._outboxes: list[A2AOutbox] = []
         self._counts: Counter[str] = Counter()
@@ -206,7 +208,7 @@ class AdkTranslator:
             self._failure = event
             yield from self._flow(self._streams.abort(stream))
             return
-        elif event.output is not None:  # output of a workflow node, or of an agent that has called finish_task
+        elif event.output is not None and is_output_of_root(event, self._root):
             self._failure = None
             self._output = Message(role=Role.ROLE_AGENT, parts=[part_of(event.output)])
         if message is not None or (stream and parts):
