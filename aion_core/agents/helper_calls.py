@@ -31,6 +31,8 @@ class DurableReply(Struct, frozen=True):
     message: Message
     site: str
     """Call site. See `ReplyChunk`."""
+    agent: str = ""
+    """Name of the ADK agent."""
 
 
 class Reaction(Struct, frozen=True):

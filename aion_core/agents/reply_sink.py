@@ -65,7 +65,8 @@ class TurnReplySink:
         """Send a reply, with its target in the reply's metadata. See `ReplySink.reply`."""
         if target is not None:
             message.metadata.update({TARGET: target})
-        await self._send(DurableReply(message, self._site()))
+        _, agent = self._speaker()
+        await self._send(DurableReply(message, self._site(), agent))
 
     async def react(self, key: str, *, message_id: str) -> None:
         """Send a reaction to a message. See `ReplySink.react`."""

@@ -29,6 +29,7 @@ callbacks.py          ADK plugin, which observes agents, model calls and tools
 traced_callbacks.py   the plugin of a traced turn, which also records them
 event_queue.py        events of a turn, which the runner records before their sender continues
 event_keys.py         idempotency keys of events
+agent_streams.py      texts that agents stream, and when they are complete
 translation.py        events as emissions
 workflow_outputs.py   which output of a node is that of the root
 outbox.py             the outbox in the session's state

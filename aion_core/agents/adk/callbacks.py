@@ -2,7 +2,7 @@
 
 import asyncio
 import sys
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from contextvars import ContextVar
 from typing import Any
 
@@ -14,7 +14,7 @@ from google.adk.tools.base_tool import BaseTool
 from google.adk.tools.tool_context import ToolContext
 from msgspec import Struct
 
-from aion_core.agents.adk.resumption import is_resumable
+from aion_core.agents.adk.resumption import is_resumable, passes_events_on
 from aion_core.agents.adk.waits.tool_runs import running_tool
 from aion_core.agents.adk.waits.turn_waits import TurnWaits
 from aion_core.agents.internal_events import InternalEvents
@@ -27,18 +27,40 @@ running_agent: ContextVar[tuple[str, str]] = ContextVar("aion_adk_agent", defaul
 """Branch and name of the running agent, also within its tools."""
 
 
+class RunningAgent(Struct, frozen=True):
+    """Agent that runs."""
+
+    agent: BaseAgent
+    branch: str
+    task: asyncio.Task[Any] | None
+    """The asyncio task that it has begun in."""
+
+
+_running: ContextVar[tuple[RunningAgent, ...]] = ContextVar("aion_adk_agents", default=())
+"""The running agent and those around it, outermost first."""
+
+
 class AgentInvoked(Struct, frozen=True):
     """Event: a sub-agent has started."""
 
     name: str
     branch: str
+    around: Sequence[str] = ()
+    """Names of the custom agents around the agent, outermost first."""
 
 
 class AgentEnded(Struct, frozen=True):
-    """Event: an agent has ended. If it has streamed text without a complete event, the text becomes a message."""
+    """Event: an agent has ended. If it has streamed text without a complete event, the text becomes a message.
+
+    If a custom agent is around it, this event may arrive before the agent's last events.
+    """
 
     name: str
     branch: str
+    around: Sequence[str] = ()
+    """Names of the custom agents around the agent, outermost first."""
+    lags: bool = False
+    """True if one of them runs the agent in a task of its own, so that even its chunks may arrive later."""
 
 
 class StepRefused(Struct, frozen=True):
@@ -77,17 +99,27 @@ class CallbackPlugin(BasePlugin):
         call_site.set(_agent_site(agent, callback_context))
         branch = callback_context._invocation_context.branch or ""
         running_agent.set((branch, agent.name))
+        around = _agents_around(agent)
+        _running.set((*around, RunningAgent(agent, branch, asyncio.current_task())))
         if agent.name != self._root:
-            await self._send(AgentInvoked(agent.name, branch))
+            names = [each.agent.name for each in around if not passes_events_on(each.agent)]
+            await self._send(AgentInvoked(agent.name, branch, names))
 
     async def after_agent_callback(self, *, agent: BaseAgent, callback_context: CallbackContext) -> None:
         """Send AgentEnded. If the agent has streamed text without a complete event, this completes its message."""
+        around = _agents_around(agent)
+        _running.set(around)
+        if around:
+            running_agent.set((around[-1].branch, around[-1].agent.name))
         if isinstance(sys.exception(), asyncio.CancelledError):
             return  # Send no AgentEnded: it would complete the unfinished text of a canceled agent as a message.
         # Send AgentEnded also for the empty branch, because a custom agent may have streamed text in events without a
         # branch.
+        custom = [each for each in around if not passes_events_on(each.agent)]
+        names = [each.agent.name for each in custom]
+        lags = any(each.task is not asyncio.current_task() for each in custom)
         for branch in dict.fromkeys((callback_context._invocation_context.branch or "", "")):
-            await self._send(AgentEnded(agent.name, branch))
+            await self._send(AgentEnded(agent.name, branch, names, lags))
 
     async def before_model_callback(self, *, callback_context: CallbackContext, llm_request: LlmRequest) -> None:
         """Log `internal:llm-call`."""
@@ -143,6 +175,14 @@ class CallbackPlugin(BasePlugin):
     def event_stored(self) -> None:
         """Log `internal:checkpoint` after the session has stored an event."""
         self._internal.checkpoint()
+
+
+def _agents_around(agent: BaseAgent) -> tuple[RunningAgent, ...]:
+    """Return the running agents around this agent."""
+    running = _running.get()
+    # Agents further in have ended without their callback, because a callback before has answered in their place.
+    place = next((n for n in reversed(range(len(running))) if running[n].agent is agent), len(running))
+    return running[:place]
 
 
 def _agent_site(agent: BaseAgent, context: CallbackContext) -> str:

@@ -39,6 +39,14 @@ def is_resumable(agent: BaseNode) -> bool:
     )
 
 
+def passes_events_on(agent: BaseNode) -> bool:
+    """Return True if the agent passes on each event of the agents within it before they continue.
+
+    ADK's own agents do. A custom one may collect events, or read them from a queue.
+    """
+    return not isinstance(agent, BaseAgent) or is_resumable(agent)
+
+
 class InvocationProgress:
     """Progress of an ADK invocation, read from its events.
 

@@ -10,6 +10,7 @@ from google.genai import types as genai
 from msgspec import Struct
 
 from aion_core.agents.addressing import parts_without_target
+from aion_core.agents.adk.agent_streams import AgentStreams, TextStream
 from aion_core.agents.adk.callbacks import AgentEnded, AgentInvoked
 from aion_core.agents.adk.event_keys import EventKeys
 from aion_core.agents.adk.outbox import merged_outbox, outbox_of_event
@@ -83,10 +84,7 @@ class AdkTranslator:
         self._to_skip = _recorded_contents(request) if restarted else Counter[bytes]()
         self._streams = StreamSequencer[CompleteMessage]()
         self._event_keys = EventKeys()
-        self._open_messages: dict[tuple[str, str], str] = {}
-        """Id of each agent's streaming message, by branch and agent name."""
-        self._streamed: dict[str, list[str]] = {}
-        """Text of each streaming message, by message id."""
+        self._texts = AgentStreams()
         self._last: tuple[Message, str] | None = None
         """Last complete message with its event's key. It is the answer unless another message follows."""
         self._output: Message | None = None
@@ -120,11 +118,13 @@ class AdkTranslator:
 
     def before_failure(self) -> Iterator[Emission]:
         """Yield the complete messages before the turn fails. A text that was still streaming is not a message."""
+        yield from self._become_messages(self._texts.whole())
         yield from self.before_pause()
         yield from self._emit_last()
 
     def before_question(self) -> Iterator[Emission]:
         """Yield the turn's remaining messages before its question, because the next turn does not emit them."""
+        yield from self._become_messages(self._texts.ended())
         yield from self.before_failure()
         if (unfinished := self._unfinished()) is not None:
             yield from self._emit(unfinished, final_key(self._request, "question"))
@@ -135,6 +135,7 @@ class AdkTranslator:
         Raises AgentFailed if a model call failed and the turn has no answer, or if the turn has started over and has no
         output.
         """
+        yield from self._become_messages(self._texts.ended())
         yield from self._flow(self._streams.close_all())
         if (unfinished := self._unfinished()) is not None:
             yield from self._emit_last()  # emit the last message as intermediate, because the unfinished text is newer
@@ -170,16 +171,18 @@ class AdkTranslator:
             return
         parts = parts_of_event(event)
         agent = (event.branch or "", event.author)
+        text = visible_text(parts)
+        if parts:
+            yield from self._become_messages(self._texts.before(event.author))
         if event.partial:
-            if text := visible_text(parts):
-                message_id = self._open_messages.get(agent) or deterministic_id(self._request.task.id, key)
-                self._open_messages[agent] = message_id
-                self._streamed.setdefault(message_id, []).append(text)
+            if text:
+                message_id = self._texts.add(agent, text, deterministic_id(self._request.task.id, key))
                 speaker = speaker_of(message_id, agent=event.author, branch=event.branch or "")
                 yield from self._flow(self._streams.add(Chunk(text, message_id, speaker=speaker)))
             return
         has_failed = bool(event.error_code or event.error_message)
-        stream = self._end_stream(agent) if parts or has_failed else ""
+        said = self._texts.said(agent, text) if text else None
+        stream = self._texts.close(agent) if said is None and (parts or has_failed) else ""
         if (outbox := outbox_of_event(event)) is not None:
             # End the event's stream without a message, because an outbox replaces the content of its event.
             yield from self._complete(CompleteMessage(stream, None, key))
@@ -202,6 +205,8 @@ class AdkTranslator:
             message = Message(
                 role=Role.ROLE_AGENT, message_id=stream, parts=visible, metadata=model_metadata(event) or None
             )
+            if said is not None and all(part.WhichOneof("content") == "text" for part in visible):
+                message, key = said, said.message_id  # not twice, because the end of its agent has made it a message
         elif has_failed and event.output is None and not _uses_tools(event):
             # Abort the stream of the failed call, because an incomplete text is not an answer. Nor are the thoughts of a
             # model that has thought up to its limit of tokens, nor the blank text of one that had nothing to say.
@@ -228,14 +233,15 @@ class AdkTranslator:
             del file  # the artifact has a copy
             yield AgentArtifact(artifact, key=f"{key}/file/{number}")
 
-    def _end_stream(self, agent: tuple[str, str]) -> str:
-        """Remove the agent's open stream and return its message id; "" if it has none."""
-        stream = self._open_messages.pop(agent, "")
-        self._streamed.pop(stream, None)
-        return stream
-
     def _complete(self, message: CompleteMessage) -> Iterator[Emission]:
         yield from self._flow(self._streams.complete(message.stream, message))
+
+    def _become_messages(self, streams: Iterable[TextStream]) -> Iterator[Emission]:
+        """Complete streams without a complete event, because a custom agent may yield its text in chunks only."""
+        for stream in streams:
+            message = Message(role=Role.ROLE_AGENT, message_id=stream.message_id, parts=[part_of(stream.text)])
+            self._texts.became(stream, message)
+            yield from self._complete(CompleteMessage(stream.message_id, message, stream.message_id))
 
     def _flow(self, items: Iterable[Chunk | CompleteMessage]) -> Iterator[Emission]:
         """Convert chunks and complete messages to emissions. Hold back the newest message, which may be the answer."""
@@ -246,6 +252,8 @@ class AdkTranslator:
                     yield from self._emit_last()
                 yield item
             elif item.message is not None:
+                if self._last is not None and self._last[1] == item.key:
+                    self._last = None  # the same message again
                 yield from self._emit_last()
                 if item.continues:
                     yield from self._emit(item.message, item.key)
@@ -254,21 +262,20 @@ class AdkTranslator:
 
     def _helper_call(self, call: object) -> Iterator[Emission]:
         match call:
-            case AgentInvoked(name=name, branch=branch):
+            case AgentInvoked(name=name, branch=branch, around=around):
+                self._texts.agent_begins(name, around)
                 yield from self._emit_last()
                 yield AgentMetadata({INVOKED: name}, f"{self._request.turn.id}/{branch}/{name}/invoked")
-            case AgentEnded(name=name, branch=branch):
-                if text := "".join(self._streamed.get(self._open_messages.get((branch, name), ""), ())):
-                    # Complete the message here, because a custom agent may stream its text without a complete event.
-                    stream = self._end_stream((branch, name))
-                    message = Message(role=Role.ROLE_AGENT, message_id=stream, parts=[part_of(text)])
-                    yield from self._complete(CompleteMessage(stream, message, stream))
+            case AgentEnded(name=name, branch=branch, around=around, lags=lags):
+                yield from self._become_messages(self._texts.agent_ends((branch, name), around, lags=lags))
             case ReplyChunk():
+                yield from self._become_messages(self._texts.before(call.agent))
                 speaker = speaker_of(call.message_id, agent=call.agent, branch=call.branch)
                 yield from self._flow(self._streams.add(Chunk(call.text, call.message_id, speaker=speaker)))
             case StreamAborted():
                 yield from self._flow(self._streams.abort(call.message_id))
             case DurableReply():
+                yield from self._become_messages(self._texts.before(call.agent))
                 # Record the reply now, so that the reply survives a crash. The last reply is also the turn's answer.
                 yield from self._emit_last()
                 yield from self._emit(call.message, f"{REPLY}{self._key(call.site) or call.message.message_id}")
@@ -308,9 +315,9 @@ class AdkTranslator:
 
     def _unfinished(self) -> Message | None:
         """Return the text of the last stream without a complete event, as a message; None without such a stream."""
-        if (last := next(reversed(self._streamed), None)) is None:
+        if (stream := self._texts.unfinished()) is None:
             return None
-        return Message(role=Role.ROLE_AGENT, message_id=last, parts=[part_of("".join(self._streamed[last]))])
+        return Message(role=Role.ROLE_AGENT, message_id=stream.message_id, parts=[part_of(stream.text)])
 
     def _key(self, site: str) -> str:
         """Return the idempotency key of a helper call, made of its call site and its number at this site."""

@@ -16,6 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from aion_core.engine.agent import Emission, TurnRequest
+from tests.runtime.unit.agents.adk.test_agent_streams import Queued
 from tests.runtime.unit.agents.folding import fold, text_of
 from tests.support.adk import call, content, served
 from tests.support.service import http, parts, send
@@ -115,6 +116,12 @@ async def turns_of_loop(number: int) -> None:
         await asyncio.sleep(0)
 
 
+class Merged(Queued):
+    """Agent that runs its agents at once, and reads their events from one queue."""
+
+    at_once: bool = True
+
+
 @dataclass(frozen=True)
 class Shape:
     """Shape of an agent tree: either a workflow with further shapes, or a single agent with its script."""
@@ -147,18 +154,20 @@ TREES = st.recursive(
     SPEAKERS,
     lambda inner: st.builds(
         Shape,
-        kind=st.sampled_from([ParallelAgent, ParallelAgent, SequentialAgent, LoopAgent]),
+        kind=st.sampled_from([ParallelAgent, ParallelAgent, SequentialAgent, LoopAgent, Queued, Merged]),
         inner=st.lists(inner, min_size=1, max_size=3).map(tuple),
     ),
     max_leaves=5,
 )
 
 
-def tree(shape: Shape, said: Said, name: str = "root") -> BaseAgent:
+def tree(shape: Shape, said: Said, name: str = "root", *, queued: bool = False) -> BaseAgent:
     if shape.kind is SpeakingAgent:
         return SpeakingAgent(name=name, script=shape.script, said=said)
-    inner = [tree(each, said, f"{name}_{n}") for n, each in enumerate(shape.inner)]
-    options: dict[str, Any] = {"max_iterations": 2} if shape.kind is LoopAgent else {}
+    queued = queued or issubclass(shape.kind, Queued)
+    inner = [tree(each, said, f"{name}_{n}", queued=queued) for n, each in enumerate(shape.inner)]
+    # In a queue, nothing separates an agent's text without a complete event from the text of its next run.
+    options: dict[str, Any] = {"max_iterations": 1 if queued else 2} if shape.kind is LoopAgent else {}
     return shape.kind(name=name, sub_agents=inner, **options)
 
 
