@@ -106,6 +106,18 @@ class SaidTexts:
                 break
         yield from self._record(complete)
 
+    def waiting(self) -> Iterator[Message]:
+        """Yield once each message that no model has streamed, and that is not recorded yet."""
+        for text in self._complete() if self._texts else ():
+            if text.call or text.has_waited or not text.message_id:
+                continue
+            text.has_waited = True
+            message = self._message_of(text)
+            if message is None or not words_of(message) or self._emitted.is_by_author(message):
+                continue
+            if not self._emitted.has_other(message.message_id, message):
+                yield message
+
     def all(self) -> Iterator[AgentMessage]:
         """Yield all complete texts."""
         self._add_calls()
@@ -126,11 +138,12 @@ class SaidTexts:
         ]
         return recorded[-1] if recorded else self._streams.latest_call(words_of(message))
 
-    def recorded_id(self, message_id: str) -> str:
-        """Return the id under which the text of this message is recorded; "" if it is not recorded."""
-        text = self._by_id.get(message_id)
-        recorded = self._emitted.get(text.key) if text is not None else None
-        return recorded.message_id if recorded is not None else ""
+    def client_id(self, message_id: str) -> str:
+        """Return the id under which the client has the text of this message; "" if it has not received the text."""
+        if (text := self._by_id.get(message_id)) is None:
+            return ""
+        recorded = self._emitted.get(text.key)
+        return recorded.message_id if recorded is not None else text.call
 
     def _add_calls(self) -> None:
         for call in self._streams.calls_after(self._streamed):
@@ -154,13 +167,13 @@ class SaidTexts:
 
     def _streamed_copy(self, message: AIMessage) -> SaidText | None:
         """Return the streamed text that a node has put into a message of its own, which has another id."""
-        words = str(message.text)
+        words = str(message.text).strip()
         for text in reversed(self._texts):
-            if text.message is None and words and words == (text.earlier or self._streams.text_of(text.call)):
+            if text.message is None and words and words == (text.earlier or self._streams.text_of(text.call)).strip():
                 return text
         # Another process of this turn may have streamed and recorded the text.
         for key, recorded in self._emitted.recorded_as(STREAMED).items():
-            if words_of(recorded) == words and not self._added.has_seen(recorded.message_id):
+            if words_of(recorded).strip() == words and not self._added.has_seen(recorded.message_id):
                 return SaidText(key, recorded.message_id)
         return None
 
@@ -170,7 +183,7 @@ class SaidTexts:
             text
             for text in self._texts
             if self._emitted.get(text.key) is None
-            and not self._emitted.has(text.message_id)
+            and not self._emitted.has(text.client_id)
             and self._is_complete(text, every=every)
         ]
 
@@ -184,6 +197,7 @@ class SaidTexts:
             message = self._message_of(text)
             if message is None or self._emitted.is_by_author(message):
                 continue
+            message.message_id = text.client_id
             if (emission := self._emitted.emit(message, text.key)) is not None:
                 yield emission
 
@@ -210,7 +224,7 @@ class SaidTexts:
 
     def _is_in(self, final: Message, text: SaidText) -> bool:
         """Return True if the final message is this text. A text that is only streamed is also known by its words."""
-        if text.message_id and text.message_id == final.message_id:
+        if final.message_id and final.message_id in (text.message_id, text.client_id):
             return True
         if text.message is not None and text.message_id:
             return False
