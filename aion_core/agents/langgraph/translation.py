@@ -65,6 +65,8 @@ class LangGraphTranslator:
         self._invoked: set[tuple[str, ...]] = {()}
         self._model_streams = ModelStreams(self._invoked, streamed.failed)
         self._said = SaidTexts(request.turn.id, self._emitted, self._model_streams, self._answer.added)
+        self.said = self._said.texts
+        """Texts that the turn has said so far."""
         self._author = AuthorEmissions(request, self._emitted, self._model_streams, streamed)
         for values in history.since:
             self._said.add_step(messages_of(values), has_outbox=self._outbox(values) is not None)

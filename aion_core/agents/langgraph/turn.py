@@ -191,7 +191,7 @@ class GraphTurn:
                 pending.reading = True
                 async for event in stream:
                     if event[1] == "tasks" and "result" not in event[2]:
-                        if not event[0]:
+                        if not event[0] and translator.said:
                             for emission in translator.before_node():
                                 yield emission
                         continue
