@@ -121,7 +121,9 @@ class DurableCall:
         if self.call.remote_task:
             self._news.resumes(self.call.remote_task)
         if self.call.answer is not None:
-            # A look at a suspended turn has stored it. The remote agent may have forgotten its task since.
+            # A look at a suspended turn has stored it, or the turn's former process. The remote agent may have forgotten its
+            # task since.
+            self._answer.add(self.call.answer)
             for each in list(self._news.of(self.call.answer)):
                 yield each
             return

@@ -1,19 +1,20 @@
 """Execution of one turn of an ADK agent with ADK's Runner."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Sequence
-from contextlib import aclosing
+from collections.abc import AsyncGenerator, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import aclosing, contextmanager
 from typing import Any
 
 from google.adk.agents.run_config import (  # type: ignore[attr-defined]  # ADK does not export RunConfig
     RunConfig,
     StreamingMode,
-    ToolThreadPoolConfig,
 )
 from google.adk.errors import StaleSessionError
 from google.adk.events import Event
 from google.adk.sessions import Session
 from google.adk.sessions._rewind_utils import compute_artifact_delta_for_rewind
+from google.adk.utils._sync_runner import _use_executor_for_sync_callables
 from google.genai import types as genai
 from msgspec import Struct
 
@@ -44,12 +45,23 @@ from aion_core.engine.fenced_writes import Fence
 from aion_core.engine.process.exception_groups import ungrouped
 from aion_core.errors import LeaseLost, StoreError
 
-TOOL_THREADS = 8
-"""Maximum number of synchronous tools that run at once. They run in threads, so they do not block each other or the
-lease's heartbeat."""
-
 ABORT_SECONDS, STOP_SECONDS = 0.5, 1.0
 """Maximum seconds for a canceled invocation to stop by itself, and then for its canceled asyncio task to end."""
+
+
+@contextmanager
+def _one_thread_for_tools() -> Iterator[None]:
+    """Run the synchronous tools and nodes of the turn in a thread of its own, so that they don't block the heartbeat.
+
+    They run one after another, as in ADK's event loop: tools of one message often change the same key of the state.
+    """
+    executor = ThreadPoolExecutor(1, thread_name_prefix="adk_tools")
+    try:
+        with _use_executor_for_sync_callables(executor):
+            yield
+    finally:
+        # A canceled turn's tool may still run, and nothing can stop it.
+        executor.shutdown(wait=False, cancel_futures=True)
 
 
 class Drained(Exception):  # has the meaning of LangGraph's GraphDrained
@@ -244,7 +256,6 @@ class AdkTurn:
             "session_id": self._request.context.context_id,
             "run_config": RunConfig(
                 streaming_mode=StreamingMode.SSE,
-                tool_thread_pool_config=ToolThreadPoolConfig(max_workers=TOOL_THREADS),
                 custom_metadata=metadata,
             ),
             "abort_signal": self._abort,
@@ -264,6 +275,7 @@ class AdkTurn:
                 aion_context_set(context),
                 remote_caller_set(remote_calls.call),
                 sleeper_set(sleeps.sleep),
+                _one_thread_for_tools(),
             ):
                 inputs = [(given.message, given.invocation_id), *((message, None) for message in given.then)]
                 for message, invocation_id in inputs:

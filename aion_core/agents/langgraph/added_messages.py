@@ -45,6 +45,11 @@ class AddedMessages:
         last = _answer(in_state) or _answer(self._all_added)
         return message_of(last) if last is not None else None
 
+    def last_calls_tools(self, messages: Sequence[BaseMessage]) -> bool:
+        """Return True if the turn's last AIMessage in the state calls tools."""
+        last = next((each for each in reversed(self._new(messages)) if isinstance(each, AIMessage)), None)
+        return last is not None and bool(last.tool_calls)
+
     def last_id(self) -> str | None:
         """Return the id of the last added AIMessage, even if it has no content; None without a message or an id."""
         return self._all_added[-1].id if self._all_added else None

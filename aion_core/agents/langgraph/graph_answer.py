@@ -60,10 +60,12 @@ class GraphAnswer:
             if self._graph.cache_policy or self._graph.nodes[node].cache_policy:
                 self._cached += messages_of(values)
 
-    def returned(self, values: Any) -> Message | None:
+    def returned(self, values: Any, received: str) -> Message | None:
         """Return the answer in the final values: a structured response, direct tool results, or an AIMessage.
 
-        The answer of a functional graph is its return value, as text, message or data.
+        What follows the tool calls of the last AIMessage is the answer rather than its text, which only introduces the
+        calls. The answer of a functional graph is its return value, as text, message or data. `received` is the id of the
+        client's message.
         """
         if self.is_functional:
             return self._value(values)
@@ -75,6 +77,8 @@ class GraphAnswer:
             answer.parts.append(structured)
         elif self._direct_tools and (results := self.added.direct_results(messages, self._direct_tools)):
             answer = _of_results(results) or answer
+        elif answer is not None and self.added.last_calls_tools(messages):
+            answer = self.tool_results(values) or self.as_human(values, received) or answer
         return answer
 
     def tool_results(self, values: Any) -> Message | None:
@@ -127,10 +131,9 @@ class GraphAnswer:
         # The value of a state without keys may also have messages of earlier turns, before the client's message.
         turn = takewhile(lambda each: not (self._has_single_value and isinstance(each, HumanMessage)), messages[::-1])
         last = next((each for each in turn if isinstance(each, AIMessage) and has_content(each)), None)
-        if last is not None:
-            return message_of(last)
-        if results := _of_results(trailing_results(messages)):
-            return results
+        results = _of_results(trailing_results(messages)) if last is None or last.tool_calls else None
+        if answer := results or (message_of(last) if last is not None else None):
+            return answer
         if messages:
             envelope = (MESSAGES, INBOX, OUTBOX)
             value = (

@@ -52,14 +52,17 @@ def input_contract(graph: Graph) -> InputContract | None:
 
 
 def input_annotation(graph: Graph) -> Any:
-    """Return the annotation of an `@entrypoint`'s input, without None; Any if it has none, or for another graph."""
+    """Return the annotation of an `@entrypoint`'s input, without None; Any if it has none, or for another graph.
+
+    A parameter `messages` without an annotation is a list of them, as in LangGraph's own examples.
+    """
     function = entrypoint_function(graph)
     return _annotation(function) if function is not None else Any
 
 
 def _annotation(function: Callable[..., Any]) -> Any:
     first = next(iter(inspect.signature(function).parameters), "")
-    return without_none(annotations_of(function).get(first, Any))
+    return without_none(annotations_of(function).get(first, list if first == MESSAGES else Any))
 
 
 def reads_any_message(annotation: Any) -> bool:
@@ -100,9 +103,13 @@ def _of_state(graph: CompiledStateGraph[Any, Any, Any, Any]) -> InputFields | No
     schema: Any = builder.input_schema
     is_declared = schema is not builder.state_schema
     named = builder.schemas[schema]
-    if ROOT in named or INBOX in graph.channels or (MESSAGES in named and not is_declared):
+    if ROOT in named or INBOX in graph.channels:
         return None
     names = tuple(name for name in named if name in builder.channels and name not in (MESSAGES, OUTBOX))
+    if MESSAGES in named and not is_declared:
+        # The other fields of the state are the graph's own, but those without which it cannot be made are the client's.
+        needed = set(required_fields(schema)) if is_enforced(schema) else set()
+        names = tuple(name for name in names if name in needed)
     if not names and MESSAGES in named:
         return None
     # A channel with a reducer has a value before the first write.

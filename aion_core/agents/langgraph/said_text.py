@@ -21,11 +21,18 @@ class SaidText(Struct, eq=False):
     """True if the text is recorded although it may be the turn's answer."""
     earlier: str = ""
     """The text, if another process has streamed it."""
+    has_waited: bool = False
+    """True if the client has got the text as a chunk, because it had to wait to be recorded."""
 
     @property
     def message_id(self) -> str:
         """Id of the message in the state, or else of the model call; "" if the message has none."""
         return (self.message.id or "") if self.message is not None else self.call
+
+    @property
+    def client_id(self) -> str:
+        """Id under which the client gets the text: that of its stream, also if a node has put it into another message."""
+        return self.call or self.message_id
 
     @property
     def is_by_author(self) -> bool:

@@ -38,7 +38,8 @@ class SaidTexts:
         self._turn, self._emitted, self._streams, self._added = turn, emitted, streams, added
         self.nested: dict[tuple[str, ...], AddedMessages] = {}
         """Messages in the states of the subgraphs, by namespace."""
-        self._texts: list[SaidText] = []
+        self.texts: list[SaidText] = []
+        """The texts so far, in the order in which they were said."""
         self._by_id: dict[str, SaidText] = {}
         self._writes: list[Mapping[str, Any]] = []
         """What the nodes of the current step have written so far."""
@@ -49,7 +50,7 @@ class SaidTexts:
         if streamed is not None and streamed.key and streamed.call not in self._by_id:
             text = SaidText(f"{STREAMED}{streamed.key}", streamed.call, earlier=streamed.text)
             self._by_id[streamed.call] = text
-            self._texts.append(text)
+            self.texts.append(text)
 
     def add_step(self, messages: Sequence[BaseMessage], *, has_outbox: bool) -> None:
         """Add the texts of the messages that a step of the main graph has added. `messages` are those of its state.
@@ -72,7 +73,7 @@ class SaidTexts:
         self._add_calls()
         is_replaced = has_outbox or self._emitted.reply is not None
         texts = [text for each in messages if (text := self._text_of(each)) and not (is_replaced and text.is_by_author)]
-        add_in_order(self._texts, texts, self._streams.run_of)
+        add_in_order(self.texts, texts, self._streams.run_of)
         return [text for text in texts if not text.call]
 
     def note_writes(self, writes: Iterable[Mapping[str, Any]]) -> None:
@@ -85,9 +86,9 @@ class SaidTexts:
         These are the last message in the state, and the text of the last model call after it.
         """
         self._add_calls()
-        if self._texts:
+        if self.texts:
             latest = self._streams.last_text()[0]
-            yield from self._before(latest or next((text.call for text in self._texts if text.earlier), ""))
+            yield from self._before(latest or next((text.call for text in self.texts if text.earlier), ""))
 
     def before_call(self, call: str, key: str) -> Iterator[AgentMessage]:
         """Yield the texts that are complete when a model begins to speak, except the last message in the state.
@@ -95,8 +96,8 @@ class SaidTexts:
         If the model of an earlier process has begun the same call, which `key` names, its text is said again.
         """
         self._add_calls()
-        if self._texts:
-            self._texts = [text for text in self._texts if not text.earlier or text.key != f"{STREAMED}{key}"]
+        if self.texts:
+            self.texts[:] = [text for text in self.texts if not text.earlier or text.key != f"{STREAMED}{key}"]
             yield from self._before(call)
 
     def _before(self, latest: str) -> Iterator[AgentMessage]:
@@ -105,6 +106,18 @@ class SaidTexts:
             if complete.pop().message is not None:
                 break
         yield from self._record(complete)
+
+    def waiting(self) -> Iterator[Message]:
+        """Yield once each message that no model has streamed, and that is not recorded yet."""
+        for text in self._complete():
+            if text.call or text.has_waited or not text.message_id:
+                continue
+            text.has_waited = True
+            message = self._message_of(text)
+            if message is None or not words_of(message) or self._emitted.is_by_author(message):
+                continue
+            if not self._emitted.has_other(message.message_id, message):
+                yield message
 
     def all(self) -> Iterator[AgentMessage]:
         """Yield all complete texts."""
@@ -126,18 +139,19 @@ class SaidTexts:
         ]
         return recorded[-1] if recorded else self._streams.latest_call(words_of(message))
 
-    def recorded_id(self, message_id: str) -> str:
-        """Return the id under which the text of this message is recorded; "" if it is not recorded."""
-        text = self._by_id.get(message_id)
-        recorded = self._emitted.get(text.key) if text is not None else None
-        return recorded.message_id if recorded is not None else ""
+    def client_id(self, message_id: str) -> str:
+        """Return the id under which the client has the text of this message; "" if it has not received the text."""
+        if (text := self._by_id.get(message_id)) is None:
+            return ""
+        recorded = self._emitted.get(text.key)
+        return recorded.message_id if recorded is not None else text.call
 
     def _add_calls(self) -> None:
         for call in self._streams.calls_after(self._streamed):
             self._streamed += 1
             if call not in self._by_id:
                 self._by_id[call] = text = SaidText(f"{STREAMED}{self._streams.key_of(call)}", call)
-                self._texts.append(text)
+                self.texts.append(text)
 
     def _text_of(self, message: AIMessage) -> SaidText | None:
         """Return the text of a message in the state; None if the turn has the text already."""
@@ -154,13 +168,13 @@ class SaidTexts:
 
     def _streamed_copy(self, message: AIMessage) -> SaidText | None:
         """Return the streamed text that a node has put into a message of its own, which has another id."""
-        words = str(message.text)
-        for text in reversed(self._texts):
-            if text.message is None and words and words == (text.earlier or self._streams.text_of(text.call)):
+        words = str(message.text).strip()
+        for text in reversed(self.texts):
+            if text.message is None and words and words == (text.earlier or self._streams.text_of(text.call)).strip():
                 return text
         # Another process of this turn may have streamed and recorded the text.
         for key, recorded in self._emitted.recorded_as(STREAMED).items():
-            if words_of(recorded) == words and not self._added.has_seen(recorded.message_id):
+            if words_of(recorded).strip() == words and not self._added.has_seen(recorded.message_id):
                 return SaidText(key, recorded.message_id)
         return None
 
@@ -168,9 +182,9 @@ class SaidTexts:
         """Return the texts that are complete and not recorded yet. With `every`, include those of running nodes."""
         return [
             text
-            for text in self._texts
+            for text in self.texts
             if self._emitted.get(text.key) is None
-            and not self._emitted.has(text.message_id)
+            and not self._emitted.has(text.client_id)
             and self._is_complete(text, every=every)
         ]
 
@@ -184,6 +198,7 @@ class SaidTexts:
             message = self._message_of(text)
             if message is None or self._emitted.is_by_author(message):
                 continue
+            message.message_id = text.client_id
             if (emission := self._emitted.emit(message, text.key)) is not None:
                 yield emission
 
@@ -210,7 +225,7 @@ class SaidTexts:
 
     def _is_in(self, final: Message, text: SaidText) -> bool:
         """Return True if the final message is this text. A text that is only streamed is also known by its words."""
-        if text.message_id and text.message_id == final.message_id:
+        if final.message_id and final.message_id in (text.message_id, text.client_id):
             return True
         if text.message is not None and text.message_id:
             return False

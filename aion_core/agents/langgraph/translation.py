@@ -65,6 +65,8 @@ class LangGraphTranslator:
         self._invoked: set[tuple[str, ...]] = {()}
         self._model_streams = ModelStreams(self._invoked, streamed.failed)
         self._said = SaidTexts(request.turn.id, self._emitted, self._model_streams, self._answer.added)
+        self.said = self._said.texts
+        """Texts that the turn has said so far."""
         self._author = AuthorEmissions(request, self._emitted, self._model_streams, streamed)
         for values in history.since:
             self._said.add_step(messages_of(values), has_outbox=self._outbox(values) is not None)
@@ -121,6 +123,11 @@ class LangGraphTranslator:
             self._said.note_writes(values for _, values in writes)
         elif mode == "tasks":
             yield from self._model_streams.end_run(payload)
+
+    def before_node(self) -> Iterator[Emission]:
+        """Yield the chunks of messages that wait because they may be the answer: a node runs now, and may take long."""
+        for message in self._said.waiting():
+            yield from self._model_streams.add_whole(words_of(message), message.message_id)
 
     def close_streams(self) -> Iterator[Emission]:
         """Yield the buffered chunks of all streams, because the turn is suspended and another process resumes it."""
@@ -194,7 +201,7 @@ class LangGraphTranslator:
         """Return the answer under the id with which its text was recorded or streamed; else the answer itself."""
         if answer is None or self._emitted.has(answer.message_id):
             return answer
-        known = self._said.recorded_id(answer.message_id) if answer.message_id else self._said.id_of(answer)
+        known = self._said.client_id(answer.message_id) if answer.message_id else self._said.id_of(answer)
         if not known and (sent := self._emitted.last_by_author(answer)) is not None:
             known = sent.message_id
         if known and not self._emitted.has_other(known, answer):
@@ -203,7 +210,7 @@ class LangGraphTranslator:
 
     def _returned(self) -> Message | None:
         """Return the answer in the state's messages, or the return value of a functional graph."""
-        returned = self._under_its_id(self._answer.returned(self._values))
+        returned = self._under_its_id(self._answer.returned(self._values, self._request.message.message_id))
         if returned is None and self._streamed.structured is None:
             returned = self._answer.tool_results(self._values)
         if returned is not None:

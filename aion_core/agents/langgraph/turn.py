@@ -191,7 +191,10 @@ class GraphTurn:
                 pending.reading = True
                 async for event in stream:
                     if event[1] == "tasks" and "result" not in event[2]:
-                        continue  # skip the event for the start of a node's run
+                        if not event[0] and translator.said:
+                            for emission in translator.before_node():
+                                yield emission
+                        continue
                     pending.event_received()
                     if event[1] == "custom" and _is_emission(event):
                         # With an own checkpointer, LangGraph does not wait for the recorded emissions: do not run ahead.

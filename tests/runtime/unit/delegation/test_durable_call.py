@@ -133,6 +133,20 @@ async def test_call_goes_on_after_cut_connection(far: Far, between: Cut, calls: 
     assert far.runs() == ["work 3"]
 
 
+async def test_call_has_the_answer_that_another_process_stores_meanwhile(
+    far: Far, between: Cut, calls: TurnCalls
+) -> None:
+    """The first process was frozen when its lease ended, and stores the answer while the second one makes the call."""
+    far.start()
+    for _ in range(2):
+        async with Remotes().client(far.url) as client:
+            durable = DurableCall(client, calls, call_of(far, "work 1"), name="far", patience=QUICK, keeps_answer=True)
+            async with aclosing(durable.responses()) as stream:
+                assert [response async for response in stream]
+        assert said(durable.outcome)[-1] == "Worked 1 steps."
+    assert far.runs() == ["work 1"]
+
+
 async def test_call_that_begins_again_follows_its_task(far: Far, between: Cut, calls: TurnCalls) -> None:
     far.start()
     call = call_of(far, "work 3")

@@ -3,6 +3,7 @@
 import asyncio
 import logging
 import threading
+import time
 from collections.abc import AsyncGenerator, Callable
 from typing import Any
 
@@ -117,6 +118,31 @@ async def test_blocking_tool_does_not_delay_cancel() -> None:
         get = {"jsonrpc": "2.0", "id": 1, "method": "GetTask", "params": {"id": task["id"]}}
         assert "Too late." not in (await client.post("/", json=get)).text
     assert raised == ["CancelledError"]
+
+
+async def test_synchronous_tools_of_one_message_run_one_after_another() -> None:
+    """Two calls put an item each into the same key of the state: both items are there. They have one thread."""
+    threads: list[str] = []
+
+    def add(item: str, tool_context: ToolContext) -> str:
+        threads.append(threading.current_thread().name)
+        cart = tool_context.state.get("cart", [])
+        time.sleep(0.05)
+        tool_context.state["cart"] = [*cart, item]
+        return f"{len(cart) + 1} items"
+
+    def show(tool_context: ToolContext) -> Any:
+        return tool_context.state["cart"]
+
+    both = [call("add", "c-1", item="apples"), call("add", "c-2", item="pears")]
+    model = scripted_model(both, [call("show", "c-3")], ["Done."])
+    root = LlmAgent(name="root", model=model, tools=[add, show])
+    sessions = InMemorySessionService()
+    async with http(parts(served(root, sessions)).app()) as client:
+        assert answer_text(await ask(client, DIALECT, "go")) == "Done."
+    assert len(set(threads)) == 1
+    assert threading.main_thread().name not in threads
+    assert texts(model.seen[-1])[-1] == "user: show -> {'result': ['apples', 'pears']}"
 
 
 async def test_adk_tool_calls_of_failed_turn_get_results() -> None:

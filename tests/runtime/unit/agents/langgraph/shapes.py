@@ -146,7 +146,13 @@ def declared_model() -> Any:
     return chain(Planning, plan, input_schema=Topic, output_schema=Planned)
 
 
-@shape("a text, while the state also has messages", DECLARED, "Report on cats", before=("Let me think.",))
+@shape(
+    "a text, while the state also has messages",
+    DECLARED,
+    "Report on cats",
+    before=("Let me think.",),
+    streamed=("Let me think.",),
+)
 def declared_beside_messages() -> Any:
     class Talk(MessagesState):
         report: str
@@ -350,7 +356,13 @@ def says(text: str) -> Any:
     return says
 
 
-@shape("a message in each node, without a model", MESSAGES, "Cats are fine.", before=("One moment.",))
+@shape(
+    "a message in each node, without a model",
+    MESSAGES,
+    "Cats are fine.",
+    before=("One moment.",),
+    streamed=("One moment.",),
+)
 def message_in_each_node() -> Any:
     return chain(MessagesState, says("One moment."), says("Cats are fine."))
 
@@ -360,7 +372,7 @@ def message_in_each_node() -> Any:
     MESSAGES,
     "Cats are fine.",
     before=("One moment.",),
-    streamed=("Cats are fine.",),
+    streamed=("One moment.", "Cats are fine."),
 )
 def structured_decision() -> Any:
     async def triage(state: MessagesState) -> State:
@@ -492,9 +504,48 @@ def ends_with_tool() -> Any:
     return chain(MessagesState, calls(""), mail)
 
 
-@shape("a tool's result at the end, after words beside the call", MESSAGES, "I mail Ada.", rare=True)
+@shape(
+    "a tool's result at the end, after words beside the call",
+    MESSAGES,
+    "mail was sent to ada",
+    before=("I mail Ada.",),
+)
 def ends_with_tool_after_words() -> Any:
     return chain(MessagesState, calls("I mail Ada."), mail)
+
+
+@shape(
+    "a worker's result as a `HumanMessage`, after words beside its call",
+    MESSAGES,
+    "Ada has the mail.",
+    before=("I mail Ada.",),
+    rare=True,
+)
+def ends_with_human_after_words() -> Any:
+    def reports(state: MessagesState) -> State:
+        return {"messages": [HumanMessage("Ada has the mail.", name="worker")]}
+
+    return chain(MessagesState, calls("I mail Ada."), mail, reports)
+
+
+@shape("words beside a call that nothing follows", MESSAGES, "I mail Ada.", rare=True)
+def ends_with_call() -> Any:
+    return chain(MessagesState, calls("I mail Ada."))
+
+
+@shape(
+    "a model's answer that a node has put into a message of its own",
+    MESSAGES,
+    "Cats are fine.",
+    streamed=("Cats are fine.\n",),
+    rare=True,
+)
+def copied_answer() -> Any:
+    async def answer(state: MessagesState) -> State:
+        said = await model_saying(["Cats ", "are fine.\n"]).ainvoke("go")
+        return {"messages": [AIMessage(str(said.text).strip())]}
+
+    return chain(MessagesState, answer)
 
 
 @shape(

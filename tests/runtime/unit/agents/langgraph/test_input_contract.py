@@ -18,11 +18,11 @@ from tests.support.service import http, send
 
 AGENTS = """
 from dataclasses import dataclass, field
-from typing import Any, Literal, NotRequired, Optional, TypedDict
+from typing import Annotated, Any, Literal, NotRequired, Optional, TypedDict
 
 from langchain_core.messages import AnyMessage, BaseMessage, HumanMessage
 from langgraph.func import entrypoint
-from langgraph.graph import START, MessagesState, StateGraph
+from langgraph.graph import START, MessagesState, StateGraph, add_messages
 from pydantic import BaseModel, Field
 
 from aion.shared.types import A2AInbox
@@ -115,6 +115,15 @@ class Chatted(Chat):
 with_messages = state_graph(Chatted, ["messages", "user"], input_schema=Chat)
 
 
+class Account(BaseModel):
+    messages: Annotated[list, add_messages] = Field(default_factory=list)
+    customer: str
+    seen: str = ""
+
+
+with_required = state_graph(Account, ["messages", "customer"])
+
+
 def functional(annotation):
     def agent(given) -> str:
         return shown(given)
@@ -144,6 +153,11 @@ takes_inbox = functional(A2AInbox)
 @entrypoint()
 def takes_unannotated(given):
     return shown(given)
+
+
+@entrypoint()
+def takes_messages_by_name(messages, previous):
+    return shown(messages)
 """
 
 TEXT, JSON = "text/plain", "application/json"
@@ -227,6 +241,15 @@ TABLE: dict[str, tuple[list[str], dict[str, tuple[list[Part], Any]]]] = {
             "image": ([IMAGE], HUMAN_FILE),
         },
     ),
+    "with_required": (
+        ALL,
+        {
+            "data": ([ROME, {"data": {"customer": "c7"}}], f"{{messages: [{HUMAN}], customer: 'c7'}}"),
+            "wrong": ([{"data": {"customer": 1}}], WRONG),
+            "other key": ([{"data": {"customer": "c7", "seen": "x"}}], WRONG),
+            "text": ([ROME], WRONG),
+        },
+    ),
     "takes_text": (
         [TEXT],
         {"text": ([ROME], "'Rome'"), "data": ([{"data": "Oslo"}], "'Oslo'"), "wrong": ([{"data": {"a": 1}}], WRONG)},
@@ -287,6 +310,7 @@ TABLE: dict[str, tuple[list[str], dict[str, tuple[list[Part], Any]]]] = {
         },
     ),
     "takes_any": (ALL, {"text": ([ROME], f"{{messages: [{HUMAN}], a2a_inbox: A2AInbox}}")}),
+    "takes_messages_by_name": (ALL, {"text": ([ROME], f"[{HUMAN}]")}),
     "takes_unannotated": (ALL, {"text": ([ROME], f"{{messages: [{HUMAN}], a2a_inbox: A2AInbox}}")}),
     "takes_chat": (
         ALL,
@@ -400,7 +424,7 @@ async def test_extension_names_field_for_texts(card: Any, field: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "card", [name for name, row in TABLE.items() if row[0] == ALL and name != "with_messages"], indirect=True
+    "card", [name for name, row in TABLE.items() if row[0] == ALL and not name.startswith("with_")], indirect=True
 )
 async def test_card_of_agent_that_reads_messages_has_no_schema(card: Any) -> None:
     uris = [each["uri"] for each in card["capabilities"].get("extensions", [])]

@@ -22,6 +22,7 @@ from aion.langgraph import AionContext
 from aion.langgraph.stream import emit_data, emit_message
 from aion_core.clock import SystemClock
 from aion_core.engine.records import Lease
+from tests.runtime.unit.agents.folding import fold, text_of
 from tests.runtime.unit.agents.langgraph.requests import RequestEnvelope, State, ask, one_node, said
 from tests.runtime.unit.agents.langgraph.test_agent import ToolCaller
 from tests.support.rows import each_row
@@ -165,7 +166,7 @@ async def test_next_turn_reads_custom_state_classes_from_checkpoint() -> None:
 
 
 async def test_final_message_replaces_draft_with_equal_id() -> None:
-    """Two nodes return messages with one id: the answer is the second, as in the final state."""
+    """Two nodes return messages with one id: the answer is the second, as in the final state. The first is a preview."""
     from aion_core.agents.langgraph.turn import STREAM_MODES
 
     assert STREAM_MODES == ["values", "messages", "custom", "updates", "tasks"]
@@ -179,7 +180,9 @@ async def test_final_message_replaces_draft_with_equal_id() -> None:
         streamed = await client.post("/", json=send(message_id="m-2", method="SendStreamingMessage"))
     assert said(sent) == "final"
     assert '"final"' in streamed.text
-    assert '"draft"' not in streamed.text
+    folded = fold(streamed.text)
+    assert [text_of(each) for each in folded.messages.values()] == ["final"]
+    assert folded.texts == ["draft"]
 
 
 # ── Further graphs ────────────────────────────────────────────────────────────────────────────────────────────────────

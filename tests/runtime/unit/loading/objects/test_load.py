@@ -161,6 +161,15 @@ def test_recursion_limit_of_adk_agent_is_refused(folder: Path) -> None:
     )
 
 
+def test_error_names_coroutine_in_place_of_agent(folder: Path) -> None:
+    """The author calls the async function that makes the agent: nothing awaits it. Its name alone is enough."""
+    made = "async def make():\n    return built('mine').compile()\n\n"
+    with pytest.raises(ConfigurationError, match="graph is a coroutine, which nothing awaits") as raised:
+        found(folder, f"{made}graph = make()")
+    assert "without calling it" in str(raised.value)
+    assert nodes(found(folder, f"{made}graph = make", "agent.py:graph")) == {"mine"}
+
+
 def test_error_names_configuration_field_with_invalid_value(folder: Path) -> None:
     source = (
         "from pydantic import BaseModel\nclass Ctx(BaseModel):\n    depth: int = 3\n"
