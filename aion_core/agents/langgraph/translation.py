@@ -70,6 +70,8 @@ class LangGraphTranslator:
         self._author = AuthorEmissions(request, self._emitted, self._model_streams, streamed)
         for values in history.since:
             self._said.add_step(messages_of(values), has_outbox=self._outbox(values) is not None)
+        for text in self.said:
+            text.has_waited = True  # in another process, which has streamed it
         self._said.add_earlier(earlier)
         self._answer.values.observe_steps(history.since)
 
@@ -131,6 +133,7 @@ class LangGraphTranslator:
 
     def close_streams(self) -> Iterator[Emission]:
         """Yield the buffered chunks of all streams, because the turn is suspended and another process resumes it."""
+        yield from self.before_node()
         yield from self._model_streams.close_all()
 
     def before_failure(self) -> Iterator[Emission]:
