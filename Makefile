@@ -9,9 +9,9 @@ SYNC := UV_PROJECT_ENVIRONMENT=$(abspath $(VENV)) $(UV) sync --frozen --quiet --
 # Many containers set PYTHONDONTWRITEBYTECODE. With it, each process that the tests start would compile its imports again.
 unexport PYTHONDONTWRITEBYTECODE
 
-# Three workers on two cores, because many tests wait for other processes. Each further worker takes five to ten CPU-seconds
-# to collect the tests and start its emulators. A worker runs whole files, in the order of tests/conftest.py.
-SIDE_BY_SIDE := -n 3 --dist loadfile --no-loadscope-reorder
+# Four workers on two cores, because many tests wait for other processes: three take a tenth longer, and five don't take less.
+# A worker runs whole files, in the order of tests/conftest.py.
+SIDE_BY_SIDE := -n 4 --dist loadfile --no-loadscope-reorder
 
 AUDIT := $(UV) tool run pip-audit==2.10.1 --strict --disable-pip --require-hashes --requirement .cache/locked.txt
 
