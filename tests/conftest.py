@@ -112,7 +112,7 @@ ALL_DEEP = re.compile(r"^pytestmark = .*\bmark\.deep\b", re.MULTILINE)
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
     """Leave out the files whose tests are all deep, if no deep test runs: some import what takes seconds to import."""
-    if config.option.markexpr != "not deep" or not collection_path.name.startswith("test_"):
+    if config.option.markexpr != "not deep" or not collection_path.match("test_*.py"):
         return None
     return True if ALL_DEEP.search(collection_path.read_text(encoding="utf-8")) else None
 

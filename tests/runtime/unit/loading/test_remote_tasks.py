@@ -1,7 +1,6 @@
 """Remote tasks of calls, against the official SDK's server: canceled, and asked for their answers."""
 
 from collections.abc import Iterator
-from pathlib import Path
 
 import httpx
 import pytest
@@ -17,33 +16,24 @@ from aion_core.loading.lazy_agent import LazyAgent
 from aion_core.loading.remote_tasks import RemoteTasks
 from aion_core.protocol.types import Message, Part, Role
 from aion_core.settings import Settings
-from tests.runtime.unit.delegation.remote_servers import served_by_sdk
+from tests.runtime.unit.delegation.remote_servers import AGENTS, served_by_sdk
 from tests.support.clock import ManualClock
 from tests.support.conversation import StoreConversation
-from tests.support.isolated import isolated_imports
 from tests.support.service import send
 from tests.support.stores import MemoryTaskStore
-
-EXECUTOR = """
-from a2a.server.agent_execution import AgentExecutor
-class Mine(AgentExecutor):
-    async def execute(self, context, queue): ...
-    async def cancel(self, context, queue): ...
-agent = Mine()
-"""
 
 
 class Called:
     """A turn of the agent `echo` that has called the remote agent `weather`, which has answered."""
 
-    def __init__(self, url: str, folder: Path) -> None:
+    def __init__(self, url: str) -> None:
         self.renewals: list[None] = []
         clock = ManualClock()
         self.store = MemoryTaskStore(clock)
         self._chat = StoreConversation(self.store, clock)
         self._url = url
         dependencies = build_stores(Settings.from_environ({"AION_STORE": "memory"}), clock).agents
-        echo = LazyAgent("echo", AgentConfig(path="executor_agent.py"), folder, dependencies)
+        echo = LazyAgent("echo", AgentConfig(path="remote.py:RemoteExecutor"), AGENTS, dependencies)
         remotes = Remotes({"weather": Remote("weather", url)})
         calls = self.store.remote_calls
         self.tasks = RemoteTasks({"echo": echo}, remotes, calls, clock, lambda: self.renewals.append(None))
@@ -66,10 +56,9 @@ class Called:
 
 
 @pytest.fixture
-def called(tmp_path: Path) -> Iterator[Called]:
-    (tmp_path / "executor_agent.py").write_text(EXECUTOR)
-    with served_by_sdk() as url, isolated_imports(tmp_path):
-        yield Called(url, tmp_path)
+def called() -> Iterator[Called]:
+    with served_by_sdk() as url:
+        yield Called(url)
 
 
 async def test_look_stores_answer_of_remote_task(called: Called) -> None:
