@@ -70,9 +70,10 @@ class AgentStreams:
         self._said: list[tuple[TextStream, Message]] = []
         """Streams that have become messages although their complete events may still arrive."""
 
-    def add(self, speaker: Speaker, text: str, new_id: str) -> str:
-        """Add a chunk. Return the id of its message, which is `new_id` for the first chunk."""
-        stream = self._open.setdefault(speaker, TextStream(speaker, new_id, self._ends.get(speaker)))
+    def add(self, speaker: Speaker, text: str, new_id: Callable[[], str]) -> str:
+        """Add a chunk. Return the id of its message, which `new_id` makes for the first chunk."""
+        if (stream := self._open.get(speaker)) is None:
+            stream = self._open[speaker] = TextStream(speaker, new_id(), self._ends.get(speaker))
         stream.chunks.append(text)
         return stream.message_id
 

@@ -176,7 +176,7 @@ class AdkTranslator:
             yield from self._become_messages(self._texts.before(event.author))
         if event.partial:
             if text:
-                message_id = self._texts.add(agent, text, deterministic_id(self._request.task.id, key))
+                message_id = self._texts.add(agent, text, lambda: deterministic_id(self._request.task.id, key))
                 speaker = speaker_of(message_id, agent=event.author, branch=event.branch or "")
                 yield from self._flow(self._streams.add(Chunk(text, message_id, speaker=speaker)))
             return

@@ -45,8 +45,10 @@ class AddedMessages:
         last = _answer(in_state) or _answer(self._all_added)
         return message_of(last) if last is not None else None
 
-    def last_calls_tools(self, messages: Sequence[BaseMessage]) -> bool:
-        """Return True if the turn's last AIMessage in the state calls tools."""
+    def go_on_after_calls(self, messages: Sequence[BaseMessage]) -> bool:
+        """Return True if other messages follow the turn's last AIMessage in the state, and it calls tools."""
+        if not messages or isinstance(messages[-1], AIMessage):
+            return False
         last = next((each for each in reversed(self._new(messages)) if isinstance(each, AIMessage)), None)
         return last is not None and bool(last.tool_calls)
 

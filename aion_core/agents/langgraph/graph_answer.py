@@ -77,7 +77,7 @@ class GraphAnswer:
             answer.parts.append(structured)
         elif self._direct_tools and (results := self.added.direct_results(messages, self._direct_tools)):
             answer = _of_results(results) or answer
-        elif answer is not None and self.added.last_calls_tools(messages):
+        elif answer is not None and self.added.go_on_after_calls(messages):
             answer = self.tool_results(values) or self.as_human(values, received) or answer
         return answer
 

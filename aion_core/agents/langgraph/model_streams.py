@@ -67,11 +67,6 @@ class ModelStreams:
         """Yield a reply's chunk now, or buffer it if another message is streaming."""
         yield from self._sequencer.add(Chunk(text, message_id, speaker=self._speaker(message_id, namespace)))
 
-    def add_whole(self, text: str, message_id: str) -> Iterator[Chunk]:
-        """Yield the text of a message that no model has streamed, and end its stream."""
-        yield from self._sequencer.add(Chunk(text, message_id, speaker=self._speaker(message_id, "")))
-        yield from self._sequencer.close(message_id)
-
     def discard_reply(self, message_id: str) -> Iterator[Chunk]:
         """Drop the buffered chunks of a reply that is complete. Yield the chunks of the next message."""
         yield from self._sequencer.discard(message_id)

@@ -129,7 +129,8 @@ class LangGraphTranslator:
     def before_node(self) -> Iterator[Emission]:
         """Yield the chunks of messages that wait because they may be the answer: a node runs now, and may take long."""
         for message in self._said.waiting():
-            yield from self._model_streams.add_whole(words_of(message), message.message_id)
+            yield from self._model_streams.add_reply(words_of(message), message.message_id, namespace="")
+            yield from self._model_streams.close(message.message_id)
 
     def close_streams(self) -> Iterator[Emission]:
         """Yield the buffered chunks of all streams, because the turn is suspended and another process resumes it."""

@@ -68,9 +68,6 @@ def _not_found_error(place: str, name: str, modules: Sequence[ModuleType], folde
     file = next((module.__file__ for module in reversed(modules) if getattr(module, "__file__", None)), None)
     where = source_location(file, [], folder)
     path = f"{place}:{name}" if name else place
-    if not name and (pending := _coroutine_in(modules)):
-        do = f"Set {pending} to the async function itself, without calling it: it is awaited here."
-        return AgentLoadError(f"{path}: {pending} is a coroutine, which nothing awaits", do=do, **where)
     if name:
         known = {
             known: value for module in modules for known, value in vars(module).items() if not known.startswith("_")
@@ -81,6 +78,9 @@ def _not_found_error(place: str, name: str, modules: Sequence[ModuleType], folde
         do = did_you_mean(name, agents) or did_you_mean(name, known)
         do = do or (f"It has {', '.join(agents)}." if agents else f"Define {name!r} there, or fix `path`.")
         return AgentLoadError(f"{path}: there is no {name!r} in {place}", do=do, **where)
+    if pending := _coroutine_in(modules):
+        do = f"Set {pending} to the async function itself, without calling it: it is awaited here."
+        return AgentLoadError(f"{path}: {pending} is a coroutine, which nothing awaits", do=do, **where)
     if (folder / place).is_dir():
         do = f"Define root_agent in {place}/agent.py, or name what you mean, as in {place}/agent.py:name."
         return AgentLoadError(f"{path}: there is no root_agent in the folder {place}", do=do, **where)
@@ -89,10 +89,11 @@ def _not_found_error(place: str, name: str, modules: Sequence[ModuleType], folde
 
 def _coroutine_in(modules: Sequence[ModuleType]) -> str:
     """Return the name of a coroutine that an async function has returned to the module; "" if there is none."""
-    for name, value in [pair for module in modules for pair in vars(module).items()]:
-        if inspect.iscoroutine(value):
-            value.close()  # otherwise Python warns that it was never awaited
-            return name
+    for module in modules:
+        for name, value in vars(module).items():
+            if inspect.iscoroutine(value):
+                value.close()  # otherwise Python warns that it was never awaited
+                return name
     return ""
 
 
