@@ -75,7 +75,7 @@ format: $(VENV)/.tests ## Format the code
 	$(VENV)/bin/ruff check --fix .
 	$(VENV)/bin/ruff format .
 
-package-check: $(VENV)/.tests ## Build the functions' packages; fail above their budgets of size and cold start
+package-check: $(VENV)/.tests ## Build the functions' packages; fail above their budgets of size, modules and memory
 	@$(VENV)/bin/python -m scripts.package_check
 
 package-sizes: $(VENV)/.tests ## Build six realistic projects; fail if a package is larger than a plain installation by uv

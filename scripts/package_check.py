@@ -1,4 +1,4 @@
-"""`make package-check`: build the Lambda packages and check their size, loaded modules, import time and memory."""
+"""`make package-check`: build the Lambda packages, check their size, loaded modules and memory, and measure their imports."""
 
 import sys
 from collections.abc import Iterator, Sequence
@@ -20,7 +20,6 @@ ROOT = shipped()
 LANGGRAPH, ADK = Path("examples/echo/aion.yaml"), Path("examples/adk/aion.yaml")
 """Paths of an aion.yaml for each framework, relative to the project and to a package."""
 MEGABYTE = 1_000_000
-RATIO = 1.8
 ROUNDS = 5
 
 
@@ -157,7 +156,10 @@ def first_call(case: Case, package: Package, stack: LocalStack, call: str, *, wi
 
 
 def ratios(packages: Sequence[tuple[Case, Package]]) -> Iterator[Result]:
-    """Compare the import times of handlers with the import times of their largest dependencies."""
+    """Compare the import times of handlers with the import times of their largest dependencies.
+
+    These are figures without a limit, because a busy machine changes them by a fifth: the limits are in modules.
+    """
     by_name = {case.name: (case, package) for case, package in packages}
     case, push = by_name["deliver_push"]
     yield _ratio("deliver_push: import, to boto3 with two clients", push, f"import {case.handler}", _BOTO3)
@@ -181,7 +183,7 @@ def _ratio(what: str, package: Package, statements: str, yardstick: str, configs
     pairs = [(seconds(statements), seconds(yardstick)) for _ in range(ROUNDS + 1)][1:]
     ratio = median(mine / theirs for mine, theirs in pairs)
     mine, theirs = (1000 * median(times) for times in zip(*pairs, strict=True))
-    return Result(what, f"{ratio:.2f} ({mine:.0f} ms to {theirs:.0f} ms)", f"{RATIO}", ratio <= RATIO)
+    return Result(what, f"{ratio:.2f} ({mine:.0f} ms to {theirs:.0f} ms)", "no limit", holds=True)
 
 
 def _loaded(
