@@ -48,8 +48,8 @@ def discover_adk_folder(folder: Path) -> Discovered:
     )
 
 
-def discover_adk_folders(folder: Path, inner: Sequence[Path]) -> Discovered:
-    """Return the agents of several ADK folders in one folder."""
+def discover_adk_folders(folder: Path, inner: Sequence[Path], misnamed: Sequence[Path] = ()) -> Discovered:
+    """Return the agents of several ADK folders in one folder. A notice names the folders that are `misnamed` for packages."""
     agents = {
         agent_id: AgentConfig(path=place.name)
         for agent_id, place in zip(agent_ids([place.name for place in inner]), inner, strict=True)
@@ -58,5 +58,9 @@ def discover_adk_folders(folder: Path, inner: Sequence[Path]) -> Discovered:
         agents,
         folder,
         f"ADK agent folder{plural_s(agents)}: {', '.join(agents)}.",
+        notices=tuple(
+            f"Not served: {place.name}. Rename it to use it: a package's name has letters, digits and underscores only."
+            for place in misnamed
+        ),
         env_files=env_files_in(folder, *inner),
     )

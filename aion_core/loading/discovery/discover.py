@@ -63,8 +63,8 @@ def _discover_folder(folder: Path) -> Discovered:
     if is_adk_folder(folder):
         return discover_adk_folder(folder)
     inner = [path for path in sorted(folder.iterdir()) if _may_be_agent_folder(path) and is_adk_folder(path)]
-    if inner:
-        return discover_adk_folders(folder, inner)
+    if packages := [path for path in inner if path.name.isidentifier()]:
+        return discover_adk_folders(folder, packages, [path for path in inner if path not in packages])
     return _discover_python_files(folder, agent_files_below(folder))
 
 
@@ -142,4 +142,4 @@ def _discover_file(target: Path, name: str) -> Discovered:
 
 
 def _may_be_agent_folder(path: Path) -> bool:
-    return path.is_dir() and path.name.isidentifier() and not path.name.startswith(("_", "."))
+    return path.is_dir() and not path.name.startswith(("_", "."))

@@ -135,6 +135,17 @@ def test_adk_package_is_imported_by_its_name(code: str, tmp_path: Path) -> None:
     assert discover(tmp_path / "weather").env_files == (nearer,)
 
 
+def test_adk_folder_whose_name_is_no_package_is_named_in_notice(tmp_path: Path) -> None:
+    for name in ("weather", "travel-planner", ".venv"):
+        put(tmp_path, f"{name}/agent.py", "root_agent = Agent()")
+    put(tmp_path, "notes-of-may/agent.py", "text = 1")
+    found = discover(tmp_path)
+    assert list(found.agents) == ["weather"]
+    assert found.notices == (
+        "Not served: travel-planner. Rename it to use it: a package's name has letters, digits and underscores only.",
+    )
+
+
 def test_discovery_prefers_adk_app_to_root_agent(tmp_path: Path) -> None:
     put(
         tmp_path, "agent.py", f"{ROOT_AGENT}from google.adk.apps import App\napp = App(name='a', root_agent=root_agent)"
