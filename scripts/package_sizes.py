@@ -14,7 +14,7 @@ from pathlib import Path
 
 from aion_tools.package.build import Build
 from aion_tools.package.functions import Target
-from aion_tools.package.package import Package
+from aion_tools.package.package import add_to_zip, files_in
 from aion_tools.programs import BuildError, find_uv, interpreter, run
 from aion_tools.shipped import shipped
 
@@ -80,7 +80,7 @@ def cost(command: list[str], project: Path, made: Path, cache: Path, target: Tar
     seconds, after = time.monotonic() - began, resource.getrusage(resource.RUSAGE_CHILDREN)
     cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
     archive = cache / "package.zip"
-    Package(FUNCTION, target, (), made, 0).zip(archive)
+    add_to_zip(archive, files_in(made))
     unpacked = sum(file.stat().st_size for file in made.rglob("*") if file.is_file())
     return Cost(unpacked / 1e6, archive.stat().st_size / 1e6, seconds, cpu)
 

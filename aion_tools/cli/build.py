@@ -139,7 +139,6 @@ def _build(folder: Path, functions: tuple[str, ...], target: Path | None, zips: 
 def _written(project: "Build", function: str, target: Path | None, zips: Path) -> tuple["Package", str]:
     """Write a function's package into the target, else as the folder of an image or as a zip. Return where, as a text."""
     from aion_tools.image import folders
-    from aion_tools.package.cache import scratch
 
     if target is not None:
         return project.write(function, target), ""
@@ -147,9 +146,7 @@ def _written(project: "Build", function: str, target: Path | None, zips: Path) -
         package = folders.write(project, function)
         return package, f" → {os.path.relpath(package.code.parent)}"
     archive = zips / f"{function}.zip"
-    with scratch() as made:
-        package = project.write(function, Path(made), link=True)
-        package.zip(archive)
+    package = project.zip(function, archive)
     return package, f" → {os.path.relpath(archive)} ({archive.stat().st_size / 1024**2:.0f} MB zipped)"
 
 

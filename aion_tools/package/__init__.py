@@ -12,5 +12,6 @@ secrets      finds private keys and credentials in them
 metadata     metadata of the project's own distribution
 own_code     aion-lambda's own code
 package      a built package
-cache        folder of the installed dependencies
+part         the part of it that stays the same when the project's code changes
+cache        folder of the installed dependencies and of finished parts
 """

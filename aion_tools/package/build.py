@@ -3,18 +3,19 @@
 Dependencies are installed from wheels, so any machine can build for both of Lambda's processors, without docker.
 """
 
+import math
 import os
 import shutil
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
-from pathlib import Path
-
-from pathspec import GitIgnoreSpec
+from pathlib import Path, PurePath
+from tempfile import TemporaryDirectory
 
 from aion_core.loading.frameworks import extras
 from aion_tools.agent_code.imports import frameworks_of, loaded_files, missing
 from aion_tools.agent_code.project_agents import ProjectAgents, agents_of, check_syntax
 from aion_tools.package import trim
+from aion_tools.package.cache import scratch
 from aion_tools.package.declared import check_python, declared
 from aion_tools.package.functions import (
     ALL_EXTRAS,
@@ -26,17 +27,20 @@ from aion_tools.package.functions import (
     agent_extras,
     required_by,
 )
-from aion_tools.package.installed import Installed, without_excluded
+from aion_tools.package.installed import Installed
 from aion_tools.package.lock import locked
 from aion_tools.package.metadata import distribution_metadata
-from aion_tools.package.own_code import RESERVED, compiled_files
-from aion_tools.package.package import IMAGE_LIMIT, LAMBDA_LIMIT, Package, fitting, put, size_of, too_large
+from aion_tools.package.own_code import RESERVED, compiled_code
+from aion_tools.package.package import IMAGE_LIMIT, LAMBDA_LIMIT, Package, add_to_zip, files_in, put, too_large
+from aion_tools.package.part import Part, finished
 from aion_tools.package.secrets import REMEDY, SecretVerdict
 from aion_tools.package.selection import Selection, select, top_module
 from aion_tools.programs import BuildError, interpreter, standard_modules
 from aion_tools.template import image_form, stacks
 from aion_tools.template.names import BUILD_PLACE
 from aion_tools.template.reader import project_template
+
+_MEGABYTE = 1024**2
 
 
 class Build:
@@ -85,12 +89,7 @@ class Build:
     @cached_property
     def installed(self) -> Installed:
         """Dependencies of all functions, installed on first use. Raises BuildError or UvMissing."""
-        made = Installed(self._lock, self.target)
-        places = [file.place for file in made.files(made.names)] if self.agents.exclude else []
-        for pattern in self.agents.exclude:
-            if not any(GitIgnoreSpec.from_lines([pattern]).match_files(places)):
-                raise BuildError(f"`exclude` in aion.yaml has {pattern!r}, which matches no file of a dependency")
-        return made
+        return Installed(self._lock, self.target)
 
     def is_image(self, function: str) -> bool:
         """Return True if a function of this build is deployed as a container image."""
@@ -101,49 +100,81 @@ class Build:
 
         With `link`, its files are hard links to the cache: the folder must be in the cache, and nobody may change them.
         """
-        has_agents = function in self._with_agents
-        project = dict(self._project_files()) if has_agents else {}
-        own = dict(compiled_files(self.target.python))
-        words = trim.boto_words(file for file in project.values() if isinstance(file, Path))
-        files = self.installed.files(self._distributions(function), words)
-        kept = without_excluded(files, self.agents.exclude) if has_agents else files
-        # The project is compiled last. A .pyc file is about as large as its module.
-        compiled = [content for place, content in project.items() if place.endswith(".py")]
-        others = sum(map(size_of, (*own.values(), *project.values(), *compiled)))
-        limit = IMAGE_LIMIT if self.is_image(function) else LAMBDA_LIMIT
-        fitted = fitting(kept, limit - others)
-        size = others + sum(file.size for file in fitted.files)
-        if size > limit:
-            raise BuildError(too_large(function, size, limit, fitted.files, is_image=self.is_image(function)))
-        # Two distributions may install the same file.
-        for place, source in {**{file.place: file.source for file in fitted.files}, **own}.items():
-            put(source, folder / place, os.link if link else shutil.copyfile)
-        for place, content in project.items():
-            self._put_own(place, content, folder)
-        trim.compile_modules(folder, self.target.python, [folder / place for place in project if place.endswith(".py")])
-        if has_agents:
-            self._check_imports(folder)
-        agents = self.agents.agents if has_agents else ()
-        return Package(
-            function,
-            self.target,
-            agents,
-            folder,
-            size,
-            tuple(self._warnings(fitted.dropped, sum(file.size for file in files) - sum(file.size for file in kept))),
-        )
+        package, part = self._package(function, folder)
+        copy = os.link if link else shutil.copy
+        shutil.copytree(part.code, folder, copy_function=copy, dirs_exist_ok=True)
+        for place, file in self._own(function).items():
+            (folder / place).unlink(missing_ok=True)  # it may be a link to the cache
+            put(file, folder / place, copy)
+        return package
 
-    def _warnings(self, dropped: Sequence[str], excluded: int) -> Iterator[str]:
-        if excluded:
-            yield f"`exclude` in aion.yaml leaves out {excluded / 1024**2:.1f} MB of the dependencies"
+    def zip(self, function: str, archive: Path) -> Package:
+        """Write a function's package as a zip. Equal packages give equal bytes. Raises BuildError or UvMissing."""
+        package, part = self._package(function, archive)
+        own = self._own(function)
+        archive.parent.mkdir(parents=True, exist_ok=True)
+        # Beside the archive, because a build that is killed must not leave half of it.
+        with TemporaryDirectory(prefix=".aion-", dir=archive.parent) as beside:
+            made = Path(beside, archive.name)
+            shutil.copyfile(part.zip(own), made)
+            if own:
+                add_to_zip(made, own)
+            made.replace(archive)
+        return package
+
+    def _package(self, function: str, code: Path) -> tuple[Package, Part]:
+        """Return a function's package, which the caller writes, and its part from the cache. Raises BuildError or UvMissing."""
+        has_agents, own = function in self._with_agents, self._own(function)
+        limit = IMAGE_LIMIT if self.is_image(function) else LAMBDA_LIMIT
+        own_size = sum(file.stat().st_size for file in own.values())
+        # In whole megabytes, so that an edit of the project rarely needs another part.
+        room = limit - math.ceil(own_size / _MEGABYTE) * _MEGABYTE
+        words = trim.boto_words(own.values())
+        exclude = self.agents.exclude if has_agents else ()
+        part = finished(self.installed, self._of_aion, self._distributions(function), words, exclude, room)
+        if (size := part.size + own_size) > limit:
+            raise BuildError(too_large(function, size, limit, part.weights, is_image=self.is_image(function)))
+        for place, file in own.items():
+            _refuse_replaced(place, file, part.code)
+        if has_agents:
+            self._check_imports(part.code)
+        agents = self.agents.agents if has_agents else ()
+        return Package(function, self.target, agents, code, size, tuple(self._warnings(part))), part
+
+    @cached_property
+    def _of_aion(self) -> Path:
+        return compiled_code(self.target.python)
+
+    def _own(self, function: str) -> dict[str, Path]:
+        """Return the project's files for a function's package, by their path in the package."""
+        return files_in(Path(self._project.name)) if function in self._with_agents else {}
+
+    @cached_property
+    def _project(self) -> "TemporaryDirectory[str]":
+        """Folder in the cache with the project's files and their .pyc files, as in a package."""
+        made = scratch()
+        files = {Path(made.name, place): content for place, content in self._project_files()}
+        for file, content in files.items():
+            if isinstance(content, Path):
+                put(content, file)
+            else:
+                file.parent.mkdir(parents=True, exist_ok=True)
+                file.write_bytes(content)
+                file.chmod(0o644)
+        trim.compile_modules(Path(made.name), self.target.python, [file for file in files if file.suffix == ".py"])
+        return made
+
+    def _warnings(self, part: Part) -> Iterator[str]:
+        if part.excluded:
+            yield f"`exclude` in aion.yaml leaves out {part.excluded / _MEGABYTE:.1f} MB of the dependencies"
         if not interpreter(self.target.python):
             yield (
                 "the package has no .pyc files, which makes cold starts slower: this machine has no Python "
                 f"{self.target.python} (install it with `uv python install {self.target.python}`)"
             )
-        elif dropped:
+        elif part.dropped:
             yield (
-                f"the .pyc files of {', '.join(dropped)} are left out, because the package would be above Lambda's limit: "
+                f"the .pyc files of {', '.join(part.dropped)} are left out, because the package would be above Lambda's limit: "
                 "cold starts are slower"
             )
 
@@ -217,27 +248,26 @@ class Build:
                 reason = "".join(f": {each.reason}" for each in selection.left_out if f"{place}/".startswith(each.path))
                 raise BuildError(f"{place} is excluded from the package{reason}, but an agent needs it")
 
-    def _put_own(self, place: str, content: Path | bytes, target: Path) -> None:
-        """Add a file of the project to the dependencies in the folder. Raises BuildError if it would replace one of theirs."""
-        if (target / place).is_dir():
-            raise BuildError(f"rename the file {place}: a dependency has a folder with this name")
-        if isinstance(content, bytes):
-            (target / place).parent.mkdir(parents=True, exist_ok=True)
-            (target / place).write_bytes(content)
-            (target / place).chmod(0o644)
-            return
-        if top_module(place) and (target / place).is_file() and (target / place).read_bytes() != content.read_bytes():
-            top = place.partition("/")[0]
-            raise BuildError(f"rename {top}, or add it to .aionignore: a dependency has a module with this name")
-        (target / place).unlink(missing_ok=True)  # it may be a link to the cache
-        put(content, target / place)
-
-    def _check_imports(self, target: Path) -> None:
-        """Raise BuildError if an agent imports a module that the package in the folder does not contain."""
-        places = [target, *(target / root.relative_to(self.folder) for root in self.agents.roots)]
+    def _check_imports(self, dependencies: Path) -> None:
+        """Raise BuildError if an agent imports a module that neither this folder nor the project's contains."""
+        folders = dependencies, Path(self._project.name)
+        roots = [root.relative_to(self.folder) for root in self.agents.roots]
+        places = [folder / root for folder in folders for root in (Path(), *roots)]
         standard = standard_modules(self.target.python)
         for lost in missing([agent.file for agent in self.agents.agents], self.agents.roots, places, standard):
             raise BuildError(
                 f"{lost.file.relative_to(self.folder)}, line {lost.line}, imports {lost.name}, but the package does not contain "
                 f"it: correct the name, or add the dependency with `uv add`"
             )
+
+
+def _refuse_replaced(place: str, file: Path, dependencies: Path) -> None:
+    """Raise BuildError if a file of the project would replace one of a dependency that code may need."""
+    top = place.partition("/")[0]
+    if (dependencies / place).is_dir():
+        raise BuildError(f"rename the file {place}: a dependency has a folder with this name")
+    if above := [each for each in PurePath(place).parents if (dependencies / each).is_file()]:
+        raise BuildError(f"rename the folder {above[0]}: a dependency has a file with this name")
+    theirs = dependencies / place
+    if top_module(place) and theirs.is_file() and theirs.read_bytes() != file.read_bytes():
+        raise BuildError(f"rename {top}, or add it to .aionignore: a dependency has a module with this name")

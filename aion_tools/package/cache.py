@@ -1,5 +1,6 @@
-"""Cache of installed dependencies. No build needs to clear it, because an entry's name contains a hash of its inputs."""
+"""Cache of installed dependencies and finished parts. No build needs to clear it, because an entry's name contains a hash of its inputs."""
 
+import hashlib
 import os
 import shutil
 import time
@@ -13,6 +14,10 @@ from platformdirs import user_cache_path
 
 # Seconds after its last use until an entry is deleted from the cache.
 _EXPIRES_AFTER = 86400
+# Number of finished parts, and of zips of them, that are kept: three versions of a project's four functions.
+_KEPT = 12
+# Seconds after its last use in which another build may still read an entry.
+_IN_USE = 3600
 _DIGEST = "[0-9a-f]" * 20
 _SCRATCH = "aion-scratch-"
 
@@ -21,6 +26,12 @@ def cache() -> Path:
     """Return the cache folder, either AION_PACKAGE_CACHE or aion-lambda's folder in the user's cache folder."""
     given = os.environ.get("AION_PACKAGE_CACHE")
     return Path(given) if given else user_cache_path("aion-lambda") / "packages"
+
+
+def entry(kind: str, *inputs: str) -> Path:
+    """Return the folder of the entry that is made from these inputs."""
+    digest = hashlib.sha256("\0".join(inputs).encode()).hexdigest()[:20]
+    return cache() / f"{kind}-{digest}"
 
 
 def file_lock(made: Path) -> FileLock:
@@ -52,14 +63,21 @@ def scratch() -> "TemporaryDirectory[str]":
 
 
 def delete_expired() -> None:
-    """Delete what no build has used for a day, also the rest of failed builds.
+    """Delete what no build has used for a day, also the rest of failed builds, and of the finished parts all but the latest.
 
     Entries without a digest in their name are not deleted, since AION_PACKAGE_CACHE may name a folder with other files.
     """
-    for entry in [
-        each for name in (f"*-{_DIGEST}", f"*-{_DIGEST}.lock", f"{_SCRATCH}*") for each in cache().glob(name)
-    ]:
-        with suppress(OSError):  # another process may delete it
-            used = max(each.stat().st_mtime for each in (entry, *entry.glob("*")))
-            if time.time() - used > _EXPIRES_AFTER:
-                shutil.rmtree(entry) if entry.is_dir() else entry.unlink()
+    used = dict[Path, float]()
+    for name in (f"*-{_DIGEST}", f"*-{_DIGEST}.lock", f"{_SCRATCH}*"):
+        for each in cache().glob(name):
+            with suppress(OSError):  # another process may delete it
+                used[each] = max(path.stat().st_mtime for path in (each, *each.glob("*")))
+    latest = sorted(used, key=used.__getitem__, reverse=True)
+    parts = [[each for each in latest if each.match(f"{kind}-{_DIGEST}")] for kind in ("part", "zip")]
+    surplus = [each for found in parts for each in found[_KEPT:]]
+    for each, moment in used.items():
+        if time.time() - moment > (_IN_USE if each in surplus else _EXPIRES_AFTER):
+            with suppress(OSError):
+                # Under another name first, because a build must not find an entry that is half deleted.
+                gone = each.rename(each.with_name(f"{_SCRATCH}{each.name.removeprefix(_SCRATCH)}"))
+                shutil.rmtree(gone) if gone.is_dir() else gone.unlink()

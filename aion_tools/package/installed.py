@@ -2,8 +2,8 @@
 
 import hashlib
 import json
-import tempfile
 from collections.abc import Collection, Iterable, Iterator, Sequence
+from functools import cached_property
 from importlib.metadata import Distribution, distributions
 from pathlib import Path
 from typing import NamedTuple
@@ -13,11 +13,11 @@ from packaging.utils import canonicalize_name
 from pathspec import GitIgnoreSpec
 
 from aion_tools.package import elf, trim
-from aion_tools.package.cache import cache, filled_once
+from aion_tools.package.cache import entry, filled_once, scratch
 from aion_tools.package.declared import parse
 from aion_tools.package.functions import Target
 from aion_tools.package.lock import Lock, install
-from aion_tools.programs import BuildError, compiler_version, interpreter, uv_version
+from aion_tools.programs import BuildError, uv_version
 
 
 class InstalledFile(NamedTuple):
@@ -40,12 +40,29 @@ class Installed:
 
     def __init__(self, lock: Lock, target: Target) -> None:
         """Install the dependencies. Raises BuildError or UvMissing."""
-        self._target = target
-        self._scratch = tempfile.TemporaryDirectory(prefix="aion-sources-")
+        self.target = target
+        # In the cache, so that packages can have hard links to the files.
+        self._scratch = scratch()
         built = self._built(lock) if lock.sources else {}
         self.built = sorted(built)
         """Names of the distributions that were built from their sources."""
-        self._distributions = {**_distributions(self._wheels(lock)), **built}
+        self._folder, self._sources = self._wheels(lock), built
+
+    @cached_property
+    def _distributions(self) -> dict[str, Distribution]:
+        return {**_distributions(self._folder), **self._sources}
+
+    @cached_property
+    def _requirements(self) -> dict[str, list[Requirement]]:
+        return {name: list(map(Requirement, each.requires or ())) for name, each in self._distributions.items()}
+
+    @cached_property
+    def digest(self) -> str:
+        """Hash of everything that is installed."""
+        found = hashlib.sha256(self._folder.parent.name.encode())
+        for file in (file for name in self.built for file in self._files(name) if trim.is_needed(file.place, ())):
+            found.update(f"\n{file.place}\n".encode() + file.source.read_bytes())
+        return found.hexdigest()
 
     @property
     def names(self) -> set[str]:
@@ -62,8 +79,7 @@ class Installed:
                 continue
             for extra in {"", *requirement.extras} - {extra for each, extra in seen if each == name}:
                 seen.add((name, extra))
-                lines = map(Requirement, self._distributions[name].requires or ())
-                waiting += [line for line in lines if self._target.includes(line, extra)]
+                waiting += [line for line in self._requirements[name] if self.target.includes(line, extra)]
         return {name for name, _ in seen}
 
     def missing(self, requirements: Iterable[str], without: Collection[str] = ()) -> list[str]:
@@ -83,27 +99,38 @@ class Installed:
                 services |= trim.boto_words(file.source for file in found if file.distribution == name)
         return [file for file in found if trim.is_needed(file.place, services)]
 
+    def services(self, words: Iterable[str]) -> list[str]:
+        """Return those of the words that name an AWS service with a boto model."""
+        boto = (self._distributions[name].locate_file(f"{name}/data") for name in trim.BOTOS_OWN & self.names)
+        models = {each.name for folder in boto for each in Path(str(folder)).glob("*")}
+        return sorted(models.intersection(words))
+
+    def refuse_unmatched(self, patterns: Sequence[str]) -> None:
+        """Raise BuildError if one of the patterns matches no file of the dependencies."""
+        places = [file.place for file in self.files(self.names)] if patterns else []
+        for pattern in patterns:
+            if not any(GitIgnoreSpec.from_lines([pattern]).match_files(places)):
+                raise BuildError(f"`exclude` in aion.yaml has {pattern!r}, which matches no file of a dependency")
+
     def _files(self, name: str) -> Iterator[InstalledFile]:
         folder = Path(str(self._distributions[name].locate_file("")))
         for file in self._distributions[name].files or ():
             place = file.as_posix()
-            for each in (place, trim.compiled(place, self._target.python)) if place.endswith(".py") else (place,):
+            for each in (place, trim.compiled(place, self.target.python)) if place.endswith(".py") else (place,):
                 if ".." not in file.parts and (folder / each).is_file():
                     yield InstalledFile(name, each, folder / each, (folder / each).stat().st_size)
 
     def _wheels(self, lock: Lock) -> Path:
         """Return the cached folder with the installed wheels."""
-        compiler = interpreter(self._target.python)
-        parts = [json.dumps(lock.wheels), *self._target, uv_version(), compiler_version(compiler) if compiler else ""]
+        parts = [json.dumps(lock.wheels), *self.target, uv_version(), trim.compiler(self.target.python)]
         parts += [Path(str(module.__file__)).read_text(encoding="utf-8") for module in (trim, elf)]
-        digest = hashlib.sha256("\0".join(parts).encode()).hexdigest()[:20]
-        place = cache() / f"wheels-{'-'.join(self._target)}-{digest}"
+        place = entry(f"wheels-{'-'.join(self.target)}", *parts)
         with filled_once(place) as is_new:
             if is_new:
-                install(lock, lock.wheels, place / "code", self._target, "--only-binary", ":all:")
+                install(lock, lock.wheels, place / "code", self.target, "--only-binary", ":all:")
                 trim.delete_dead_weight(place / "code")
                 trim.strip_libraries(place / "code")
-                trim.compile_modules(place / "code", self._target.python)
+                trim.compile_modules(place / "code", self.target.python)
         return place / "code"
 
     def _built(self, lock: Lock) -> dict[str, Distribution]:
@@ -112,11 +139,11 @@ class Installed:
         # uv would take the earlier build of a folder whose pyproject.toml is unchanged.
         local = [word for each in lock.sources if "directory" in each for word in ("--refresh-package", each["name"])]
         remedy = (
-            f"A build compiles only Python. Build the wheel of native code for {self._target.architecture} elsewhere "
+            f"A build compiles only Python. Build the wheel of native code for {self.target.architecture} elsewhere "
             "(`uv build --wheel`), and require the file"
         )
         try:
-            install(lock, lock.sources, folder, self._target, *local)
+            install(lock, lock.sources, folder, self.target, *local)
         except BuildError as error:
             raise BuildError(f"{error}\n{remedy}") from error
         built = _distributions(folder)
@@ -125,7 +152,7 @@ class Installed:
             if not any(line.startswith("Tag:") and line.endswith("-none-any") for line in tags):
                 raise BuildError(f"{each.name} {each.version} has native code and no wheel. {remedy}")
         trim.delete_dead_weight(folder)
-        trim.compile_modules(folder, self._target.python)
+        trim.compile_modules(folder, self.target.python)
         return built
 
 

@@ -7,27 +7,25 @@ from pathlib import Path
 import aion_core
 from aion_core.loading.frameworks import FRAMEWORKS
 from aion_tools.package import trim
-from aion_tools.package.cache import cache, filled_once
-from aion_tools.package.package import put
+from aion_tools.package.cache import entry, filled_once
+from aion_tools.package.package import files_in, put
 from aion_tools.shipped import shipped
 
 RESERVED = ("aion", "aion_core", "aion_tools", "handlers")
 """Names in the top folder of a Lambda package reserved for aion-lambda's own code."""
 
 
-def compiled_files(python: str) -> Iterator[tuple[str, Path]]:
-    """Yield pairs of a path in the package and a file of the installed aion-lambda, also of the .pyc files."""
+def compiled_code(python: str) -> Path:
+    """Return the cached folder with the files of the installed aion-lambda, compiled. Another code has another folder."""
     files = list(own_files())
-    digest = hashlib.sha256(python.encode())
-    for place, file in files:
-        digest.update(f"\n{place}\n".encode() + file.read_bytes())
-    folder = cache() / f"aion-{python}-{digest.hexdigest()[:20]}"
+    contents = (f"{place}\n{hashlib.sha256(file.read_bytes()).hexdigest()}" for place, file in files)
+    folder = entry(f"aion-{python}", trim.compiler(python), *contents)
     with filled_once(folder) as is_new:
         if is_new:
             for place, file in files:
                 put(file, folder / "code" / place)
             trim.compile_modules(folder / "code", python)
-    yield from ((file.relative_to(folder / "code").as_posix(), file) for file in _files(folder / "code"))
+    return folder / "code"
 
 
 def own_files() -> Iterator[tuple[str, Path]]:
@@ -40,10 +38,6 @@ def own_files() -> Iterator[tuple[str, Path]]:
 
 
 def _sources(folder: Path, place: str) -> Iterator[tuple[str, Path]]:
-    for file in _files(folder):
+    for name, file in files_in(folder).items():
         if "__pycache__" not in file.parts:
-            yield f"{place}/{file.relative_to(folder).as_posix()}", file
-
-
-def _files(folder: Path) -> list[Path]:
-    return sorted(file for file in folder.rglob("*") if file.is_file())
+            yield f"{place}/{name}", file

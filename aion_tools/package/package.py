@@ -3,7 +3,7 @@
 import shutil
 import zipfile
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
@@ -28,27 +28,32 @@ class Package:
     target: Target
     agents: tuple[PackagedAgent, ...]
     code: Path
-    """Folder with the content of /var/task."""
+    """Folder with the content of /var/task, or its zip."""
     size: int
     """Unpacked size of the package in bytes."""
     warnings: tuple[str, ...] = ()
     """Sentences about limitations of the package."""
 
-    def zip(self, archive: Path) -> None:
-        """Write the package into a zip file. Equal packages give equal bytes."""
-        archive.parent.mkdir(parents=True, exist_ok=True)
-        with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED, compresslevel=_LEVEL) as written:
-            for file in sorted(path for path in self.code.rglob("*") if path.is_file()):
-                info = zipfile.ZipInfo(file.relative_to(self.code).as_posix(), _ZIP_EPOCH)
-                info.create_system = 3  # Unix, so that unzip reads the attributes as file modes
-                info.external_attr = (0o100000 | (file.stat().st_mode & 0o777)) << 16
-                info.compress_type = zipfile.ZIP_DEFLATED
-                written.writestr(info, file.read_bytes(), compresslevel=_LEVEL)
-
     def __str__(self) -> str:
         size = f"{self.function}: {self.size / 1024**2:.0f} MB for {', Python '.join(self.target)}"
         agents = ", ".join(f"{agent.id} ({agent.path})" for agent in self.agents)
         return f"{size}; agents: {agents}" if agents else f"{size}; no agents"
+
+
+def files_in(folder: Path) -> dict[str, Path]:
+    """Return all files in the folder by their relative path, in an order independent of the machine."""
+    return {path.relative_to(folder).as_posix(): path for path in sorted(folder.rglob("*")) if path.is_file()}
+
+
+def add_to_zip(archive: Path, files: Mapping[str, Path]) -> None:
+    """Add files to a new or existing zip, by their path in it. Equal files in the same order give equal bytes."""
+    with zipfile.ZipFile(archive, "a", zipfile.ZIP_DEFLATED, compresslevel=_LEVEL) as written:
+        for place, file in files.items():
+            info = zipfile.ZipInfo(place, _ZIP_EPOCH)
+            info.create_system = 3  # Unix, so that unzip reads the attributes as file modes
+            info.external_attr = (0o100000 | (file.stat().st_mode & 0o777)) << 16
+            info.compress_type = zipfile.ZIP_DEFLATED
+            written.writestr(info, file.read_bytes(), compresslevel=_LEVEL)
 
 
 def put(source: Path, target: Path, copy: Callable[[Path, Path], object] = shutil.copyfile) -> None:
@@ -60,11 +65,6 @@ def put(source: Path, target: Path, copy: Callable[[Path, Path], object] = shuti
     target.chmod(0o755 if is_program else 0o644)
 
 
-def size_of(file: Path | bytes) -> int:
-    """Return the size of a file or of a generated content, in bytes."""
-    return len(file) if isinstance(file, bytes) else file.stat().st_size
-
-
 class Fitted(NamedTuple):
     """Files of dependencies for a package."""
 
@@ -73,7 +73,7 @@ class Fitted(NamedTuple):
     """Names of the distributions whose .pyc files are left out, because the package would be too large."""
 
 
-def _weights(files: Iterable[InstalledFile]) -> Counter[str]:
+def weights_of(files: Iterable[InstalledFile]) -> Counter[str]:
     """Return the total size of the files of each distribution."""
     weights = Counter[str]()
     for file in files:
@@ -84,7 +84,7 @@ def _weights(files: Iterable[InstalledFile]) -> Counter[str]:
 def fitting(files: Sequence[InstalledFile], limit: int) -> Fitted:
     """Leave out the .pyc files of the distributions with the most, until the rest has at most `limit` bytes."""
     dropped: list[str] = []
-    weights = _weights(file for file in files if file.place.endswith(".pyc"))
+    weights = weights_of(file for file in files if file.place.endswith(".pyc"))
     total = sum(file.size for file in files)
     for name, weight in weights.most_common():
         if total <= limit:
@@ -95,9 +95,9 @@ def fitting(files: Sequence[InstalledFile], limit: int) -> Fitted:
     return Fitted(kept, dropped)
 
 
-def too_large(function: str, size: int, limit: int, files: Sequence[InstalledFile], *, is_image: bool) -> str:
-    """Return the error for a package above its limit without .pyc files: the largest distributions, and what to do."""
-    largest = ", ".join(f"{name} {weight / 1024**2:.0f} MB" for name, weight in _weights(files).most_common(_LISTED))
+def too_large(function: str, size: int, limit: int, weights: Mapping[str, int], *, is_image: bool) -> str:
+    """Return the error for a package above its limit without .pyc files, with the sizes of its distributions."""
+    largest = ", ".join(f"{name} {weight / 1024**2:.0f} MB" for name, weight in Counter(weights).most_common(_LISTED))
     form, other = ("an image", "") if is_image else ("a zip", ", or deploy images of up to 10 GB (`image: true`)")
     return (
         f"{function} has {size / 1024**2:.0f} MB without the .pyc files; Lambda's limit for {form} is {limit / 1024**2:.0f} MB.\n"

@@ -9,7 +9,7 @@ from pathlib import Path
 from pathspec import GitIgnoreSpec
 
 from aion_tools.package.elf import stripped
-from aion_tools.programs import BuildError, interpreter
+from aion_tools.programs import BuildError, compiler_version, interpreter
 
 # Number of processes that compile a package, the same on every machine.
 _SHARES = 4
@@ -87,6 +87,12 @@ def compile_modules(folder: Path, python: str, modules: Sequence[Path] | None = 
     # The bytes of a .pyc file depend on what its process has compiled before: each process gets the same files everywhere.
     with ThreadPoolExecutor() as executor:
         list(executor.map(compile_share, range(min(_SHARES, len(files)))))
+
+
+def compiler(python: str) -> str:
+    """Return version and build of the Python that compiles the modules, or "" without one. Its .pyc files depend on them."""
+    program = interpreter(python)
+    return compiler_version(program) if program else ""
 
 
 def compiled(module: str, python: str) -> str:

@@ -1,6 +1,7 @@
 """Errors of `aion build`. tests/tools/e2e/test_packages.py tests the packages."""
 
 import re
+import sys
 from pathlib import Path
 
 import pytest
@@ -32,6 +33,22 @@ def test_build_error_names_wrong_variable(
     done = CliRunner().invoke(build, ["TaskFunction"])
     assert done.exit_code == 1
     assert re.search(f"^aion build: {said.format(file=tmp_path / 'file', name=name)}\n$", done.stderr, re.MULTILINE)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="a folder in which even root may not write")
+def test_build_with_readonly_cache_names_variable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "agent.py").write_text("from langgraph.graph import StateGraph\ngraph = StateGraph(dict)\n")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("AION_PACKAGE_CACHE", "/sys/packages")
+    # Read the project without its dependencies, which need a package index.
+    monkeypatch.setattr(building, "locked", lambda *_: Lock((), ()))
+    done = CliRunner().invoke(build, ["TaskFunction"])
+    assert done.exit_code == 1
+    assert re.search(
+        r"^aion build: /sys/packages\S* cannot be .*: name another folder by AION_PACKAGE_CACHE\n$",
+        done.stderr,
+        re.MULTILINE,
+    )
 
 
 def test_build_for_unknown_processor_lists_the_processors(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,10 +4,14 @@ The tests of the project alone stop before the dependencies are resolved. The ot
 project and one cache; `make package-check` builds packages of the real dependencies.
 """
 
+import io
 import os
 import re
+import shutil
 import tempfile
+import zipfile
 from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from importlib import metadata
 from pathlib import Path
 
@@ -19,7 +23,7 @@ from aion_tools.package import own_code
 from aion_tools.package.build import Build
 from aion_tools.package.functions import PLATFORMS, Target
 from aion_tools.package.lock import Lock
-from aion_tools.package.package import Package
+from aion_tools.package.package import Package, files_in
 from aion_tools.programs import BuildError, find_uv, interpreter, machine_architecture, run
 from aion_tools.project.files import Project, rendered
 from aion_tools.project.origin import Origin
@@ -329,6 +333,7 @@ def test_bytecode_of_largest_is_dropped_above_limit(copied: Path, monkeypatch: p
     [
         ("mine/__init__.py", "rename mine, or add it to .aionignore: a dependency has a module with this name"),
         ("mine", "rename the file mine: a dependency has a folder with this name"),
+        ("data.txt/own.txt", "rename the folder data.txt: a dependency has a file with this name"),
         ("mine/own.py", ""),
     ],
 )
@@ -348,6 +353,74 @@ def test_project_leaves_linked_cache_unchanged(copied: Path, shared_cache: Path)
     assert (made.code / "data.txt").read_text() == "own"
     assert {each.read_text() for each in shared_cache.glob("wheels-*/code/data.txt")} == {"theirs"}
     assert os.stat(made.code / "mine" / "__init__.py").st_nlink > 1
+
+
+def zipped(folder: Path, function: str = "TaskFunction") -> bytes:
+    archive = folder / ".aion" / f"{function}.zip"
+    Build(folder, architecture=machine_architecture()).zip(function, archive)
+    assert [each.name for each in archive.parent.iterdir()] == [archive.name]
+    return archive.read_bytes()
+
+
+@pytest.mark.parametrize("function", ["TaskFunction", "SweepFunction"])
+def test_zip_contains_files_of_written_package(copied: Path, function: str) -> None:
+    write(copied, {**BESIDES, "data.txt": "own", "run.sh": ""})
+    wanted = {
+        place: (file.read_bytes(), file.stat().st_mode)
+        for place, file in files_in(built(copied, function).code).items()
+    }
+    with zipfile.ZipFile(io.BytesIO(zipped(copied, function))) as archive:
+        assert len(archive.namelist()) == len(wanted)
+        assert archive.testzip() is None
+        found = {each.filename: (archive.read(each), each.external_attr >> 16) for each in archive.infolist()}
+    assert found == wanted
+
+
+def test_edited_project_reuses_finished_part(
+    copied: Path, packages_cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AION_PACKAGE_CACHE", str(packages_cache))
+    first = zipped(copied)
+    files = {path: path.stat().st_mtime for kind in ("part", "zip") for path in packages_cache.glob(f"{kind}-*/code*")}
+    write(copied, {"agent.py": f"import mine\nanswer = 42\n{EXECUTOR}", "prompts/more.txt": "More"})
+    second = zipped(copied)
+    assert {path: path.stat().st_mtime for path in packages_cache.glob("*-*/code*") if path in files} == files
+    assert len(list(packages_cache.glob("part-*/built"))) == len(list(packages_cache.glob("zip-*/built"))) == 1
+    with zipfile.ZipFile(io.BytesIO(second)) as archive:
+        assert b"answer = 42" in archive.read("agent.py")
+        assert archive.read("prompts/more.txt") == b"More"
+    write(copied, {"agent.py": f"import mine\n{EXECUTOR}"})
+    (copied / "prompts" / "more.txt").unlink()
+    assert zipped(copied) == first, "the same sources give the same bytes"
+    monkeypatch.setenv("AION_PACKAGE_CACHE", str(packages_cache / "empty"))
+    assert zipped(copied) == first
+
+
+def test_builds_at_once_write_equal_packages(
+    copied: Path, packages_cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AION_PACKAGE_CACHE", str(packages_cache))
+    archives = [copied / ".aion" / name for name in ("one.zip", "two.zip", "one.zip")]
+    builds = [Build(copied, architecture=machine_architecture()) for _ in archives]
+    with ThreadPoolExecutor() as executor:
+        list(executor.map(lambda made, archive: made.zip("TaskFunction", archive), builds, archives))
+    assert {archive.read_bytes() for archive in archives} == {
+        zipped(shutil.copytree(copied, copied / ".copy", ignore=shutil.ignore_patterns(".*")))
+    }
+
+
+def test_limit_is_exact_within_a_megabyte(copied: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The part is chosen for whole megabytes, but a package is refused by its own size."""
+    write(copied, {"large.txt": "0" * 1_500_000})
+    whole = built(copied)
+    monkeypatch.setattr(building, "LAMBDA_LIMIT", whole.size)
+    smallest = built(copied)
+    assert smallest.size <= whole.size
+    monkeypatch.setattr(building, "LAMBDA_LIMIT", smallest.size)
+    assert built(copied).size == smallest.size
+    monkeypatch.setattr(building, "LAMBDA_LIMIT", smallest.size - 1)
+    with pytest.raises(BuildError, match=r"TaskFunction has \d MB without the .pyc files"):
+        built(copied)
 
 
 def test_missing_import_is_reported_with_remedy(copied: Path) -> None:

@@ -1,10 +1,11 @@
 """The cache of builds."""
 
 import os
+import time
 from pathlib import Path
 from threading import Thread
 
-from aion_tools.package.cache import cache, delete_expired, filled_once, scratch
+from aion_tools.package.cache import cache, delete_expired, entry, filled_once, scratch
 
 DIGEST = "0123456789abcdef0123"
 
@@ -45,3 +46,27 @@ def test_unused_entries_are_deleted_after_a_day(packages_cache: Path) -> None:
             assert not is_new
         delete_expired()
         assert {path.name for path in packages_cache.iterdir()} == {f"used-{DIGEST}", "notes.txt"}
+
+
+def test_only_latest_parts_are_kept(packages_cache: Path) -> None:
+    """A zip has up to a hundred megabytes. Those of the last hour stay, because another build may read them."""
+
+    def make(kind: str, number: int, age: int) -> Path:
+        folder = entry(kind, str(number))
+        with filled_once(folder):
+            pass
+        for path in (folder, folder / "built"):
+            os.utime(path, (time.time() - age, time.time() - age))
+        return folder
+
+    made = {
+        kind: [make(kind, number, 4000 + 10 * number) for number in range(14)] for kind in ("part", "zip", "wheels")
+    }
+    latest = [make("part", number, 60) for number in range(14, 16)]
+    delete_expired()
+    assert {path for path in packages_cache.glob("part-*") if path.is_dir()} == {*latest, *made["part"][:10]}
+    assert {path for path in packages_cache.glob("zip-*") if path.is_dir()} == {*made["zip"][:12]}
+    assert all(path.is_dir() for path in made["wheels"])
+    newest = [make("part", number, 60) for number in range(20, 40)]
+    delete_expired()
+    assert {path for path in packages_cache.glob("part-*") if path.is_dir()} == {*latest, *newest}

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from aion_tools.package.cache import cache
 from aion_tools.package.functions import Target
 from aion_tools.package.installed import Installed
 from aion_tools.package.lock import Lock
@@ -89,8 +90,13 @@ def test_changed_code_of_local_folder_is_built_anew(tmp_path: Path, monkeypatch:
     installed = Installed(lock_of(folder), ARM)
     assert (installed.built, text_of(installed, "mine/__init__.py")) == (["mine"], "value = 1\n")
     assert "mine/tests/test_it.py" not in places(installed)
+    # A package may have hard links to these files.
+    assert all(file.source.is_relative_to(cache()) for file in installed.files(["mine"]))
+    assert Installed(lock_of(folder), ARM).digest == installed.digest
     (source / "mine" / "__init__.py").write_text("value = 2\n")
-    assert text_of(Installed(lock_of(folder), ARM), "mine/__init__.py") == "value = 2\n"
+    changed = Installed(lock_of(folder), ARM)
+    assert text_of(changed, "mine/__init__.py") == "value = 2\n"
+    assert changed.digest != installed.digest
 
 
 @pytest.mark.deep

@@ -8,7 +8,17 @@ import pytest
 
 from aion_tools.package.functions import Target
 from aion_tools.package.installed import InstalledFile
-from aion_tools.package.package import IMAGE_LIMIT, LAMBDA_LIMIT, Package, fitting, put, too_large
+from aion_tools.package.package import (
+    IMAGE_LIMIT,
+    LAMBDA_LIMIT,
+    Package,
+    add_to_zip,
+    files_in,
+    fitting,
+    put,
+    too_large,
+    weights_of,
+)
 from tests.support.rows import each_row
 from tests.tools.unit.package.wheels import write
 
@@ -37,8 +47,8 @@ def test_equal_packages_give_equal_zips(tmp_path: Path) -> None:
     shutil.copytree(tmp_path / "first", tmp_path / "second")  # at other times
     archives = []
     for folder in (tmp_path / "second", tmp_path / "first"):
-        archives.append(tmp_path / "zips" / f"{folder.name}.zip")
-        Package("ApiFunction", Target("arm64", "3.13"), (), folder, 808).zip(archives[-1])
+        archives.append(tmp_path / f"{folder.name}.zip")
+        add_to_zip(archives[-1], files_in(folder))
     first, second = (archive.read_bytes() for archive in archives)
     assert first == second
     with zipfile.ZipFile(archives[0]) as archive:
@@ -84,7 +94,7 @@ def test_bytecode_is_dropped_from_largest_distributions(limit: int, dropped: lis
 def test_error_of_large_package_lists_ten_largest(is_image: bool, limit: int, first: str, last: str) -> None:
     megabyte = 1024**2
     found = files(**{f"d{size}": (size * megabyte, megabyte) for size in range(20, 32)})
-    lines = too_large("ApiFunction", 12_000 * megabyte, limit, found, is_image=is_image).splitlines()
+    lines = too_large("ApiFunction", 12_000 * megabyte, limit, weights_of(found), is_image=is_image).splitlines()
     assert lines[0] == f"ApiFunction has 12000 MB without the .pyc files; Lambda's limit for {first}"
     assert (
         lines[1] == f"The largest distributions: {', '.join(f'd{size} {size + 1} MB' for size in range(31, 21, -1))}."
