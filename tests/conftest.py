@@ -8,13 +8,15 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Generator, Iterator
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from _pytest.logging import catching_logs
 from _pytest.unraisableexception import gc_collect_iterations_key
 from hypothesis import HealthCheck, Phase, settings
+from hypothesis.internal.conjecture import providers
 from xdist.scheduler import LoadFileScheduling  # type: ignore[import-untyped]
 
 from tests.support import service_models
@@ -38,6 +40,10 @@ settings.register_profile(
     derandomize=not os.environ.get("SIMULATION_DEEP"),
 )
 settings.load_profile("aion")
+
+if not os.environ.get("SIMULATION_DEEP"):
+    # Take no constants of the source as examples: which ones, depends on the imported modules, and to choose takes seconds.
+    providers.is_local_module_file = lambda _: False  # type: ignore[assignment, attr-defined]
 
 
 @pytest.fixture(scope="session")
@@ -97,7 +103,28 @@ def process_is_restored() -> Iterator[None]:
             del os.environb[name]
         os.environb.update(before.items() - encoded.items())
     root.handlers[:] = handlers
-    root.setLevel(level)
+    # Set no equal level: it clears the cache of each logger.
+    if root.level != level:
+        root.setLevel(level)
+
+
+_search_loggers = catching_logs.__enter__
+
+
+def _catch_at_root(catching: catching_logs[Any]) -> Any:
+    """Attach the handler to the root logger. pytest also searches all loggers for those without propagation.
+
+    It does so six times in each test, among the 500 loggers of the frameworks.
+    """
+    if catching.level is not None:
+        return _search_loggers(catching)
+    root = logging.getLogger()
+    root.addHandler(catching.handler)
+    catching.attached_loggers.append(root)
+    return catching.handler
+
+
+catching_logs.__enter__ = _catch_at_root  # type: ignore[method-assign]
 
 
 def pytest_xdist_setupnodes(specs: list[Any]) -> None:
@@ -115,6 +142,14 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
     if config.option.markexpr != "not deep" or not collection_path.match("test_*.py"):
         return None
     return True if ALL_DEEP.search(collection_path.read_text(encoding="utf-8")) else None
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Leave out the deep cases of a test but one, if no deep test runs: to collect and deselect all takes CPU-seconds."""
+    if metafunc.config.option.markexpr == "not deep":
+        calls = metafunc._calls
+        metafunc._calls = [call for call in calls if all(mark.name != "deep" for mark in call.marks)] or calls[:1]
 
 
 # ── Order of the tests ────────────────────────────────────────────────────────────────────────────────────────────────
@@ -188,9 +223,11 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     if (transports := sys.modules.get("httpx._transports.default")) is not None:
         # Share one SSL context: otherwise each client reads the trusted certificates again, which takes 18 ms of CPU.
         transports.create_ssl_context = cache(transports.create_ssl_context)  # type: ignore[attr-defined]
+    if (fields := sys.modules.get("pydantic._internal._fields")) is not None:
+        # Read the signature of each default factory once: Pydantic reads it for each object with private attributes.
+        fields.takes_validated_data_argument = lru_cache(512)(fields.takes_validated_data_argument)  # type: ignore[attr-defined]
     # Collect garbage once after the tests. By default pytest collects it five times, for a second in each worker.
     session.config.stash[gc_collect_iterations_key] = 1
-    gc.collect()
     gc.freeze()
     # Raise the thresholds, because garbage collection takes a tenth of the tests' CPU time with the default thresholds.
     gc.set_threshold(50_000, 20, 20)

@@ -49,7 +49,9 @@ class Rows:
 
 
 @pytest.fixture
-def rows(stack: Stack) -> Rows:
+def rows(stack: Stack, monkeypatch: pytest.MonkeyPatch) -> Rows:
+    # A missing event is read again and again, for ten seconds in all.
+    monkeypatch.setattr("aion_core.table.retries.FIRST_WAIT_SECONDS", 0.0)
     return Rows(stack)
 
 

@@ -63,7 +63,7 @@ PRELOADED = (
     "schemathesis.specs.openapi.checks",
 )
 WORKER = "-c"
-"""Replaces the module's name for a pytest-xdist worker; the argument is the worker's program."""
+"""Replaces the module's name, as for the interpreter: the first argument is the text of a program."""
 ADDRESS = "TESTS_FORK_SERVER"
 """Environment variable with the address of the server that the workers of pytest-xdist share."""
 _shared = os.environ.get(ADDRESS)
@@ -143,7 +143,7 @@ def started(
     """Start a command in a new session; return the process and its output stream. Fork a command `python -m …`."""
     output, theirs = os.pipe()
     process: subprocess.Popen[bytes] | ForkedProcess
-    if command[:2] == [sys.executable, "-m"]:
+    if list(command[:2]) == [sys.executable, "-m"]:
         process = ForkedProcess(*map(str, command[2:]), env=env, cwd=cwd, stdout=theirs, stderr=theirs)
     else:
         process = subprocess.Popen(command, cwd=cwd, env=env, stdout=theirs, stderr=theirs, start_new_session=True)
@@ -293,7 +293,8 @@ def _run(request: list[Any], streams: list[int]) -> NoReturn:
         sys.path[:0] = filter(None, env.get("PYTHONPATH", "").split(os.pathsep))
         sys.argv = [module, *arguments]
         if module == WORKER:
-            exec(arguments[0], {"__name__": "__main__"})  # noqa: S102  # execnet's own program
+            sys.argv = [module, *arguments[1:]]
+            exec(arguments[0], {"__name__": "__main__"})  # noqa: S102  # a program of the tests, or execnet's
             atexit._run_exitfuncs()
         else:
             subprocess._fork_exec = _fork_interpreter  # type: ignore[attr-defined]

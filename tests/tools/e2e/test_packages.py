@@ -159,7 +159,9 @@ def used_services() -> set[str]:
     """Return the AWS services that aion_core creates clients of, read from its source."""
     asked = set()
     for file in (ROOT / "aion_core").rglob("*.py"):
-        for node in ast.walk(ast.parse(file.read_text())):
+        if "AwsClient(" not in (text := file.read_text()):
+            continue
+        for node in ast.walk(ast.parse(text)):
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "AwsClient":
                 assert isinstance(node.args[0], ast.Constant), f"{file}:{node.lineno} does not name its service"
                 asked.add(str(node.args[0].value))

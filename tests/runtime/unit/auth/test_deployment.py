@@ -27,6 +27,7 @@ from aion_core.settings import Settings
 from tests.runtime.unit.auth.guarded import guarded, jwt_scheme, scheme
 from tests.support.asgi import ask
 from tests.support.deployment import at, deployed
+from tests.support.e2e import forked
 from tests.support.issuer import Issuer
 from tests.support.recorded import recorded_event
 from tests.support.rows import each_row
@@ -132,7 +133,7 @@ def test_handler_without_authentication_does_not_start(
     config.write_text(with_security(security))
     given = {**STACK, "AION_CONFIG": str(config), "PATH": "/usr/bin:/bin", **environ}
     program = "import handlers.api; print('it is up')"
-    ran = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, env=given)
+    ran = forked.run("-c", program, env=given)
     assert ran.returncode == 1
     assert "it is up" not in ran.stdout
     assert f"ConfigurationError: {sentence}" in ran.stderr or sentence in ran.stderr.splitlines()[-1], ran.stderr

@@ -2,8 +2,7 @@
 
 import json
 import logging
-import subprocess
-import sys
+import os
 import threading
 import time
 from collections.abc import Iterator
@@ -21,6 +20,7 @@ from aion_core.web.app import build_app
 from aion_core.web.app_parts import Instruments, ServedAgent, SharedServices
 from aion_core.web.cards.agent_cards import AgentCards
 from tests.runtime.unit.engine.teller import Teller
+from tests.support.e2e import forked
 from tests.support.pages import blocks
 from tests.support.service import http, parts, send
 
@@ -197,9 +197,7 @@ def test_no_run_of_langsmith_is_lost(turns: int, monkeypatch: pytest.MonkeyPatch
     for name, value in {"TRACING": "true", "ENDPOINT": url, "API_KEY": "lsv2_pt_x"}.items():
         monkeypatch.setenv(f"LANGSMITH_{name}", value)
     try:
-        ran = subprocess.run(
-            [sys.executable, "-c", PROGRAM, url, str(turns)], capture_output=True, text=True, timeout=300, check=False
-        )
+        ran = forked.run("-c", PROGRAM, url, str(turns), env=os.environ, timeout=300)
     finally:
         server.shutdown()
     assert ran.returncode == 0, ran.stderr
