@@ -16,7 +16,7 @@ MAX_EXACT = 2**53
 
 def to_json(message: AnyMessage) -> Any:
     """Return a protobuf message as JSON. Whole numbers in its data and metadata become integers."""
-    return with_integers(MessageToDict(message))
+    return write_integers(MessageToDict(message))
 
 
 def prepare_event(message: AnyMessage) -> None:
@@ -46,10 +46,26 @@ def with_integers(value: Any) -> Any:
         case str() | None | int():
             return value
         case float():
-            is_whole = value.is_integer() and abs(value) < MAX_EXACT and (value != 0 or copysign(1, value) > 0)
-            return int(value) if is_whole else value
+            return _integer(value)
         case list():
             return [item if type(item) is str else with_integers(item) for item in value]
         case dict() | Mapping():
             return {key: item if type(item) is str else with_integers(item) for key, item in value.items()}
     return value
+
+
+def write_integers(value: Any) -> Any:
+    """Return a JSON value as `with_integers` does, but change its own lists and dicts: an answer may be large."""
+    kind = type(value)
+    if kind is float:
+        return _integer(value)
+    if kind is dict or kind is list:
+        for key, item in value.items() if kind is dict else enumerate(value):
+            if type(item) is not str:
+                value[key] = write_integers(item)
+    return value
+
+
+def _integer(value: float) -> int | float:
+    is_whole = value.is_integer() and abs(value) < MAX_EXACT and (value != 0 or copysign(1, value) > 0)
+    return int(value) if is_whole else value
