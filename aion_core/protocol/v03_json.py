@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 if TYPE_CHECKING:
     from pydantic import BaseModel
 
-from aion_core.protocol.message_json import write_integers
+from aion_core.protocol.message_json import with_integers
 
 M = TypeVar("M", bound="BaseModel")
 
@@ -19,7 +19,7 @@ def v03_json(model: "BaseModel") -> Any:
     In v0.3 the data of a part must be an object. Other v1.0 data is in its field `value`. The SDK marks such
     data in the part's metadata. The marker is removed.
     """
-    return write_integers(without_marker(model).model_dump(mode="json", by_alias=True, exclude_none=True))
+    return with_integers(without_marker(model).model_dump(mode="json", by_alias=True, exclude_none=True))
 
 
 def without_marker(model: M) -> M:
