@@ -85,7 +85,7 @@ def filled(message: AnyMessage, chance: Random, depth: int = 0) -> AnyMessage:
     return message
 
 
-def value_of(field: FieldDescriptor, chance: Random) -> Any:
+def value_of(field: Any, chance: Random) -> Any:
     """Return a value of the field. Fails for a type that A2A does not have."""
     if field.enum_type is not None:
         return chance.choice([0, *field.enum_type.values_by_number, *([] if field.enum_type.is_closed else [77])])
