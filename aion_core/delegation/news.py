@@ -56,26 +56,30 @@ class RemoteNews:
                 yield response
             case "task":
                 self.task_id = response.task.id
-                yield from self._of_task(response.task)
+                if self._has_begun:
+                    yield from self._of_task(response.task)
+                else:
+                    self._begin(response.task)
+                    yield response
             case "status_update":
                 self.task_id = self.task_id or response.status_update.task_id
-                yield from self._of_status(response.status_update)
+                if self._is_news(response.status_update):
+                    yield response
             case "artifact_update":
                 self.task_id = self.task_id or response.artifact_update.task_id
-                yield from self._of_artifact(response.artifact_update)
+                if self._is_piece(response.artifact_update):
+                    yield response
+
+    def _begin(self, task: Task) -> None:
+        self._has_begun = True
+        self._heard |= {message.message_id for message in task.history}
+        self._heard |= {artifact.artifact_id for artifact in task.artifacts}
+        self._open |= _growing(task)
+        self._note(task.status.state)
 
     def _of_task(self, task: Task) -> Iterator[StreamResponse]:
-        is_settled = task.status.state in TERMINAL_OR_INTERRUPTED
-        # The artifacts of a task that goes on may grow, also while nobody listens.
-        growing = set() if is_settled else {artifact.artifact_id for artifact in task.artifacts}
-        if not self._has_begun:
-            self._has_begun = True
-            self._heard |= {message.message_id for message in task.history}
-            self._heard |= {artifact.artifact_id for artifact in task.artifacts}
-            self._open |= growing
-            self._note(task.status.state)
-            yield StreamResponse(task=task)
-            return
+        """Yield what is new in a task of which the caller has heard before."""
+        is_settled, growing = task.status.state in TERMINAL_OR_INTERRUPTED, _growing(task)
         for message in task.history:
             if message.message_id == task.status.message.message_id:
                 continue  # some servers repeat the status message as the last of the history
@@ -94,28 +98,29 @@ class RemoteNews:
             self._note(task.status.state)
             yield StreamResponse(status_update=status)
 
-    def _of_status(self, update: TaskStatusUpdateEvent) -> Iterator[StreamResponse]:
+    def _is_news(self, update: TaskStatusUpdateEvent) -> bool:
+        """Return False for a status whose message the caller has heard, if the task goes on."""
         self._has_begun = True
         self._cut.discard(STREAM_DELTA_ID)
         self._note(update.status.state)
         has_message = update.status.HasField("message")
-        if self.is_settled or not has_message or self._is_new(update.status.message.message_id):
-            yield StreamResponse(status_update=update)
+        return self.is_settled or not has_message or self._is_new(update.status.message.message_id)
 
-    def _of_artifact(self, update: TaskArtifactUpdateEvent) -> Iterator[StreamResponse]:
+    def _is_piece(self, update: TaskArtifactUpdateEvent) -> bool:
+        """Return False for the rest of an artifact whose first chunks were lost."""
         self._has_begun = True
         artifact_id = update.artifact.artifact_id
         if artifact_id in self._cut:
             # The whole artifact comes with the task. A model's streamed text comes as a message, so it need not.
             if artifact_id == STREAM_DELTA_ID and update.last_chunk:
                 self._cut.discard(artifact_id)
-            return
+            return False
         if update.last_chunk:
             self._open.discard(artifact_id)
             self._heard.add(artifact_id)
         else:
             self._open.add(artifact_id)
-        yield StreamResponse(artifact_update=update)
+        return True
 
     def _is_new(self, heard_id: str) -> bool:
         if heard_id in self._heard:
@@ -126,6 +131,12 @@ class RemoteNews:
     def _note(self, state: TaskState) -> None:
         self.state = state
         self.is_settled = state in TERMINAL_OR_INTERRUPTED
+
+
+def _growing(task: Task) -> set[str]:
+    """Return the ids of the artifacts of a task that goes on: they may grow, also while nobody listens."""
+    is_settled = task.status.state in TERMINAL_OR_INTERRUPTED
+    return set() if is_settled else {artifact.artifact_id for artifact in task.artifacts}
 
 
 def _said(task: Task, message: Message) -> TaskStatusUpdateEvent:

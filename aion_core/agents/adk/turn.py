@@ -230,6 +230,7 @@ class AdkTurn:
             # could never resume.
             self._sessions.close()
             await self._stop(work)
+            self.waits.let_go()
 
     def _can_resume_here(self) -> bool:
         """Return True if the turn is unfinished, and another process could resume it after the last stored event."""

@@ -7,6 +7,7 @@ call_places.py      where the agent makes its calls
 contact.py          first contact: the remote agent's card
 answers.py          answers to a request for a credential, as ADK passes them on
 whole_responses.py  responses in the form that ADK reads without losing a part
+running_task.py     the remote task as ADK's code follows it
 marks.py            which call an ADK event belongs to, and what it says of it
 remote_tasks.py     looks at a call's remote task, and cancels it
 """

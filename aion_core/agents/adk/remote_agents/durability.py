@@ -4,6 +4,8 @@ import sys
 from collections.abc import AsyncGenerator, Iterator
 from contextlib import aclosing
 from contextvars import ContextVar
+from importlib import import_module
+from threading import Thread
 from typing import Any
 
 from google.adk.agents.invocation_context import InvocationContext
@@ -11,6 +13,7 @@ from google.adk.events import Event
 from google.adk.workflow import BaseNode
 
 from aion_core.agents.adk.agent_tree import nodes_below
+from aion_core.agents.adk.remote_agents.running_task import follow_task, interceptor_reads_task
 from aion_core.agents.adk.remote_agents.turn_calls import RemoteTurn
 from aion_core.protocol.types import Message, Task, TaskState
 
@@ -32,10 +35,6 @@ def make_durable() -> None:
     agent_type: Any = getattr(module, "RemoteA2aAgent", None)
     if agent_type is None or getattr(agent_type._run_async_impl, _DURABLE, False):
         return
-    # ADK imports this at the first call. It then stays in memory with the whole answer: without SQLAlchemy the package
-    # keeps an ImportError, whose traceback has the frames of all callers.
-    import a2a.server.tasks  # noqa: F401
-
     original = agent_type._run_async_impl
 
     async def _run_async_impl(self: Any, ctx: InvocationContext) -> AsyncGenerator[Event, None]:
@@ -75,7 +74,19 @@ def make_durable() -> None:
         is_copy = remote_turn.get() is not None and isinstance(given, Task | Message)
         return ids_and_state(given) if is_copy else whole_copy(given, **options)
 
-    compat.a2a_to_dict = a2a_to_dict
+    whole_task = compat.make_stream_normalizer
+
+    def make_stream_normalizer() -> Any:
+        if remote_turn.get() is not None and not interceptor_reads_task.get():
+            return follow_task()
+        # ADK imports this package here. Without SQLAlchemy it keeps an ImportError, whose traceback would keep the frames of
+        # all callers, and so the whole answer: import it in a thread, which has no such callers.
+        importing = Thread(target=import_module, args=["a2a.server.tasks"])
+        importing.start()
+        importing.join()
+        return whole_task()
+
+    compat.a2a_to_dict, compat.make_stream_normalizer = a2a_to_dict, make_stream_normalizer
     setattr(_run_async_impl, _DURABLE, True)
     agent_type._ensure_httpx_client = _ensure_httpx_client
     agent_type._run_async_impl = _run_async_impl

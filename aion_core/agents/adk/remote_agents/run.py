@@ -17,6 +17,7 @@ from aion_core.agents.adk.remote_agents.answers import answers_as_input
 from aion_core.agents.adk.remote_agents.call_places import digest_of, place_of, remote_of, turn_of_open_call
 from aion_core.agents.adk.remote_agents.contact import contact
 from aion_core.agents.adk.remote_agents.marks import EarlierCalls, Mark, mark, mark_of
+from aion_core.agents.adk.remote_agents.running_task import interceptor_reads_task, intercepts_responses
 from aion_core.agents.adk.remote_agents.turn_calls import RemoteTurn
 from aion_core.agents.adk.remote_agents.whole_responses import TRANSIENT, WholeResponses
 from aion_core.agents.adk.waits.pauses import pause_event
@@ -133,6 +134,7 @@ class RemoteRun:
 
     async def _run(self) -> AsyncGenerator[Event, None]:
         """Yield the events of ADK's code, until it ends or the turn is suspended."""
+        interceptor_reads_task.set(intercepts_responses(self._agent))
         try:
             async with aclosing(self._original(self, self._ctx)) as events:
                 async for event in events:

@@ -95,6 +95,14 @@ class TurnWaits:
         else:
             self._times[name] = wait
 
+    def let_go(self) -> None:
+        """Let go of the session after the end of the agent's code.
+
+        Its asyncio timers, also those that are canceled, keep this object until their time: ten minutes for a request to a
+        remote agent.
+        """
+        self.can_resume, self.stored = _never, tuple
+
     def ending(self) -> Suspended | None:
         """Return the end of the turn if something waits; None if nothing does."""
         if not self._calls and not self._times:
@@ -102,6 +110,10 @@ class TurnWaits:
         names = [f"{name}/{call.key}" for name, call in self._calls.items()]
         names += [f"{name}/{time.isoformat()}" for name, time in self._times.items()]
         return suspended(names, list(self._times.values()), list(self._calls.values()))
+
+
+def _never() -> bool:
+    return False
 
 
 turn_waits: ContextVar[TurnWaits | None] = ContextVar("aion_adk_turn_waits", default=None)

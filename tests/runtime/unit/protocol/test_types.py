@@ -2,15 +2,21 @@
 
 import json
 import math
+from collections.abc import Iterator
+from random import Random
 from typing import Any
 
 import pytest
-from a2a.compat.v0_3 import conversions
-from google.protobuf.json_format import ParseDict
+from a2a.compat.v0_3 import a2a_v0_3_pb2, conversions
+from a2a.types import a2a_pb2
+from google.protobuf.descriptor import Descriptor, FieldDescriptor
+from google.protobuf.json_format import MessageToDict, ParseDict
+from google.protobuf.message import Message as AnyMessage
+from google.protobuf.message_factory import GetMessageClass
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aion_core.protocol.message_json import prepare_event, to_json
+from aion_core.protocol.message_json import prepare_event, to_json, with_integers
 from aion_core.protocol.text import utf8
 from aion_core.protocol.types import (
     Artifact,
@@ -47,6 +53,57 @@ def artifact(data: Any) -> Artifact:
     made = Artifact(artifact_id="a", parts=[ParseDict({"data": data, "metadata": {"row": 3}}, Part())])
     made.metadata.update({"version": 2})
     return made
+
+
+def kinds() -> Iterator[Descriptor]:
+    """Yield the types of all messages of A2A."""
+    for file in (a2a_pb2.DESCRIPTOR, a2a_v0_3_pb2.DESCRIPTOR):
+        yield from file.message_types_by_name.values()
+
+
+def filled(message: AnyMessage, chance: Random, depth: int = 0) -> AnyMessage:
+    """Fill some fields of a message, and some of the messages in it."""
+    for field in message.DESCRIPTOR.fields if depth < 5 else ():
+        if chance.random() < 0.3:
+            continue
+        if field.message_type is not None and field.message_type.GetOptions().map_entry:
+            members, member = getattr(message, field.name), field.message_type.fields_by_name["value"]
+            for key in ("a", "aKey"):
+                if member.message_type is not None:
+                    filled(members[key], chance, depth + 1)
+                else:
+                    members[key] = value_of(member, chance)
+        elif field.message_type is not None:
+            held = getattr(message, field.name)
+            for each in [held.add(), held.add()] if field.is_repeated else [held]:
+                each.SetInParent()
+                filled(each, chance, depth + 1)
+        elif field.is_repeated:
+            getattr(message, field.name).extend([value_of(field, chance), value_of(field, chance)])
+        else:
+            setattr(message, field.name, value_of(field, chance))
+    return message
+
+
+def value_of(field: Any, chance: Random) -> Any:
+    """Return a value of the field. Fails for a type that A2A does not have."""
+    if field.enum_type is not None:
+        return chance.choice([0, *field.enum_type.values_by_number, *([] if field.enum_type.is_closed else [77])])
+    return {
+        FieldDescriptor.TYPE_STRING: chance.choice(["", "é😀"]),
+        FieldDescriptor.TYPE_BYTES: chance.randbytes(5),
+        FieldDescriptor.TYPE_BOOL: chance.choice([True, False]),
+        FieldDescriptor.TYPE_INT32: chance.choice([0, 7]),
+        FieldDescriptor.TYPE_INT64: chance.choice([0, 1_700_000_000]),  # seconds of a timestamp
+        FieldDescriptor.TYPE_DOUBLE: chance.choice([0.0, -0.0, 2.0, 0.5, 1e300]),
+    }[field.type]
+
+
+@pytest.mark.parametrize("kind", [*kinds()], ids=lambda kind: kind.full_name)
+def test_json_of_every_message_is_that_of_protobuf(kind: Descriptor) -> None:
+    for seed in range(20):
+        message = filled(GetMessageClass(kind)(), Random(seed))
+        assert json.dumps(to_json(message)) == json.dumps(with_integers(MessageToDict(message)))
 
 
 def test_whole_numbers_are_rendered_as_integers() -> None:

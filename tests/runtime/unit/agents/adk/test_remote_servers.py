@@ -6,12 +6,15 @@ from typing import Any
 import httpx
 import pytest
 from a2a.types import AgentCard
+from google.adk.a2a import _compat
+from google.adk.a2a.agent.config import A2aRemoteAgentConfig, RequestInterceptor
 from google.adk.a2a.utils.agent_to_a2a import to_a2a
 from google.adk.agents.callback_context import CallbackContext
 from google.adk.agents.remote_a2a_agent import RemoteA2aAgent
 from google.protobuf.json_format import ParseDict
 
 from aion_core.agents.adk.remote_agents import run
+from aion_core.agents.adk.remote_agents.running_task import follow_task
 from aion_core.agents.adk.remote_agents.whole_responses import WholeResponses
 from aion_core.delegation.durable_call import Patience
 from aion_core.protocol.stream_artifacts import STREAM_DELTA_ID
@@ -51,10 +54,12 @@ SAID = {
 }
 
 
-async def answered(url: str, text: str, *crash_at: int, shape: str = "root") -> dict[str, Any]:
+async def answered(
+    url: str, text: str, *crash_at: int, shape: str = "root", config: A2aRemoteAgentConfig | None = None
+) -> dict[str, Any]:
     """Return the caller's task for a message with this text, which it sends to the remote agent at this URL."""
     clock = ManualClock()
-    agent = RemoteA2aAgent(name="remote", agent_card=f"{url}/.well-known/agent-card.json")
+    agent = RemoteA2aAgent(name="remote", agent_card=f"{url}/.well-known/agent-card.json", config=config)
     made = parts(
         served(FOUR[shape](agent), CrashingSessions(*crash_at)),
         MemoryTaskStore(clock),
@@ -110,6 +115,48 @@ async def test_session_has_no_copies_of_request_and_task() -> None:
         assert set(request) == {"messageId", "contextId", "taskId"}
         assert set(response) == {"id", "contextId", "status"}
         assert set(response["status"]) == {"state"}
+
+
+async def test_interceptor_reads_whole_task() -> None:
+    """Without an interceptor ADK gets the task without its content; see `follow_task`."""
+    files: list[str] = []
+
+    async def note(ctx: Any, response: Any, event: Any) -> Any:
+        if isinstance(response, tuple):
+            files.extend(part.filename for artifact in response[0].artifacts for part in artifact.parts)
+        return event
+
+    config = A2aRemoteAgentConfig(request_interceptors=[RequestInterceptor(after_request=note)])
+    with SERVERS["this server"]() as url:
+        task = await answered(url, "file", config=config)
+    assert outcome(task)[:2] == SAID["file"]
+    assert "map.png" in files
+
+
+def test_followed_task_has_ids_state_and_metadata_of_adks() -> None:
+    said = Message(message_id="m", role=Role.ROLE_AGENT, parts=[Part(text="Soon.")])
+    working = TaskStatus(state=TaskState.TASK_STATE_WORKING, message=said)
+    file = Artifact(artifact_id="a", parts=[Part(raw=b"1", filename="a.bin")])
+    begun = Task(id="t", context_id="c", status=working, artifacts=[file], metadata={"begun": True})
+    ended = TaskStatus(state=TaskState.TASK_STATE_COMPLETED)
+    updates = [
+        StreamResponse(
+            status_update=TaskStatusUpdateEvent(
+                task_id="t", context_id="c", status=working, metadata={"a": {"b": 1}, "c": 1}
+            )
+        ),
+        StreamResponse(artifact_update=TaskArtifactUpdateEvent(task_id="t", artifact=file, metadata={"d": 1})),
+        StreamResponse(status_update=TaskStatusUpdateEvent(task_id="t", status=ended, metadata={"a": {"e": 2}})),
+    ]
+    for responses in (updates, [StreamResponse(task=begun), *updates], [*updates, StreamResponse(task=begun)]):
+        ours, adks = follow_task(), _compat.make_stream_normalizer()
+        for response in responses:
+            (task, update), (whole, same_update) = ours(response), adks(response)
+            assert update == same_update
+            assert (task.id, task.context_id, task.metadata) == (whole.id, whole.context_id, whole.metadata)
+            assert task.status.state == whole.status.state
+            assert update is None or not (task.history or task.artifacts or task.status.HasField("message"))
+    assert follow_task()(StreamResponse(message=said)) == said
 
 
 async def test_remote_agent_that_is_gone_fails_task(monkeypatch: pytest.MonkeyPatch) -> None:

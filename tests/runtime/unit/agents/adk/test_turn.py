@@ -1,9 +1,11 @@
 """Turns of an ADK agent: cancellation, failure, callbacks and recording."""
 
 import asyncio
+import gc
 import logging
 import threading
 import time
+import weakref
 from collections.abc import AsyncGenerator, Callable
 from typing import Any
 
@@ -11,6 +13,7 @@ import httpx
 import pytest
 from google.adk import Workflow
 from google.adk.agents import BaseAgent, LlmAgent, LoopAgent, ParallelAgent, SequentialAgent
+from google.adk.agents.callback_context import CallbackContext
 from google.adk.events import Event
 from google.adk.sessions import InMemorySessionService
 from google.adk.tools.agent_tool import AgentTool
@@ -19,6 +22,7 @@ from google.adk.tools.tool_context import ToolContext
 from google.genai import types as genai
 
 from aion.adk import get_aion_context
+from aion_core.agents.adk.waits.turn_waits import turn_waits
 from aion_core.errors import CANCELED_ITSELF
 from tests.support.adk import (
     DIALECTS,
@@ -54,6 +58,27 @@ async def start_task(client: httpx.AsyncClient, text: str = "hi") -> dict[str, A
 async def cancel_task(client: httpx.AsyncClient, task: dict[str, Any]) -> str:
     request = {"jsonrpc": "2.0", "id": 1, "method": "CancelTask", "params": {"id": task["id"]}}
     return str((await client.post("/", json=request)).json()["result"]["status"]["state"])
+
+
+async def test_timers_of_code_keep_no_ended_turn() -> None:
+    """A timer keeps the context variables of its code. That of a request's limit waits for minutes, also if it is canceled."""
+    kept: list[weakref.ref[Any]] = []
+
+    async def note(callback_context: CallbackContext) -> None:
+        asyncio.get_running_loop().call_later(600, gc.collect)
+        waits = turn_waits.get()
+        assert waits is not None
+        turn = waits.stored.__self__  # type: ignore[attr-defined]
+        kept.extend(map(weakref.ref, (turn, callback_context._invocation_context)))
+
+    root = llm_agent(["Done."], before_agent_callback=note)
+    async with http(parts(served(root)).app()) as client:
+        assert answer_text(await ask(client, DIALECT)) == "Done."
+        for _ in range(100):
+            await asyncio.sleep(0)
+    gc.collect()
+    assert len(kept) == 2
+    assert not any(each() for each in kept)
 
 
 async def test_cancel_stops_running_adk_tool_and_records_canceled_result() -> None:
