@@ -45,6 +45,9 @@ logger = logging.getLogger(__name__)
 CANCEL_SECONDS, STOP_SECONDS = 1.0, 0.5
 """Maximum seconds to wait for `cancel()`, and then for `execute()` to stop. The runner waits longer than their sum."""
 
+RETURN_SECONDS = 0.1
+"""Seconds for `execute()` to return after a request for an authorization, before clients see that it continues."""
+
 CLIENT_ERRORS = (InvalidParamsError, InvalidRequestError, UnsupportedOperationError, ContentTypeNotSupportedError)
 """Errors of the SDK for an invalid request. Their messages may be shown to the client."""
 
@@ -108,6 +111,11 @@ class ExecutorAgent:
                         request.check_lease()
                     for entry in entries:
                         entry.set_recorded()
+                    if translator.is_announcing():
+                        await asyncio.wait({work}, timeout=RETURN_SECONDS)
+                        if not _has_returned(work):
+                            for announcement in translator.announce():
+                                yield announcement
             question = None if work.cancelled() else question_in(work.exception())
             if question is None:
                 _check_result(work, ended=translator.ending is not None)
@@ -117,20 +125,27 @@ class ExecutorAgent:
                 yield translator.end() if question is None else question.ending()
         finally:
             if not work.done():
-                await self._stop(work, request, context, ended=translator.ending is not None)
+                await self._stop(work, request, context, queue, ended=translator.ending is not None)
             remote_calls.close()
             queue.end()
 
     async def _stop(
-        self, work: "asyncio.Task[None]", request: TurnRequest, context: RequestContext, *, ended: bool
+        self,
+        work: "asyncio.Task[None]",
+        request: TurnRequest,
+        context: RequestContext,
+        queue: RecordingQueue,
+        *,
+        ended: bool,
     ) -> None:
         """Stop `execute()` after the turn has ended. If the client has canceled the task, call `cancel()` first."""
         # Call `cancel()` before `work.cancel()`. Until then, an `enqueue_event` of `execute()` stays blocked, because
-        # the runner records no more events.
+        # the runner records no more events. Then close the queue, because `execute()` may report its cancellation.
         canceling = asyncio.create_task(self._call_cancel(request, context)) if not ended else None
         if canceling is not None:
             await asyncio.wait({canceling}, timeout=CANCEL_SECONDS)
             canceling.cancel()
+            queue.end(warn=False)
         work.cancel()
         await asyncio.wait({work}, timeout=STOP_SECONDS)
         if work.done() and not work.cancelled() and (error := work.exception()) is not None:
@@ -149,7 +164,7 @@ class ExecutorAgent:
             # Give `cancel()` a closed queue, because its events cannot be recorded: the task is already in a terminal
             # state.
             closed = RecordingQueue()
-            closed.end()
+            closed.end(warn=False)
             # As in the SDK, `current_task` is the running task: omit the last event, which cancels it.
             canceling = copy(context)
             running = projection.fold(log.events[:-1] or log.events)
@@ -179,6 +194,10 @@ async def _execution(execution: Coroutine[Any, Any, None]) -> None:
         await execution
     except CLIENT_ERRORS as error:
         raise AgentFailed(f"{type(error).__name__}: {error.message}") from error
+
+
+def _has_returned(work: "asyncio.Task[None]") -> bool:
+    return work.done() and not work.cancelled() and work.exception() is None
 
 
 def _check_result(work: "asyncio.Task[None]", *, ended: bool) -> None:

@@ -287,6 +287,28 @@ async def test_executor_stops_despite_failing_or_hanging_cancel_method(monkeypat
         await asyncio.wait_for(stopped.wait(), 60)
 
 
+async def test_canceled_executor_may_report_its_cancellation(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """`execute()` and `cancel()` may send the status `canceled`, as under the SDK's server: nothing waits or warns."""
+    for module in (agent, runner):
+        monkeypatch.setattr(module, "STOP_SECONDS", 60.0)
+    begun, stopped = asyncio.Event(), asyncio.Event()
+
+    async def execute(context: RequestContext, queue: EventQueue, updater: TaskUpdater) -> None:
+        begun.set()
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            await updater.cancel()
+            stopped.set()
+            raise
+
+    await asyncio.wait_for(cancel_while(ScriptedExecutor(execute), begun), 30)
+    await asyncio.wait_for(stopped.wait(), 30)
+    assert [record.getMessage() for record in caplog.records if record.name.startswith("aion_core.agents")] == []
+
+
 async def test_executor_is_not_canceled_when_turn_loses_its_lease() -> None:
     """Another process continues the task: `cancel()` here could stop the work there."""
     begun, stopped = asyncio.Event(), asyncio.Event()
