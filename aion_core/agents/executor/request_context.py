@@ -14,7 +14,13 @@ from aion_core.engine.agent import TurnRequest
 from aion_core.engine.isolation import is_visible
 from aion_core.engine.stored_tasks import StoredTasks
 from aion_core.engine.task import projection
-from aion_core.protocol.reserved_keys import ACCEPTED_OUTPUT_MODES, NO_AION_EXTENSIONS, REQUESTED_EXTENSIONS, TENANT
+from aion_core.protocol.reserved_keys import (
+    ACCEPTED_OUTPUT_MODES,
+    NO_AION_EXTENSIONS,
+    REQUESTED_EXTENSIONS,
+    STREAMS,
+    TENANT,
+)
 from aion_core.protocol.types import Message, SendMessageConfiguration, SendMessageRequest, Task
 from aion_core.table.keys import TaskKey
 
@@ -55,7 +61,7 @@ async def request_context(request: TurnRequest, tasks: StoredTasks, configuratio
         message=message,
         configuration=SendMessageConfiguration(accepted_output_modes=_strings(request, ACCEPTED_OUTPUT_MODES)),
     )
-    reserved = (ACCEPTED_OUTPUT_MODES, NO_AION_EXTENSIONS, REQUESTED_EXTENSIONS, TENANT)
+    reserved = (ACCEPTED_OUTPUT_MODES, NO_AION_EXTENSIONS, REQUESTED_EXTENSIONS, STREAMS, TENANT)
     send.metadata.update({key: value for key, value in request.request.items() if key not in reserved})
     return RequestContext(
         _call_context(request, configuration),
@@ -72,7 +78,11 @@ def _call_context(request: TurnRequest, configuration: Mapping[str, Any]) -> Ser
     return ServerCallContext(
         user=UnauthenticatedUser() if owner == owner_in(ANONYMOUS, tenant) else AuthenticatedUser(owner),
         tenant=tenant,
-        state={CONFIGURATION: dict(configuration)},
+        # Executors read the method to choose between chunks and one answer. As under JSON-RPC, it has its 1.0 name.
+        state={
+            CONFIGURATION: dict(configuration),
+            "method": "SendStreamingMessage" if request.request.get(STREAMS) else "SendMessage",
+        },
         requested_extensions={*request.message.extensions, *_strings(request, REQUESTED_EXTENSIONS)},
     )
 

@@ -13,6 +13,7 @@ from aion_core.engine.call import CallContext
 from aion_core.protocol.types import Role, Task, TaskState
 from tests.runtime.unit.agents.executor.executors import ScriptedExecutor, served, states, text, text_of
 from tests.support.requests import request
+from tests.support.rows import each_row
 from tests.support.service import http, send
 
 COMPLETED, INPUT_REQUIRED = TaskState.TASK_STATE_COMPLETED, TaskState.TASK_STATE_INPUT_REQUIRED
@@ -123,6 +124,24 @@ async def test_executor_receives_metadata_output_modes_and_extensions_of_request
     assert context.requested_extensions == {"urn:in-the-message", "urn:in-the-header"}
     assert not context.call_context.user.is_authenticated
     assert context.call_context.state[CONFIGURATION] == {"model": "small"}
+
+
+@each_row(
+    ("sent", "seen"),
+    [
+        ("SendMessage", "SendMessage"),
+        ("message/send", "SendMessage"),
+        ("SendStreamingMessage", "SendStreamingMessage"),
+        ("message/stream", "SendStreamingMessage"),
+    ],
+)
+async def test_executor_sees_whether_the_client_streams(sent: str, seen: str) -> None:
+    """Executors choose between chunks and one answer by this state of the SDK's server."""
+    executor = ScriptedExecutor(_completes)
+    async with http(served(executor).parts.app()) as client:
+        await client.post("/", json=send(method=sent))
+    (context,) = executor.contexts
+    assert (context.call_context.state["method"], context.metadata) == (seen, {})
 
 
 async def test_executor_sees_tenant_of_anonymous_caller() -> None:
