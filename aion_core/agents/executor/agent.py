@@ -18,7 +18,7 @@ from a2a.utils.errors import (
 from aion_core.agents.addressing import addressed
 from aion_core.agents.executor.event_queue import RecordingQueue
 from aion_core.agents.executor.remote_calls import ExecutorCalls, as_first, first_message, question_in
-from aion_core.agents.executor.request_context import request_context
+from aion_core.agents.executor.request_context import cancel_context, request_context, task_before_cancellation
 from aion_core.agents.executor.resumption import check_restart
 from aion_core.agents.executor.translation import ExecutorTranslator
 from aion_core.agents.reply_sink import TurnReplySink
@@ -32,7 +32,7 @@ from aion_core.engine.agent import Agent, Emission, TurnRequest
 from aion_core.engine.agent_options import AfterCrash
 from aion_core.engine.agent_profile import UNKNOWN, AgentProfile
 from aion_core.engine.stored_tasks import StoredTasks
-from aion_core.engine.task import projection
+from aion_core.engine.task import states
 from aion_core.errors import CANCELED_ITSELF, AgentFailed, StoreError
 from aion_core.loading.aion_yaml.agent import AgentConfig
 from aion_core.loading.frameworks import AgentDependencies
@@ -44,6 +44,9 @@ logger = logging.getLogger(__name__)
 
 CANCEL_SECONDS, STOP_SECONDS = 1.0, 0.5
 """Maximum seconds to wait for `cancel()`, and then for `execute()` to stop. The runner waits longer than their sum."""
+
+TOLD_SECONDS = 20.0
+"""Maximum seconds to wait for the `cancel()` of a task that waited for the client."""
 
 RETURN_SECONDS = 0.1
 """Seconds for `execute()` to return after a request for an authorization, before clients see that it continues."""
@@ -157,23 +160,39 @@ class ExecutorAgent:
         """Call the executor's `cancel()` if the client has canceled the task."""
         try:
             log = await self._tasks.log(TaskKey(request.context.owner, request.task.id))
-            if log is None or log.head.state != TaskState.TASK_STATE_CANCELED:
-                # Skip `cancel()`, because the client has not canceled the task: the turn has reached its deadline, or
-                # another process holds its lease.
-                return
-            # Give `cancel()` a closed queue, because its events cannot be recorded: the task is already in a terminal
-            # state.
-            closed = RecordingQueue()
-            closed.end(warn=False)
-            # As in the SDK, `current_task` is the running task: omit the last event, which cancels it.
-            canceling = copy(context)
-            running = projection.fold(log.events[:-1] or log.events)
-            canceling.current_task = projection.with_message_once(running)
-            await self._executor.cancel(canceling, closed)
         except StoreError as error:
             logger.warning("The state of a stopped executor's task could not be read: %s", error)
+            return
+        if log is None or log.head.state != TaskState.TASK_STATE_CANCELED:
+            # Skip `cancel()`, because the client has not canceled the task: the turn has reached its deadline, or
+            # another process holds its lease.
+            return
+        # As in the SDK, `current_task` is the running task.
+        canceling = copy(context)
+        canceling.current_task = task_before_cancellation(log)
+        await self._cancel(canceling)
+
+    async def canceled(self, task: TaskKey) -> None:
+        """Call the executor's `cancel()` for a task that waited for the client. See `NoticesCancellations`."""
+        log = await self._tasks.log(task)
+        if log is None or log.head.state != TaskState.TASK_STATE_CANCELED:
+            return
+        context = cancel_context(log, self._configuration)
+        if context.current_task is not None and context.current_task.status.state in states.INTERRUPTED:
+            # Limit the time, because `cancel()` may wait for ever for an execution that is in another process.
+            canceling = asyncio.create_task(self._cancel(context))
+            await asyncio.wait({canceling}, timeout=TOLD_SECONDS)
+            canceling.cancel()
+
+    async def _cancel(self, context: RequestContext) -> None:
+        # Give `cancel()` a closed queue, because its events cannot be recorded: the task is already in a terminal
+        # state.
+        closed = RecordingQueue()
+        closed.end(warn=False)
+        try:
+            await self._executor.cancel(context, closed)
         except Exception:
-            logger.exception("An executor's cancel() failed.", extra={"task_id": request.task.id})
+            logger.exception("An executor's cancel() failed.", extra={"task_id": context.task_id})
 
 
 def build_agent(loaded: LoadedObject, config: AgentConfig, dependencies: AgentDependencies) -> Agent:

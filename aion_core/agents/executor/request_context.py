@@ -12,6 +12,7 @@ from aion_core.auth.principal import ANONYMOUS
 from aion_core.auth.tenants import owner_in
 from aion_core.engine.agent import TurnRequest
 from aion_core.engine.isolation import is_visible
+from aion_core.engine.records import Log
 from aion_core.engine.stored_tasks import StoredTasks
 from aion_core.engine.task import projection
 from aion_core.protocol.reserved_keys import (
@@ -73,17 +74,38 @@ async def request_context(request: TurnRequest, tasks: StoredTasks, configuratio
     )
 
 
+def cancel_context(log: Log, configuration: Mapping[str, Any]) -> RequestContext:
+    """Return the RequestContext of a CancelTask request for the task of this log, whose last event cancels it."""
+    head = log.head
+    return RequestContext(
+        _server_call_context(head.context.owner, "", configuration, "CancelTask", set()),
+        task_id=head.key.task_id,
+        context_id=head.context.context_id,
+        task=task_before_cancellation(log),
+    )
+
+
+def task_before_cancellation(log: Log) -> Task:
+    """Return the task without the last event of its log, which cancels it."""
+    return projection.with_message_once(projection.fold(log.events[:-1] or log.events))
+
+
 def _call_context(request: TurnRequest, configuration: Mapping[str, Any]) -> ServerCallContext:
-    owner, tenant = request.context.owner, str(request.request.get(TENANT, ""))
+    # Executors read the method to choose between chunks and one answer. As under JSON-RPC, it has its 1.0 name.
+    method = "SendStreamingMessage" if request.request.get(STREAMS) else "SendMessage"
+    extensions = {*request.message.extensions, *_strings(request, REQUESTED_EXTENSIONS)}
+    tenant = str(request.request.get(TENANT, ""))
+    return _server_call_context(request.context.owner, tenant, configuration, method, extensions)
+
+
+def _server_call_context(
+    owner: str, tenant: str, configuration: Mapping[str, Any], method: str, extensions: set[str]
+) -> ServerCallContext:
     return ServerCallContext(
         user=UnauthenticatedUser() if owner == owner_in(ANONYMOUS, tenant) else AuthenticatedUser(owner),
         tenant=tenant,
-        # Executors read the method to choose between chunks and one answer. As under JSON-RPC, it has its 1.0 name.
-        state={
-            CONFIGURATION: dict(configuration),
-            "method": "SendStreamingMessage" if request.request.get(STREAMS) else "SendMessage",
-        },
-        requested_extensions={*request.message.extensions, *_strings(request, REQUESTED_EXTENSIONS)},
+        state={CONFIGURATION: dict(configuration), "method": method},
+        requested_extensions=extensions,
     )
 
 

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -19,8 +20,10 @@ from aion_core.engine.runner import renewal, runner
 from aion_core.errors import StoreUnavailable
 from aion_core.protocol.types import Event, Task, TaskState
 from tests.runtime.unit.agents.executor.executors import ScriptedExecutor, served, text, text_of
+from tests.support.deployment import at, deployed
+from tests.support.isolated import isolated_imports
 from tests.support.requests import request
-from tests.support.service import parts
+from tests.support.service import parts, send
 from tests.support.stores import MemoryTaskStore
 
 
@@ -331,3 +334,44 @@ async def test_executor_is_not_canceled_when_turn_loses_its_lease() -> None:
     await asyncio.wait_for(stopped.wait(), 60)
     sending.cancel()
     assert executor.canceled == []
+
+
+GATE = """
+import asyncio
+
+from a2a.server.agent_execution import AgentExecutor
+from a2a.server.tasks import TaskUpdater
+from a2a.types import Part
+
+
+class Gate(AgentExecutor):
+    def __init__(self):
+        self.free, self.held = asyncio.Lock(), {}
+
+    async def execute(self, context, event_queue):
+        updater = TaskUpdater(event_queue, context.task_id, context.context_id)
+        await self.free.acquire()
+        self.held[context.task_id] = self.free
+        await updater.requires_input(updater.new_agent_message([Part(text="May I?")]))
+
+    async def cancel(self, context, event_queue):
+        task = context.current_task
+        assert (task.id, task.status.message.parts[0].text) == (context.task_id, "May I?")
+        assert (context.message, context.call_context.state["method"]) == (None, "CancelTask")
+        self.held.pop(context.task_id).release()
+        await TaskUpdater(event_queue, context.task_id, context.context_id).cancel()
+"""
+
+
+async def test_cancel_method_runs_for_a_task_that_waits_for_the_client(tmp_path: Path) -> None:
+    """The executor holds a lock for the waiting task, and releases it in `cancel()`. Then other tasks go on."""
+    (tmp_path / "gate.py").write_text(GATE)
+    with isolated_imports(tmp_path):
+        app = deployed(tmp_path, "aion: {agents: {gate: {path: gate.py}}}")
+        async with asyncio.timeout(60), app.router.lifespan_context(app), at(app) as client:
+            for number in range(3):
+                answer = (await client.post("/", json=send(message_id=f"m-{number}"))).json()["result"]["task"]
+                assert answer["status"]["state"] == "TASK_STATE_INPUT_REQUIRED"
+                canceling = {"jsonrpc": "2.0", "id": 1, "method": "CancelTask", "params": {"id": answer["id"]}}
+                canceled = (await client.post("/", json=canceling)).json()["result"]
+                assert canceled["status"]["state"] == "TASK_STATE_CANCELED"
