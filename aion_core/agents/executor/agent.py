@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import re
 from collections.abc import AsyncGenerator, Coroutine, Mapping
 from contextlib import aclosing
 from copy import copy
@@ -14,6 +15,7 @@ from a2a.utils.errors import (
     InvalidRequestError,
     UnsupportedOperationError,
 )
+from google.protobuf.message import Message as AnyMessage
 
 from aion_core.agents.addressing import addressed
 from aion_core.agents.executor.event_queue import RecordingQueue
@@ -50,6 +52,12 @@ TOLD_SECONDS = 20.0
 
 RETURN_SECONDS = 0.1
 """Seconds for `execute()` to return after a request for an authorization, before clients see that it continues."""
+
+_OLD_SDK = re.compile(
+    r"^Enum \w+ has no value defined|^Protocol message \w+ has no|^TaskUpdater\.\w+\(\) got an unexpected keyword"
+    r"|^'RequestContext' object has no attribute"
+)
+"""Errors of code that uses the names of a2a-sdk 0.2 and 0.3."""
 
 CLIENT_ERRORS = (InvalidParamsError, InvalidRequestError, UnsupportedOperationError, ContentTypeNotSupportedError)
 """Errors of the SDK for an invalid request. Their messages may be shown to the client."""
@@ -197,6 +205,13 @@ class ExecutorAgent:
 
 def build_agent(loaded: LoadedObject, config: AgentConfig, dependencies: AgentDependencies) -> Agent:
     """Return the `Agent` of a loaded executor."""
+    kept = map(type, getattr(loaded.agent, "__dict__", {}).values())
+    if any(each.__module__.startswith("a2a.server.tasks.") and each.__name__.endswith("TaskStore") for each in kept):
+        logger.warning(
+            "The executor of %s keeps a task store of the a2a-sdk, which stays empty here. Read earlier messages with "
+            "get_aion_context().thread.history(), see docs/executor.md#a-server-of-the-a2a-sdk",
+            config.path,
+        )
     return ExecutorAgent(
         loaded.agent,
         dependencies.tasks,
@@ -213,6 +228,13 @@ async def _execution(execution: Coroutine[Any, Any, None]) -> None:
         await execution
     except CLIENT_ERRORS as error:
         raise AgentFailed(f"{type(error).__name__}: {error.message}") from error
+    except (AttributeError, TypeError, ValueError) as error:
+        if _OLD_SDK.search(str(error)) or isinstance(getattr(error, "obj", None), AnyMessage):
+            error.add_note(
+                "If the code was written for a2a-sdk 0.2 or 0.3, change it as in "
+                "docs/from-a2a-sdk.md#names-of-a2a-sdk-02-and-03"
+            )
+        raise
 
 
 def _has_returned(work: "asyncio.Task[None]") -> bool:

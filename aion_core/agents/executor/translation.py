@@ -201,7 +201,8 @@ class ExecutorTranslator:
     def _task(self, task: Task) -> Iterator[Emission]:
         """Yield the emissions of a Task from the executor. Like the SDK, ignore the Task if the task exists already."""
         if self._started or self._request.before() is not None:
-            logger.warning("The task exists already: the executor's Task is ignored. Enqueue its updates.")
+            level = logging.WARNING if self._has_news(task) else logging.DEBUG
+            logger.log(level, "The task exists already: the executor's Task is ignored. Enqueue its updates.")
             return
         for artifact in task.artifacts:
             yield from self._artifact(artifact, append=False, last_chunk=True, metadata={})
@@ -210,6 +211,13 @@ class ExecutorTranslator:
             if message.role != Role.ROLE_USER:
                 yield self._intermediate(self._own(message), {})
         yield from self._status(task.status, _metadata(task.metadata))
+
+    def _has_news(self, task: Task) -> bool:
+        """Return True if a Task has messages or artifacts besides those that the executor has received or sent."""
+        status = [task.status.message] if task.status.HasField("message") else []
+        return any(message.message_id not in self._contents for message in (*task.history, *status)) or any(
+            artifact.artifact_id not in self._earlier | self._opened for artifact in task.artifacts
+        )
 
     def _artifact(
         self, given: Artifact, append: bool, last_chunk: bool, metadata: dict[str, Any]
