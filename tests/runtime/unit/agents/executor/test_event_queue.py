@@ -363,7 +363,7 @@ class Gate(AgentExecutor):
 """
 
 
-async def test_cancel_method_runs_for_a_task_that_waits_for_the_client(tmp_path: Path) -> None:
+async def test_cancel_method_runs_for_task_that_waits_for_client(tmp_path: Path) -> None:
     """The executor holds a lock for the waiting task, and releases it in `cancel()`. Then other tasks go on."""
     (tmp_path / "gate.py").write_text(GATE)
     with isolated_imports(tmp_path):

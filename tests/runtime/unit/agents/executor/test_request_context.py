@@ -191,7 +191,7 @@ async def test_executor_continues_after_asking_client_to_log_in() -> None:
     ]
 
 
-async def test_request_for_authorization_is_sent_once_if_the_executor_returns() -> None:
+async def test_request_for_authorization_is_sent_once_if_executor_returns() -> None:
     async def execute(context: RequestContext, queue: EventQueue, updater: TaskUpdater) -> None:
         await updater.update_status(AUTH_REQUIRED, updater.new_agent_message(text("Log in")), metadata={"realm": "x"})
 

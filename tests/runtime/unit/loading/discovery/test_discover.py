@@ -208,7 +208,7 @@ def build_app(port=8000):
 """
 
 
-def test_executor_that_derives_from_the_project_s_own_base_class_is_discovered(tmp_path: Path) -> None:
+def test_executor_derived_from_own_base_class_is_discovered(tmp_path: Path) -> None:
     put(tmp_path, "core/base.py", EXECUTOR)
     put(tmp_path, "core/middle.py", "from core.base import Base as Common\nclass Middle(Common): ...")
     put(tmp_path, "mine.py", "from core import middle")
