@@ -85,7 +85,9 @@ def build_turn_services(settings: Settings, telemetry: Telemetry) -> TurnService
     cancellations = RemoteCancellations(
         stores.tasks.remote_calls, remote_tasks.cancel, stores.tasks.note_unreached, stores.work_queue, clock
     )
-    worker = Worker(stores.tasks, runner, stores.work_queue, clock, cancellations, remote_tasks.look)
+    worker = Worker(
+        stores.tasks, runner, stores.work_queue, clock, cancellations, remote_tasks.look, remote_tasks.tell_agent
+    )
     background = None
     if settings.store != "dynamodb":
         background = build_background(settings, stores, worker, clock, telemetry)

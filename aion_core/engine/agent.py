@@ -189,3 +189,12 @@ class CallsRemoteAgents(Protocol):
     async def look_at_remote(self, context: ContextKey, task: TaskKey, call: RemoteCall) -> Task:
         """Return the remote task of a call. Raises ConfigurationError if the turn has to find out what is wrong."""
         ...
+
+
+@runtime_checkable
+class NoticesCancellations(Protocol):
+    """An agent whose code may hold something for a task that waits for the client, and release it on cancellation."""
+
+    async def canceled(self, task: TaskKey) -> None:
+        """Tell the agent's code that the task was canceled. It may be told again. Raises StoreError."""
+        ...

@@ -31,7 +31,7 @@ class Cancellation:
                 continue
             if ended.waiting:
                 await wake(self._work_queue, head.context)
-            if head.calls:
+            if head.calls or head.state in states.INTERRUPTED:
                 await wake(self._work_queue, head.context, canceled_task=task_id)
             return
         raise ContextBusy("The task changes too fast to be canceled. Try again in a moment.")

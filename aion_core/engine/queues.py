@@ -29,7 +29,8 @@ class WakeUp(Struct, frozen=True):
     fence: int = 0
     """Fence of the lease that may have expired when the message arrives; 0 if the message is to start a queued turn."""
     task_id: str = ""
-    """Canceled task whose remote calls are to be canceled; "" if the message is about a turn."""
+    """Canceled task, of which the agent is told and whose remote calls are to be canceled; "" if the message is about a
+    turn."""
     look: int = 0
     """Time of the look at a suspended turn for which this message is, in milliseconds; 0 for any other message."""
     since: int = 0

@@ -24,7 +24,7 @@ ENQUEUE_SECONDS = 1.0
 
 
 async def wake(work_queue: WorkQueue, context: ContextKey, *, canceled_task: str = "", delay: float = 0.0) -> None:
-    """Enqueue a wake-up message for the context, or for the remote calls of a canceled task.
+    """Enqueue a wake-up message for the context, or for the agent and the remote calls of a canceled task.
 
     Log errors of the queue, but do not raise them.
     """

@@ -11,6 +11,7 @@ from aion_core.loading.frameworks import FRAMEWORKS, AgentDependencies, supporte
 from aion_core.loading.load_errors.explain import explain_error, is_from_user
 from aion_core.loading.objects.loaded import LoadedObject, framework_of_loaded, object_location
 from aion_core.loading.objects.per_turn import is_opened
+from aion_core.loading.objects.servers import server_remedy
 
 
 def build_agent(
@@ -23,7 +24,7 @@ def build_agent(
     if name is None:
         raise AgentLoadError(
             f"{path} is {_with_article(type(found.agent).__name__)}, which is not an agent",
-            do=_OPENED if is_opened(agent) else _supported(),
+            do=_OPENED if is_opened(agent) else server_remedy(agent) or _supported(),
             **object_location(found, folder),
         )
     framework = FRAMEWORKS[name]

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from aion_core.clock import Clock
 from aion_core.delegation.remotes import Remotes
-from aion_core.engine.agent import CallsRemoteAgents
+from aion_core.engine.agent import CallsRemoteAgents, NoticesCancellations
 from aion_core.engine.records import AwaitedCall
 from aion_core.engine.remote_calls.cancellation import Canceled
 from aion_core.engine.remote_calls.records import CallToCancel
@@ -43,6 +43,13 @@ class RemoteTasks:
 
         async with self._remotes.client(call.remote) as client:
             return await cancel_remote_task(client, to_cancel, now=milliseconds(self._clock.now()))
+
+    async def tell_agent(self, context: ContextKey, task: TaskKey) -> None:
+        """Tell the task's agent that the task was canceled, if its code wants to know. Raises StoreError."""
+        deployed = self._agents.get(context.agent)
+        agent = await deployed.loaded() if deployed is not None else None
+        if isinstance(agent, NoticesCancellations):
+            await agent.canceled(task)
 
     async def look(self, context: ContextKey, task: TaskKey, calls: Sequence[AwaitedCall]) -> bool:
         """Return True if a turn has to go on for one of the calls, and store the answers. Raises StoreError."""

@@ -22,6 +22,9 @@ The agent has to check them, since a message names no skill.
 NO_AION_EXTENSIONS = "aion:noAionExtensions"
 """Key in a request's metadata. True for an agent without Aion's extensions: its turn reads no Aion payloads."""
 
+STREAMS = "aion:streams"
+"""Key in a request's metadata. True if the client sent the message with SendStreamingMessage, for the agent's turn."""
+
 TENANT = "aion:tenant"
 """Key in a request's metadata. Its value is the tenant of the request, for the agent's turn."""
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import re
 from collections.abc import AsyncGenerator, Coroutine, Mapping
 from contextlib import aclosing
 from copy import copy
@@ -14,11 +15,12 @@ from a2a.utils.errors import (
     InvalidRequestError,
     UnsupportedOperationError,
 )
+from google.protobuf.message import Message as AnyMessage
 
 from aion_core.agents.addressing import addressed
 from aion_core.agents.executor.event_queue import RecordingQueue
 from aion_core.agents.executor.remote_calls import ExecutorCalls, as_first, first_message, question_in
-from aion_core.agents.executor.request_context import request_context
+from aion_core.agents.executor.request_context import cancel_context, request_context, task_before_cancellation
 from aion_core.agents.executor.resumption import check_restart
 from aion_core.agents.executor.translation import ExecutorTranslator
 from aion_core.agents.reply_sink import TurnReplySink
@@ -32,7 +34,7 @@ from aion_core.engine.agent import Agent, Emission, TurnRequest
 from aion_core.engine.agent_options import AfterCrash
 from aion_core.engine.agent_profile import UNKNOWN, AgentProfile
 from aion_core.engine.stored_tasks import StoredTasks
-from aion_core.engine.task import projection
+from aion_core.engine.task import states
 from aion_core.errors import CANCELED_ITSELF, AgentFailed, StoreError
 from aion_core.loading.aion_yaml.agent import AgentConfig
 from aion_core.loading.frameworks import AgentDependencies
@@ -44,6 +46,18 @@ logger = logging.getLogger(__name__)
 
 CANCEL_SECONDS, STOP_SECONDS = 1.0, 0.5
 """Maximum seconds to wait for `cancel()`, and then for `execute()` to stop. The runner waits longer than their sum."""
+
+TOLD_SECONDS = 20.0
+"""Maximum seconds to wait for the `cancel()` of a task that waited for the client."""
+
+RETURN_SECONDS = 0.1
+"""Seconds for `execute()` to return after a request for an authorization, before clients see that it continues."""
+
+_OLD_SDK = re.compile(
+    r"^Enum \w+ has no value defined|^Protocol message \w+ has no|^TaskUpdater\.\w+\(\) got an unexpected keyword"
+    r"|^'RequestContext' object has no attribute"
+)
+"""Errors of code that uses the names of a2a-sdk 0.2 and 0.3."""
 
 CLIENT_ERRORS = (InvalidParamsError, InvalidRequestError, UnsupportedOperationError, ContentTypeNotSupportedError)
 """Errors of the SDK for an invalid request. Their messages may be shown to the client."""
@@ -108,6 +122,11 @@ class ExecutorAgent:
                         request.check_lease()
                     for entry in entries:
                         entry.set_recorded()
+                    if translator.is_announcing():
+                        await asyncio.wait({work}, timeout=RETURN_SECONDS)
+                        if not _has_returned(work):
+                            for announcement in translator.announce():
+                                yield announcement
             question = None if work.cancelled() else question_in(work.exception())
             if question is None:
                 _check_result(work, ended=translator.ending is not None)
@@ -117,20 +136,27 @@ class ExecutorAgent:
                 yield translator.end() if question is None else question.ending()
         finally:
             if not work.done():
-                await self._stop(work, request, context, ended=translator.ending is not None)
+                await self._stop(work, request, context, queue, ended=translator.ending is not None)
             remote_calls.close()
             queue.end()
 
     async def _stop(
-        self, work: "asyncio.Task[None]", request: TurnRequest, context: RequestContext, *, ended: bool
+        self,
+        work: "asyncio.Task[None]",
+        request: TurnRequest,
+        context: RequestContext,
+        queue: RecordingQueue,
+        *,
+        ended: bool,
     ) -> None:
         """Stop `execute()` after the turn has ended. If the client has canceled the task, call `cancel()` first."""
         # Call `cancel()` before `work.cancel()`. Until then, an `enqueue_event` of `execute()` stays blocked, because
-        # the runner records no more events.
+        # the runner records no more events. Then close the queue, because `execute()` may report its cancellation.
         canceling = asyncio.create_task(self._call_cancel(request, context)) if not ended else None
         if canceling is not None:
             await asyncio.wait({canceling}, timeout=CANCEL_SECONDS)
             canceling.cancel()
+            queue.end(warn=False)
         work.cancel()
         await asyncio.wait({work}, timeout=STOP_SECONDS)
         if work.done() and not work.cancelled() and (error := work.exception()) is not None:
@@ -142,27 +168,50 @@ class ExecutorAgent:
         """Call the executor's `cancel()` if the client has canceled the task."""
         try:
             log = await self._tasks.log(TaskKey(request.context.owner, request.task.id))
-            if log is None or log.head.state != TaskState.TASK_STATE_CANCELED:
-                # Skip `cancel()`, because the client has not canceled the task: the turn has reached its deadline, or
-                # another process holds its lease.
-                return
-            # Give `cancel()` a closed queue, because its events cannot be recorded: the task is already in a terminal
-            # state.
-            closed = RecordingQueue()
-            closed.end()
-            # As in the SDK, `current_task` is the running task: omit the last event, which cancels it.
-            canceling = copy(context)
-            running = projection.fold(log.events[:-1] or log.events)
-            canceling.current_task = projection.with_message_once(running)
-            await self._executor.cancel(canceling, closed)
         except StoreError as error:
             logger.warning("The state of a stopped executor's task could not be read: %s", error)
+            return
+        if log is None or log.head.state != TaskState.TASK_STATE_CANCELED:
+            # Skip `cancel()`, because the client has not canceled the task: the turn has reached its deadline, or
+            # another process holds its lease.
+            return
+        # As in the SDK, `current_task` is the running task.
+        canceling = copy(context)
+        canceling.current_task = task_before_cancellation(log)
+        await self._cancel(canceling)
+
+    async def canceled(self, task: TaskKey) -> None:
+        """Call the executor's `cancel()` for a task that waited for the client. See `NoticesCancellations`."""
+        log = await self._tasks.log(task)
+        if log is None or log.head.state != TaskState.TASK_STATE_CANCELED:
+            return
+        context = cancel_context(log, self._configuration)
+        if context.current_task is not None and context.current_task.status.state in states.INTERRUPTED:
+            # Limit the time, because `cancel()` may wait for ever for an execution that is in another process.
+            canceling = asyncio.create_task(self._cancel(context))
+            await asyncio.wait({canceling}, timeout=TOLD_SECONDS)
+            canceling.cancel()
+
+    async def _cancel(self, context: RequestContext) -> None:
+        # Give `cancel()` a closed queue, because its events cannot be recorded: the task is already in a terminal
+        # state.
+        closed = RecordingQueue()
+        closed.end(warn=False)
+        try:
+            await self._executor.cancel(context, closed)
         except Exception:
-            logger.exception("An executor's cancel() failed.", extra={"task_id": request.task.id})
+            logger.exception("An executor's cancel() failed.", extra={"task_id": context.task_id})
 
 
 def build_agent(loaded: LoadedObject, config: AgentConfig, dependencies: AgentDependencies) -> Agent:
     """Return the `Agent` of a loaded executor."""
+    kept = map(type, getattr(loaded.agent, "__dict__", {}).values())
+    if any(each.__module__.startswith("a2a.server.tasks.") and each.__name__.endswith("TaskStore") for each in kept):
+        logger.warning(
+            "The executor of %s keeps a task store of the a2a-sdk, which stays empty here. Read earlier messages with "
+            "get_aion_context().thread.history(), see docs/executor.md#a-server-of-the-a2a-sdk",
+            config.path,
+        )
     return ExecutorAgent(
         loaded.agent,
         dependencies.tasks,
@@ -179,6 +228,17 @@ async def _execution(execution: Coroutine[Any, Any, None]) -> None:
         await execution
     except CLIENT_ERRORS as error:
         raise AgentFailed(f"{type(error).__name__}: {error.message}") from error
+    except (AttributeError, TypeError, ValueError) as error:
+        if _OLD_SDK.search(str(error)) or isinstance(getattr(error, "obj", None), AnyMessage):
+            error.add_note(
+                "If the code was written for a2a-sdk 0.2 or 0.3, change it as in "
+                "docs/from-a2a-sdk.md#names-of-a2a-sdk-02-and-03"
+            )
+        raise
+
+
+def _has_returned(work: "asyncio.Task[None]") -> bool:
+    return work.done() and not work.cancelled() and work.exception() is None
 
 
 def _check_result(work: "asyncio.Task[None]", *, ended: bool) -> None:

@@ -101,9 +101,12 @@ class RecordingQueue(EventQueue):
         """Drop all later events. An executor may await this method, as under the SDK's server."""
         self._closed = True
 
-    def end(self) -> None:
-        """Close the queue after the turn: release the waiting senders, and drop all later events."""
-        self._closed = True
+    def end(self, *, warn: bool = True) -> None:
+        """Close the queue after the turn: release the waiting senders, and drop all later events.
+
+        `warn` is False after a cancellation, of which every executor sends an event.
+        """
+        self._closed, self._warned = True, self._warned or not warn
         for entry in self._entries:
             entry.set_recorded()
         self._entries.clear()

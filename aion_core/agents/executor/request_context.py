@@ -12,9 +12,16 @@ from aion_core.auth.principal import ANONYMOUS
 from aion_core.auth.tenants import owner_in
 from aion_core.engine.agent import TurnRequest
 from aion_core.engine.isolation import is_visible
+from aion_core.engine.records import Log
 from aion_core.engine.stored_tasks import StoredTasks
 from aion_core.engine.task import projection
-from aion_core.protocol.reserved_keys import ACCEPTED_OUTPUT_MODES, NO_AION_EXTENSIONS, REQUESTED_EXTENSIONS, TENANT
+from aion_core.protocol.reserved_keys import (
+    ACCEPTED_OUTPUT_MODES,
+    NO_AION_EXTENSIONS,
+    REQUESTED_EXTENSIONS,
+    STREAMS,
+    TENANT,
+)
 from aion_core.protocol.types import Message, SendMessageConfiguration, SendMessageRequest, Task
 from aion_core.table.keys import TaskKey
 
@@ -55,7 +62,7 @@ async def request_context(request: TurnRequest, tasks: StoredTasks, configuratio
         message=message,
         configuration=SendMessageConfiguration(accepted_output_modes=_strings(request, ACCEPTED_OUTPUT_MODES)),
     )
-    reserved = (ACCEPTED_OUTPUT_MODES, NO_AION_EXTENSIONS, REQUESTED_EXTENSIONS, TENANT)
+    reserved = (ACCEPTED_OUTPUT_MODES, NO_AION_EXTENSIONS, REQUESTED_EXTENSIONS, STREAMS, TENANT)
     send.metadata.update({key: value for key, value in request.request.items() if key not in reserved})
     return RequestContext(
         _call_context(request, configuration),
@@ -67,13 +74,38 @@ async def request_context(request: TurnRequest, tasks: StoredTasks, configuratio
     )
 
 
+def cancel_context(log: Log, configuration: Mapping[str, Any]) -> RequestContext:
+    """Return the RequestContext of a CancelTask request for the task of this log, whose last event cancels it."""
+    head = log.head
+    return RequestContext(
+        _server_call_context(head.context.owner, "", configuration, "CancelTask", set()),
+        task_id=head.key.task_id,
+        context_id=head.context.context_id,
+        task=task_before_cancellation(log),
+    )
+
+
+def task_before_cancellation(log: Log) -> Task:
+    """Return the task without the last event of its log, which cancels it."""
+    return projection.with_message_once(projection.fold(log.events[:-1] or log.events))
+
+
 def _call_context(request: TurnRequest, configuration: Mapping[str, Any]) -> ServerCallContext:
-    owner, tenant = request.context.owner, str(request.request.get(TENANT, ""))
+    # Executors read the method to choose between chunks and one answer. As under JSON-RPC, it has its 1.0 name.
+    method = "SendStreamingMessage" if request.request.get(STREAMS) else "SendMessage"
+    extensions = {*request.message.extensions, *_strings(request, REQUESTED_EXTENSIONS)}
+    tenant = str(request.request.get(TENANT, ""))
+    return _server_call_context(request.context.owner, tenant, configuration, method, extensions)
+
+
+def _server_call_context(
+    owner: str, tenant: str, configuration: Mapping[str, Any], method: str, extensions: set[str]
+) -> ServerCallContext:
     return ServerCallContext(
         user=UnauthenticatedUser() if owner == owner_in(ANONYMOUS, tenant) else AuthenticatedUser(owner),
         tenant=tenant,
-        state={CONFIGURATION: dict(configuration)},
-        requested_extensions={*request.message.extensions, *_strings(request, REQUESTED_EXTENSIONS)},
+        state={CONFIGURATION: dict(configuration), "method": method},
+        requested_extensions=extensions,
     )
 
 

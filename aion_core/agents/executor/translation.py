@@ -71,6 +71,8 @@ class ExecutorTranslator:
         self._started = self._answered = self._uses_task = False
         self._authorization: InputRequired | None = None
         """Ending of the turn if the executor returns while it waits for an authorization."""
+        self._announcement: AgentMessage | AgentMetadata | None = None
+        """Emission that asks for the authorization while the executor continues; None after it was yielded."""
         self._message: Message | None = None
         """Last intermediate message."""
         self._reply: Message | None = None
@@ -94,6 +96,7 @@ class ExecutorTranslator:
         if self.ending is not None:
             logger.warning("A %s after the executor's end is ignored.", type(event).__name__)
             return
+        yield from self.announce()
         if not self._uses_task and not _may_precede_message(event):
             self._uses_task = True
             yield TaskUsed()
@@ -115,6 +118,20 @@ class ExecutorTranslator:
         completes = isinstance(ending, Reply) and ending.state == TaskState.TASK_STATE_COMPLETED
         if completes and ending.message is None and not self._answered and has_started_over(self._request):
             raise AgentFailed(NO_ANSWER_AFTER_RESTART)
+
+    def is_announcing(self) -> bool:
+        """Return True if a request for an authorization has not been yielded: see `announce`."""
+        return self._announcement is not None
+
+    def announce(self) -> Iterator[AgentMessage | AgentMetadata]:
+        """Yield the request for an authorization, if any, because the executor continues while it waits.
+
+        If the executor returns instead, the ending has the request, and clients would see it twice.
+        """
+        if self._announcement is not None:
+            announcement, self._announcement = self._announcement, None
+            self._answered = self._answered or isinstance(announcement, AgentMessage)
+            yield announcement
 
     def close_streams(self) -> Iterator[Chunk]:
         """Yield the buffered chunks of all streams, before the end of the turn."""
@@ -167,21 +184,25 @@ class ExecutorTranslator:
             )
         else:
             self._authorization = None
+            emission: AgentMessage | AgentMetadata | None = None
             if message is not None:
-                yield self._intermediate(message, metadata)
+                emission = self._intermediate(message, metadata)
             elif changes := self._changes(metadata):
-                yield AgentMetadata(changes, self._key(repr(sorted(changes.items())).encode()))
-            if status.state == TaskState.TASK_STATE_AUTH_REQUIRED:
-                # Notify the client at once, because execute() may wait for an out-of-band authorization and then
-                # continue (SDK: AgentExecutor). AUTH_REQUIRED ends the turn only if execute() returns.
-                shown = message or self._question("The agent is waiting for authorization.")
-                self._authorization = InputRequired(shown, status.state, metadata)
+                emission = AgentMetadata(changes, self._key(repr(sorted(changes.items())).encode()))
             self._metadata |= metadata
+            if status.state == TaskState.TASK_STATE_AUTH_REQUIRED:
+                # AUTH_REQUIRED ends the turn only if execute() returns, because it may wait for an out-of-band
+                # authorization and then continue (SDK: AgentExecutor).
+                shown = message or self._question("The agent is waiting for authorization.")
+                self._authorization, self._announcement = InputRequired(shown, status.state, metadata), emission
+            elif emission is not None:
+                yield emission
 
     def _task(self, task: Task) -> Iterator[Emission]:
         """Yield the emissions of a Task from the executor. Like the SDK, ignore the Task if the task exists already."""
         if self._started or self._request.before() is not None:
-            logger.warning("The task exists already: the executor's Task is ignored. Enqueue its updates.")
+            level = logging.WARNING if self._has_news(task) else logging.DEBUG
+            logger.log(level, "The task exists already: the executor's Task is ignored. Enqueue its updates.")
             return
         for artifact in task.artifacts:
             yield from self._artifact(artifact, append=False, last_chunk=True, metadata={})
@@ -190,6 +211,13 @@ class ExecutorTranslator:
             if message.role != Role.ROLE_USER:
                 yield self._intermediate(self._own(message), {})
         yield from self._status(task.status, _metadata(task.metadata))
+
+    def _has_news(self, task: Task) -> bool:
+        """Return True if a Task has messages or artifacts besides those that the executor has received or sent."""
+        status = [task.status.message] if task.status.HasField("message") else []
+        return any(message.message_id not in self._contents for message in (*task.history, *status)) or any(
+            artifact.artifact_id not in self._earlier | self._opened for artifact in task.artifacts
+        )
 
     def _artifact(
         self, given: Artifact, append: bool, last_chunk: bool, metadata: dict[str, Any]

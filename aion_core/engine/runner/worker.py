@@ -32,6 +32,9 @@ AFTER_SECONDS = 1.0
 Looks = Callable[[ContextKey, TaskKey, Sequence[AwaitedCall]], Awaitable[bool]]
 """Function that returns True if one of these calls of a context's task has an answer, or can have none any more."""
 
+Tell = Callable[[ContextKey, TaskKey], Awaitable[None]]
+"""Function that tells the agent of a context that its task was canceled while it waited for the client."""
+
 Begun = TurnStarted | LeaseHeld | TurnSuspended | None
 
 
@@ -46,13 +49,15 @@ class Worker:
         clock: Clock,
         cancellations: RemoteCancellations | None = None,
         looks: Looks | None = None,
+        tell: Tell | None = None,
     ) -> None:
         """`cancellations` cancels the remote tasks of canceled tasks; without it, their wake-up messages are dropped.
 
-        `looks` looks at the remote agents that suspended turns await; without it, each look resumes the turn.
+        `looks` looks at the remote agents that suspended turns await; without it, each look resumes the turn. `tell`
+        tells an agent of a canceled task.
         """
         self._store, self._runner, self._work_queue, self._clock = store, runner, work_queue, clock
-        self._cancellations, self._looks = cancellations, looks
+        self._cancellations, self._looks, self._tell = cancellations, looks, tell
 
     async def handle(self, wake_up: WakeUp, *, until: datetime | None = None, deadline: Deadline | None = None) -> None:
         """Run the queued turns of the message's context, unless another holder has the lease.
@@ -65,6 +70,8 @@ class Worker:
         if wake_up.task_id:
             if self._cancellations is not None:
                 await self._cancellations.carry_out(wake_up)
+            if self._tell is not None:
+                await self._tell(wake_up.context, TaskKey(wake_up.context.owner, wake_up.task_id))
             return
         begun: Begun = None
         if wake_up.since:

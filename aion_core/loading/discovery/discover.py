@@ -108,10 +108,12 @@ def _discover_langgraph_json(file: Path) -> Discovered:
 
 
 def _discover_python_files(folder: Path, files: Sequence[AgentFile]) -> Discovered:
-    if len(files) == 1:
+    if len(files) == 1 and len(files[0].functions) <= 1:
         [only] = files
-        path = str(only.file.relative_to(folder))
-        return single_agent(path, id_of_file(only.file), folder, f"{path}: {', '.join(only.names)}")
+        file = str(only.file.relative_to(folder))
+        # `path` must name a function, because a file without a name stands for its only object or class.
+        path = f"{file}:{only.functions[0]}" if only.functions else file
+        return single_agent(path, id_of_file(only.file), folder, f"{file}: {', '.join(only.names)}")
     if files:
         candidates = [f"{each.file.relative_to(folder)}:{name}" for each in files for name in each.names]
         raise ConfigurationError(

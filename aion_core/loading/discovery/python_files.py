@@ -1,13 +1,13 @@
 """Search for agents in Python files. It parses the files but imports no code."""
 
 import ast
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from msgspec import Struct
 
 from aion_core.loading.discovery.statements import assigned_values, has_decorator, imports_of, last_name, top_level
-from aion_core.loading.frameworks import agent_classes, apps_of, constructors, scanned_imports
+from aion_core.loading.frameworks import FRAMEWORKS, agent_classes, apps_of, constructors, scanned_imports
 from aion_core.loading.importing.syntax import parsed
 
 _NAMES = frozenset({"graph", "agent", "root_agent"})
@@ -28,17 +28,34 @@ class AgentFile(Struct, frozen=True):
     """Names of the agents in the order of the file. The builder of an agent may be among them."""
     imports: frozenset[str]
     """Names that the file imports, and the last segments of the modules that it imports."""
+    functions: tuple[str, ...] = ()
+    """The `names` that are functions, which make the agent."""
 
 
 def agent_file(file: Path) -> AgentFile | None:
     """Return the agents of a Python file; None if the file has no agent or cannot be parsed."""
-    tree = parsed(file)
+    return _agent_file(file, parsed(file), frozenset())
+
+
+def _agent_file(file: Path, tree: ast.Module, bases: Collection[str]) -> AgentFile | None:
+    """Return the agents of a parsed file. `bases` are the names of the project's own agent classes."""
     modules, names = imports_of(tree)
-    if not any(f"{module}.".startswith(scanned_imports()) for module in modules):
+    if not _is_scanned(modules, names, bases):
         return None
-    found = tuple(_agent_names(tree, names, {module.partition(".")[0] for module in modules}))
+    classes = _AgentClasses(tree, names, bases)
+    found = tuple(_instance_names(tree, names, classes.own, {module.partition(".")[0] for module in modules}))
+    # A function that makes a server has precedence over the class of the executor in the server.
+    functions = () if found else tuple(_functions_with_server(tree, names))
+    found = found or functions or tuple(classes.whole())
     last = {module.rpartition(".")[2] for module in modules}
-    return AgentFile(file, found, frozenset(last | set(names))) if found else None
+    return AgentFile(file, found, frozenset(last | set(names)), functions) if found else None
+
+
+def _is_scanned(modules: Collection[str], names: Mapping[str, str], bases: Collection[str]) -> bool:
+    """Return True if the file imports a framework, or an agent class of the project."""
+    return any(f"{module}.".startswith(scanned_imports()) for module in modules) or any(
+        name in bases for name in names.values()
+    )
 
 
 def agent_files_below(folder: Path) -> list[AgentFile]:
@@ -48,7 +65,9 @@ def agent_files_below(folder: Path) -> list[AgentFile]:
     environments are skipped.
     """
     for files in (sorted(folder.glob("*.py")), _below(folder)):
-        found = [each for file in files if _may_have_agents(file) and (each := agent_file(file)) is not None]
+        trees = {file: parsed(file) for file in files if _may_have_agents(file)}
+        bases = _agent_classes_in(list(trees.values()))
+        found = [each for file, tree in trees.items() if (each := _agent_file(file, tree, bases)) is not None]
         imported = {each.file for each in found for other in found if other is not each and _imports_file(other, each)}
         # Omit files that another found file imports. If all files import each other, return all of them.
         if parts := [each for each in found if each.file not in imported] or found:
@@ -74,26 +93,72 @@ def _imports_file(importer: AgentFile, imported: AgentFile) -> bool:
     return stem in importer.imports
 
 
-def _agent_names(tree: ast.Module, imported: Mapping[str, str], modules: set[str]) -> Iterator[str]:
-    classes: set[str] = set()
-    abstract: set[str] = set()
+def _agent_classes_in(trees: Sequence[ast.Module]) -> frozenset[str]:
+    """Return the names of all agent classes in these files. A class may derive from one in another file."""
+    bases: frozenset[str] = frozenset()
+    while True:
+        found = set(bases)
+        for tree in trees:
+            modules, names = imports_of(tree)
+            if _is_scanned(modules, names, bases):
+                found |= _AgentClasses(tree, names, bases).own
+        if found == bases:
+            return bases
+        bases = frozenset(found)
+
+
+class _AgentClasses:
+    """Agent classes that a file defines at its top level."""
+
+    def __init__(self, tree: ast.Module, imported: Mapping[str, str], bases: Collection[str]) -> None:
+        """Find the classes that derive from a framework's class, or from `bases`, the project's own agent classes."""
+        self.own: set[str] = set()
+        self._parts: set[str] = set()
+        """Abstract classes, and classes from which another class of the file derives."""
+        known = {name for name, original in imported.items() if original in bases}
+        for node in top_level(tree.body):
+            if isinstance(node, ast.ClassDef):
+                derived = {last_name(base, {}) for base in node.bases}
+                if any(last_name(base, imported) in agent_classes() for base in node.bases) or derived & (
+                    self.own | known
+                ):
+                    self._parts |= derived & self.own
+                    self.own.add(node.name)
+                    if any(has_decorator(inner, "abstractmethod", imported) for inner in node.body):
+                        self._parts.add(node.name)
+
+    def whole(self) -> list[str]:
+        """Return the names of the classes that may be an agent."""
+        return sorted(self.own - self._parts)
+
+
+def _functions_with_server(tree: ast.Module, imported: Mapping[str, str]) -> Iterator[str]:
+    """Yield the functions without required arguments that make a server with an executor and return it."""
+    servers = FRAMEWORKS["executor"].constructors
+    for node in top_level(tree.body):
+        if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) or node.name.startswith("_"):
+            continue
+        given = node.args
+        required = len(given.posonlyargs) + len(given.args) - len(given.defaults) + given.kw_defaults.count(None)
+        inner = list(ast.walk(node))
+        makes = any(isinstance(each, ast.Call) and last_name(each.func, imported) in servers for each in inner)
+        returns = any(isinstance(each, ast.Return) and each.value is not None for each in inner)
+        if makes and returns and not required and not node.decorator_list:
+            yield node.name
+
+
+def _instance_names(
+    tree: ast.Module, imported: Mapping[str, str], classes: set[str], modules: set[str]
+) -> Iterator[str]:
     seen: set[str] = set()
     for node in top_level(tree.body):
-        if isinstance(node, ast.ClassDef):
-            if any(last_name(base, imported) in agent_classes() | classes for base in node.bases):
-                classes.add(node.name)
-                if any(has_decorator(inner, "abstractmethod", imported) for inner in node.body):
-                    abstract.add(node.name)
-        elif has_decorator(node, "entrypoint", imported):  # of LangGraph
+        if has_decorator(node, "entrypoint", imported):  # of LangGraph
             seen.add(node.name)
             yield node.name
     for name, value in assigned_values(top_level(tree.body)):
         if name not in seen and not name.startswith("_") and _is_agent(name, value, imported, classes, modules):
             seen.add(name)
             yield name
-    if not seen:
-        # Return the classes if there are no instances, because an executor's file may define only the class.
-        yield from sorted(classes - abstract)
 
 
 def _is_agent(name: str, value: ast.expr, imported: Mapping[str, str], classes: set[str], modules: set[str]) -> bool:

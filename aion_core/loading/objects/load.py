@@ -15,7 +15,7 @@ from aion_core.loading.load_errors.source_lines import display_path, source_loca
 from aion_core.loading.objects.instances import instantiate
 from aion_core.loading.objects.loaded import LoadedObject
 from aion_core.loading.objects.search import only_agent
-from aion_core.loading.objects.servers import executor_in, is_server
+from aion_core.loading.objects.servers import executor_in, is_server, server_remedy
 from aion_core.loading.suggestions import did_you_mean
 
 
@@ -84,7 +84,9 @@ def _not_found_error(place: str, name: str, modules: Sequence[ModuleType], folde
     if (folder / place).is_dir():
         do = f"Define root_agent in {place}/agent.py, or name what you mean, as in {place}/agent.py:name."
         return AgentLoadError(f"{path}: there is no root_agent in the folder {place}", do=do, **where)
-    return AgentLoadError(f"{path}: there is no agent in {place}", do=f"Name it, as in {place}:graph.", **where)
+    apps = (server_remedy(value) for module in modules for value in vars(module).values())
+    do = next(filter(None, apps), f"Name it, as in {place}:graph.")
+    return AgentLoadError(f"{path}: there is no agent in {place}", do=do, **where)
 
 
 def _coroutine_in(modules: Sequence[ModuleType]) -> str:

@@ -30,7 +30,10 @@ def only_agent(module: ModuleType, path: str, folder: Path, *, of_folder: bool =
     instances |= {name: value for name, value in vars(module).items() if _has_executor(value)}
     classes = {name: value for name, value in agents.items() if getattr(value, "__module__", "") == module.__name__}
     own = {name: value for name, value in instances.items() if name not in imported}
-    concrete = {name: value for name, value in classes.items() if not inspect.isabstract(value)}
+    bases = {id(base) for value in classes.values() if isinstance(value, type) for base in value.__mro__[1:]}
+    concrete = {
+        name: value for name, value in classes.items() if not inspect.isabstract(value) and id(value) not in bases
+    }
     found = next(filter(None, map(_without_parts, (own, instances, concrete, classes))), {})
     if len(found) > 1:
         raise AgentLoadError(

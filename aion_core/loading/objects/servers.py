@@ -23,12 +23,32 @@ def executor_in(server: Any) -> tuple[Any, AgentCard] | None:
 
     None for an app without a handler, or with the handlers of several executors.
     """
-    handlers = [server] if _is_handler(server) else list(_handlers_of(server))
-    found = {id(handler.agent_executor): handler for handler in handlers}
-    if len(found) != 1:
+    handlers = _handlers_in(server)
+    if len(handlers) != 1:
         return None
-    [handler] = found.values()
+    [handler] = handlers
     return handler.agent_executor, as_card(next(filter(is_card, vars(handler).values()), None))
+
+
+def server_remedy(server: Any) -> str:
+    """Return the remedy for an app that stands for no executor; "" for any other object."""
+    if not _is_app(server):
+        return ""
+    if executors := [type(handler.agent_executor).__name__ for handler in _handlers_in(server)]:
+        return (
+            f"It has several executors: {', '.join(executors)}. Declare an agent in aion.yaml for each, with the "
+            "executor's request handler as its `path`."
+        )
+    return (
+        "Its routes lead to no request handler of the a2a-sdk. Create the handler at the top level of the module, not "
+        "in a function that runs later, such as `lifespan`, and name the handler or its executor in `path`."
+    )
+
+
+def _handlers_in(server: Any) -> list[Any]:
+    """Return a handler for each executor in the server."""
+    handlers = [server] if _is_handler(server) else _handlers_of(server)
+    return list({id(handler.agent_executor): handler for handler in handlers}.values())
 
 
 def _is_handler(value: Any) -> bool:

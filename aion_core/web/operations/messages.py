@@ -19,7 +19,13 @@ from aion_core.protocol.aion.trace_context import from_headers
 from aion_core.protocol.media_types import negotiate
 from aion_core.protocol.message_json import to_json
 from aion_core.protocol.message_rules import check_request
-from aion_core.protocol.reserved_keys import ALLOWED_SKILLS, NO_AION_EXTENSIONS, TENANT, without_reserved_metadata
+from aion_core.protocol.reserved_keys import (
+    ALLOWED_SKILLS,
+    NO_AION_EXTENSIONS,
+    STREAMS,
+    TENANT,
+    without_reserved_metadata,
+)
 from aion_core.protocol.types import Message, SendMessageRequest, StreamResponse, Task
 from aion_core.web.operations.operation import Body, Doc, HttpRoute, Operation, V03Form
 from aion_core.web.operations.services import AgentServices
@@ -42,6 +48,7 @@ async def _stream(
 ) -> AsyncGenerator[list[StreamItem], None]:
     _require_streaming(services, "Send the message without streaming")
     prepared = _prepared(services, request, context)
+    prepared.metadata.update({STREAMS: True})
     call = await _call(services, prepared, context)
     limit = request.configuration if request.configuration.HasField("history_length") else None
     async with (

@@ -74,6 +74,40 @@ async def test_executor_class_is_served_instead_of_its_abstract_base(tmp_path: P
     assert await answer(app_of(tmp_path, made, "agent.py")) == "Hello, you"
 
 
+@each_row(
+    "code",
+    [
+        "await updater.update_status(TaskState.working)",
+        "await updater.update_status(TaskState.TASK_STATE_COMPLETED, final=True)",
+        "context.message.parts[0].root.text",
+        "context.message.model_dump()",
+        "Part(root=None)",
+        "context.add_activated_extension('urn:x')",
+    ],
+)
+async def test_error_of_code_for_older_sdk_has_a_remedy(
+    code: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    source = EXECUTOR.replace("import Part", "import Part, TaskState").replace(
+        "        await updater", f"        {code}\n        await updater"
+    )
+    assert "could not finish this turn" in await answer(app_of(tmp_path, source, "agent.py"))
+    (error,) = [record.exc_info[1] for record in caplog.records if record.exc_info]
+    assert "docs/from-a2a-sdk.md#names-of-a2a-sdk-02-and-03" in str(getattr(error, "__notes__", ""))
+
+
+async def test_other_errors_have_no_remedy(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    await answer(app_of(tmp_path, EXECUTOR.replace("await updater", "None.x; await updater"), "agent.py"))
+    (error,) = [record.exc_info[1] for record in caplog.records if record.exc_info]
+    assert not hasattr(error, "__notes__")
+
+
+async def test_executor_with_a_task_store_is_warned_of(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    made = "from a2a.server.tasks import InMemoryTaskStore\nexecutor = Greeter()\nexecutor.store = InMemoryTaskStore()"
+    await answer(app_of(tmp_path, f"{EXECUTOR}\n{made}\n", "agent.py"))
+    assert "get_aion_context().thread.history()" in caplog.text
+
+
 def test_executor_class_without_cancel_is_refused(tmp_path: Path) -> None:
     (tmp_path / "agent.py").write_text(EXECUTOR.replace("async def cancel", "async def stop"))
     with pytest.raises(ConfigurationError, match="Define cancel in Greeter, or name another class in `path`"):

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -19,8 +20,10 @@ from aion_core.engine.runner import renewal, runner
 from aion_core.errors import StoreUnavailable
 from aion_core.protocol.types import Event, Task, TaskState
 from tests.runtime.unit.agents.executor.executors import ScriptedExecutor, served, text, text_of
+from tests.support.deployment import at, deployed
+from tests.support.isolated import isolated_imports
 from tests.support.requests import request
-from tests.support.service import parts
+from tests.support.service import parts, send
 from tests.support.stores import MemoryTaskStore
 
 
@@ -287,6 +290,28 @@ async def test_executor_stops_despite_failing_or_hanging_cancel_method(monkeypat
         await asyncio.wait_for(stopped.wait(), 60)
 
 
+async def test_canceled_executor_may_report_its_cancellation(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """`execute()` and `cancel()` may send the status `canceled`, as under the SDK's server: nothing waits or warns."""
+    for module in (agent, runner):
+        monkeypatch.setattr(module, "STOP_SECONDS", 60.0)
+    begun, stopped = asyncio.Event(), asyncio.Event()
+
+    async def execute(context: RequestContext, queue: EventQueue, updater: TaskUpdater) -> None:
+        begun.set()
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            await updater.cancel()
+            stopped.set()
+            raise
+
+    await asyncio.wait_for(cancel_while(ScriptedExecutor(execute), begun), 30)
+    await asyncio.wait_for(stopped.wait(), 30)
+    assert [record.getMessage() for record in caplog.records if record.name.startswith("aion_core.agents")] == []
+
+
 async def test_executor_is_not_canceled_when_turn_loses_its_lease() -> None:
     """Another process continues the task: `cancel()` here could stop the work there."""
     begun, stopped = asyncio.Event(), asyncio.Event()
@@ -309,3 +334,44 @@ async def test_executor_is_not_canceled_when_turn_loses_its_lease() -> None:
     await asyncio.wait_for(stopped.wait(), 60)
     sending.cancel()
     assert executor.canceled == []
+
+
+GATE = """
+import asyncio
+
+from a2a.server.agent_execution import AgentExecutor
+from a2a.server.tasks import TaskUpdater
+from a2a.types import Part
+
+
+class Gate(AgentExecutor):
+    def __init__(self):
+        self.free, self.held = asyncio.Lock(), {}
+
+    async def execute(self, context, event_queue):
+        updater = TaskUpdater(event_queue, context.task_id, context.context_id)
+        await self.free.acquire()
+        self.held[context.task_id] = self.free
+        await updater.requires_input(updater.new_agent_message([Part(text="May I?")]))
+
+    async def cancel(self, context, event_queue):
+        task = context.current_task
+        assert (task.id, task.status.message.parts[0].text) == (context.task_id, "May I?")
+        assert (context.message, context.call_context.state["method"]) == (None, "CancelTask")
+        self.held.pop(context.task_id).release()
+        await TaskUpdater(event_queue, context.task_id, context.context_id).cancel()
+"""
+
+
+async def test_cancel_method_runs_for_task_that_waits_for_client(tmp_path: Path) -> None:
+    """The executor holds a lock for the waiting task, and releases it in `cancel()`. Then other tasks go on."""
+    (tmp_path / "gate.py").write_text(GATE)
+    with isolated_imports(tmp_path):
+        app = deployed(tmp_path, "aion: {agents: {gate: {path: gate.py}}}")
+        async with asyncio.timeout(60), app.router.lifespan_context(app), at(app) as client:
+            for number in range(3):
+                answer = (await client.post("/", json=send(message_id=f"m-{number}"))).json()["result"]["task"]
+                assert answer["status"]["state"] == "TASK_STATE_INPUT_REQUIRED"
+                canceling = {"jsonrpc": "2.0", "id": 1, "method": "CancelTask", "params": {"id": answer["id"]}}
+                canceled = (await client.post("/", json=canceling)).json()["result"]
+                assert canceled["status"]["state"] == "TASK_STATE_CANCELED"

@@ -1,5 +1,6 @@
 """Request context of an executor: the same content as under the SDK's own server."""
 
+import asyncio
 from typing import Any
 
 import pytest
@@ -10,11 +11,13 @@ from a2a.server.tasks import TaskUpdater
 from aion_core.agents.executor.request_context import CONFIGURATION
 from aion_core.engine.call import CallContext
 from aion_core.protocol.types import Role, Task, TaskState
-from tests.runtime.unit.agents.executor.executors import ScriptedExecutor, served, text, text_of
+from tests.runtime.unit.agents.executor.executors import ScriptedExecutor, served, states, text, text_of
 from tests.support.requests import request
+from tests.support.rows import each_row
 from tests.support.service import http, send
 
 COMPLETED, INPUT_REQUIRED = TaskState.TASK_STATE_COMPLETED, TaskState.TASK_STATE_INPUT_REQUIRED
+AUTH_REQUIRED = TaskState.TASK_STATE_AUTH_REQUIRED
 
 
 class BookingExecutor(AgentExecutor):
@@ -123,6 +126,24 @@ async def test_executor_receives_metadata_output_modes_and_extensions_of_request
     assert context.call_context.state[CONFIGURATION] == {"model": "small"}
 
 
+@each_row(
+    ("sent", "seen"),
+    [
+        ("SendMessage", "SendMessage"),
+        ("message/send", "SendMessage"),
+        ("SendStreamingMessage", "SendStreamingMessage"),
+        ("message/stream", "SendStreamingMessage"),
+    ],
+)
+async def test_executor_sees_whether_the_client_streams(sent: str, seen: str) -> None:
+    """Executors choose between chunks and one answer by this state of the SDK's server."""
+    executor = ScriptedExecutor(_completes)
+    async with http(served(executor).parts.app()) as client:
+        await client.post("/", json=send(method=sent))
+    (context,) = executor.contexts
+    assert (context.call_context.state["method"], context.metadata) == (seen, {})
+
+
 async def test_executor_sees_tenant_of_anonymous_caller() -> None:
     executor = ScriptedExecutor(_completes)
     made = served(executor)
@@ -147,12 +168,15 @@ async def test_executor_receives_task_owner_as_user_name() -> None:
 
 
 async def test_executor_continues_after_asking_client_to_log_in() -> None:
-    """The executor requires a login: the client sees this at once, the task stays working, and the turn continues."""
+    """The executor requires a login: the client sees this, the task stays working, and the turn continues."""
 
     async def execute(context: RequestContext, queue: EventQueue, updater: TaskUpdater) -> None:
         await updater.requires_auth(updater.new_agent_message(text("Log in at https://example.org")))
-        task = await made.parts.service.get(CallContext("owner", "test"), updater.task_id)
-        seen.append((task.status.state, text_of(task.status.message)))
+        while not seen:
+            await asyncio.sleep(0)
+            task = await made.parts.service.get(CallContext("owner", "test"), updater.task_id)
+            if task.status.HasField("message"):
+                seen.append((task.status.state, text_of(task.status.message)))
         await updater.start_work(updater.new_agent_message(text("Thank you")))
         await updater.complete()
 
@@ -167,6 +191,26 @@ async def test_executor_continues_after_asking_client_to_log_in() -> None:
     ]
 
 
+async def test_request_for_authorization_is_sent_once_if_executor_returns() -> None:
+    async def execute(context: RequestContext, queue: EventQueue, updater: TaskUpdater) -> None:
+        await updater.update_status(AUTH_REQUIRED, updater.new_agent_message(text("Log in")), metadata={"realm": "x"})
+
+    made = served(execute)
+    task = await made.send()
+    assert states(await made.events(task.id)) == ["submitted", "working", "auth_required"]
+    assert (text_of(task.status.message), dict(task.metadata)) == ("Log in", {"realm": "x"})
+
+
+async def test_request_for_authorization_of_a_failing_executor_is_kept() -> None:
+    async def execute(context: RequestContext, queue: EventQueue, updater: TaskUpdater) -> None:
+        await updater.requires_auth(updater.new_agent_message(text("Log in")))
+        raise ValueError("internal")
+
+    task = await served(execute).send()
+    assert task.status.state == TaskState.TASK_STATE_FAILED
+    assert [text_of(message) for message in task.history[:2]] == ["hi", "Log in"]
+
+
 async def test_executor_ends_authorization_by_status_working() -> None:
     async def execute(context: RequestContext, queue: EventQueue, updater: TaskUpdater) -> None:
         await updater.requires_auth()
@@ -178,8 +222,6 @@ async def test_executor_ends_authorization_by_status_working() -> None:
 
 async def test_executor_run_for_queued_message_receives_working_task() -> None:
     """A second message to a running task waits for the first turn; its turn then runs in the same task."""
-    import asyncio
-
     begun, go = asyncio.Event(), asyncio.Event()
 
     async def first(context: RequestContext, queue: EventQueue, updater: TaskUpdater) -> None:

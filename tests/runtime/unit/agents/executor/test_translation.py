@@ -24,7 +24,7 @@ from aion_core.protocol.types import (
     TaskStatus,
     TaskStatusUpdateEvent,
 )
-from tests.runtime.unit.agents.executor.executors import served, states, text, text_of
+from tests.runtime.unit.agents.executor.executors import ScriptedExecutor, served, states, text, text_of
 from tests.runtime.unit.agents.folding import fold
 from tests.support.histories import before_status, messages_of
 from tests.support.rows import each_row
@@ -233,6 +233,30 @@ async def test_executor_messages_with_equal_ids_stay_in_history() -> None:
 
     task = await served(counts).send(message_id="m-1")
     assert [text_of(message) for message in messages_of(task)] == ["hi", "1", "2", "3", "3"]
+
+
+async def test_ignored_task_is_logged_only_if_it_has_news(caplog: pytest.LogCaptureFixture) -> None:
+    """Many executors send `current_task` first in each turn, which changes nothing."""
+
+    async def asks(context: RequestContext, queue: EventQueue, updater: TaskUpdater) -> None:
+        await updater.add_artifact(text("a form"), "form")
+        await updater.requires_input(updater.new_agent_message(text("Which day?")))
+
+    async def repeats(context: RequestContext, queue: EventQueue, updater: TaskUpdater) -> None:
+        assert context.current_task is not None
+        await queue.enqueue_event(context.current_task)
+        logged.append(len(caplog.records))
+        context.current_task.artifacts.add(artifact_id="new", parts=text("lost"))
+        await queue.enqueue_event(context.current_task)
+        logged.append(len(caplog.records))
+        await updater.complete()
+
+    logged: list[int] = []
+    made = served(ScriptedExecutor(asks, repeats))
+    task = await made.send()
+    task = await made.send("Monday", message_id="m-2", task_id=task.id)
+    assert (logged, [each.artifact_id for each in task.artifacts]) == ([0, 1], ["form"])
+    assert "the executor's Task is ignored" in caplog.text
 
 
 async def test_first_task_sent_by_executor_is_merged_into_stored_task() -> None:

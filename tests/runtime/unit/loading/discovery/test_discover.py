@@ -207,6 +207,41 @@ def test_agent_file_imported_by_another_is_not_discovered(statement: str, tmp_pa
     assert paths(discover(tmp_path)) == {"mine": "mine.py"}
 
 
+EXECUTOR = "from a2a.server.agent_execution import AgentExecutor\nclass Base(AgentExecutor):\n    def __init__(self, model): ...\n"
+SERVER = """
+from a2a.server.request_handlers import DefaultRequestHandler
+from core.base import Base
+
+def card(): ...
+
+def build_app(port=8000):
+    return Starlette(create_jsonrpc_routes(DefaultRequestHandler(Base("m"), None, card())))
+"""
+
+
+def test_executor_derived_from_own_base_class_is_discovered(tmp_path: Path) -> None:
+    put(tmp_path, "core/base.py", EXECUTOR)
+    put(tmp_path, "core/middle.py", "from core.base import Base as Common\nclass Middle(Common): ...")
+    put(tmp_path, "mine.py", "from core import middle")
+    put(tmp_path, "agents/mine.py", "from core.middle import Middle\nclass Part(Middle): ...\nclass Mine(Part): ...")
+    found = discover(tmp_path)
+    assert (list(paths(found).values()), found.found) == (["agents/mine.py"], "agents/mine.py: Mine.")
+
+
+def test_function_that_makes_a_server_is_discovered(tmp_path: Path) -> None:
+    put(tmp_path, "core/base.py", EXECUTOR)
+    put(tmp_path, "core/server.py", SERVER)
+    assert list(paths(discover(tmp_path)).values()) == ["core/server.py:build_app"]
+    put(tmp_path, "core/server.py", SERVER + "class Own(Base): ...\nown = Own('m')")
+    assert list(paths(discover(tmp_path)).values()) == ["core/server.py"]
+    for no_factory in (SERVER.replace("port=8000", "port"), SERVER.replace("return", "app =")):
+        put(tmp_path, "core/server.py", no_factory)
+        assert list(paths(discover(tmp_path)).values()) == ["core/base.py"]
+    put(tmp_path, "core/server.py", SERVER + SERVER.replace("build_app", "build_other"))
+    with pytest.raises(ConfigurationError, match=r"core/server\.py:build_app, core/server\.py:build_other"):
+        discover(tmp_path)
+
+
 def test_discovery_error_lists_agents_to_choose_from(tmp_path: Path) -> None:
     put(tmp_path, "one.py", GRAPH)
     put(tmp_path, "two.py", GRAPH)

@@ -237,6 +237,15 @@ BROKEN = {
         "graph = {'nodes': []}",
         "agent.py:graph",
     ),
+    "app without an executor": agent(
+        "from fastapi import FastAPI\napp = FastAPI()\n",
+        "agent.py:app is a FastAPI, which is not an agent",
+        "agent.py, line 2",
+        "Its routes lead to no request handler of the a2a-sdk. Create the handler at the top level of the module, not "
+        "in a function that runs later, such as `lifespan`, and name the handler or its executor in `path`.",
+        "app = FastAPI()",
+        "agent.py:app",
+    ),
     "context manager that is called already": agent(
         "from contextlib import contextmanager\n@contextmanager\ndef make():\n    yield\ngraph = make()\n",
         "agent.py:graph is a _GeneratorContextManager, which is not an agent",

@@ -87,3 +87,41 @@ def test_app_without_executor_is_no_agent(tmp_path: Path) -> None:
     (tmp_path / "empty.py").write_text("from fastapi import FastAPI\napp = FastAPI()\n")
     with pytest.raises(AgentLoadError, match=r"there is no agent in empty\.py"):
         load_object("empty.py", tmp_path)
+
+
+def test_class_of_an_executor_counts_before_its_base_class(tmp_path: Path) -> None:
+    (tmp_path / "own.py").write_text(f"{EXECUTOR}\nclass Own(Shout):\n    def __init__(self): super().__init__('?')\n")
+    assert load_object("own.py", tmp_path).agent.ending == "?"
+
+
+async def test_function_that_makes_an_app_is_served_with_its_card(tmp_path: Path) -> None:
+    function = "async def build(port=9999):\n    return Starlette(routes=create_jsonrpc_routes(made(), '/'))\n"
+    (tmp_path / "server.py").write_text(EXECUTOR + CARD + function)
+    app = deployed(tmp_path, "aion: {agents: {shout: {path: 'server.py:build'}}}")
+    async with at(app) as client:
+        card = (await client.get("/.well-known/agent-card.json")).json()
+    assert card["name"] == "Shouter"
+
+
+LATE_APP = """
+from contextlib import asynccontextmanager
+
+@asynccontextmanager
+async def lifespan(app):
+    app.router.routes.extend(create_jsonrpc_routes(made(), "/"))
+    yield
+
+app = Starlette(lifespan=lifespan)
+"""
+TWO_EXECUTORS = "app = Starlette(routes=[Mount(at, routes=create_jsonrpc_routes(made(), '/')) for at in ('/a', '/b')])"
+
+
+@pytest.mark.parametrize(
+    ("app", "remedy"),
+    [(LATE_APP, "Create the handler at the top level"), (TWO_EXECUTORS, "several executors: Shout, Shout")],
+)
+def test_app_without_one_executor_has_a_remedy(app: str, remedy: str, tmp_path: Path) -> None:
+    (tmp_path / "shout.py").write_text(EXECUTOR)
+    (tmp_path / "main.py").write_text(f"from shout import Shout\n{CARD}{app}")
+    with pytest.raises(AgentLoadError, match=f"there is no agent in main.*{remedy}"):
+        load_object("main.py", tmp_path)
