@@ -42,9 +42,7 @@ def verdict_of(
         parts.append(("its development server isn't running: {}", "aion dev"))
     elif due_at and report.now - due_at > SWEEP_IS_LATE and report.head.state not in TERMINAL_OR_INTERRUPTED:
         text = f"no sweep has found its timer, which expired at {time_text(due_at)}: the sweep isn't called, or fails"
-        parts.append(
-            (f"{text}: {{}}", f"sam logs --cw-log-group /aws/lambda/{place.split()[-1]}-sweep") if place else (text, "")
-        )
+        parts.append((f"{text}: {{}}", f"aws logs tail /aws/lambda/{place.split()[-1]}-sweep") if place else (text, ""))
     parts += _pushes(report, options)
     for queue in dict.fromkeys(each.queue for each in letters if each.meaning.is_pending):
         text = f"a message of its {queue} queue is a dead letter: fix the cause, then {{}}"
