@@ -138,4 +138,6 @@ def delivery_text(delivery: Delivery) -> str:
         due = f"; the next try is at {time_text(delivery.next_at)}" if delivery.next_at else ""
         tries = "once" if delivery.tries == 1 else f"{delivery.tries} times"
         return f"{name} has failed {tries}{failed}{due}"
+    if delivery.cursor <= delivery.after:
+        return f"{name} has got no event yet"
     return f"{name} has all events through number {delivery.cursor}"

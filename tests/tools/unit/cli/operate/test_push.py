@@ -158,7 +158,7 @@ def test_push_delete_removes_configs_after_confirmation(run: RunCommand, push: P
 
 def test_push_commands_accept_parts_of_ids_with_owner(run: RunCommand, push: Pushes) -> None:
     """A terminal shows only the ends of ids, and the whole owner."""
-    owner, part = ("--owner", push.chat.context.owner), task_id(push)[-8:]
+    owner, part = ("--owner", push.chat.context.owner), task_id(push)[-6:]
     shown = run("show", part, *owner)
     assert shown.stdout == run("show", task_id(push), *owner).stdout
     assert "since the owner has no task with this whole id" in shown.stderr
