@@ -42,7 +42,8 @@ def main() -> int:
         events.run_until_complete(_serve_until_terminated(app, settings))
         return 0
     except InitError as error:
-        logger.exception("The app does not start")
+        # Put the reason into the message, because it is at the end of a long traceback.
+        logger.exception("The app does not start. %s", error)
         events.run_until_complete(_report(error, settings))
     except RestoreError:
         logger.exception("The environment cannot be restored from its snapshot")

@@ -27,10 +27,15 @@ def load(name: str) -> ASGI:
     try:
         app = getattr(importlib.import_module(module), attribute)
     except Exception as error:
-        raise InitError("Runtime.ImportModuleError", f"Cannot import {name!r}: {error!r}") from error
+        raise InitError("Runtime.ImportModuleError", f"Cannot import {name!r}: {_named(error)}") from error
     if not callable(app):
         raise InitError("Runtime.HandlerNotFound", f"{name!r} is not an ASGI app: it cannot be called")
     return cast("ASGI", app)
+
+
+def _named(error: BaseException) -> str:
+    """Return the class and the text of an error, as at the end of a traceback."""
+    return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
 
 
 class Lifespan:
@@ -67,7 +72,7 @@ class Lifespan:
             if self._started.done():
                 logger.exception("The app's lifespan failed")
             elif self._listening:
-                self._fail(repr(error), error)
+                self._fail(_named(error), error)
             else:
                 # Continue, because an app that raises before its first event does not support the lifespan protocol.
                 logger.debug("The app has no lifespan: %r", error)

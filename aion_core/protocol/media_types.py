@@ -15,6 +15,9 @@ from aion_core.protocol.types import AgentCard, Part, SendMessageRequest
 ANY_FILE = "application/octet-stream"
 """Media type of a file of unknown type. An agent with this input mode accepts files of every type."""
 
+JSON = "application/json"
+"""Media type of data. An agent with this input mode also accepts data of a type based on JSON (RFC 6839 3.1)."""
+
 MAX_STORED = 32
 """Maximum number of output modes in a request's metadata. The same maximum applies to extensions."""
 
@@ -23,7 +26,7 @@ MAX_NAME = 255
 
 _WORDS = {
     "text": "text/plain",
-    "data": "application/json",
+    "data": JSON,
     "file": ANY_FILE,
     "image": "image/*",
     "audio": "audio/*",
@@ -124,7 +127,7 @@ def type_of(part: Part) -> str | None:
         case "text":
             return "text/plain"
         case "data":
-            return "application/json"
+            return JSON
     return _guessed_type(part) or ANY_FILE
 
 
@@ -146,9 +149,10 @@ def _guessed_type(part: Part) -> str | None:
 
 
 def _is_taken(part: Part, given: str, takes: Collection[str]) -> bool:
-    declared = [_essence(mode) for mode in takes]
-    is_file = part.WhichOneof("content") in ("raw", "url")
-    return any(_matches(given, mode) for mode in declared) or (is_file and ANY_FILE in declared)
+    declared, content = [_essence(mode) for mode in takes], part.WhichOneof("content")
+    is_any_file = content in ("raw", "url") and ANY_FILE in declared
+    is_json = content == "data" and given.endswith("+json") and JSON in declared
+    return is_any_file or is_json or any(_matches(given, mode) for mode in declared)
 
 
 def _essence(given: str) -> str | None:

@@ -140,7 +140,9 @@ def stack(command: Command) -> Command:
         saved = SamConfig.read(Path("samconfig.toml"), environment)
         name = stack or saved.get("stack_name")
         if not name:
-            raise click.UsageError("Which stack? Give --stack NAME: this folder's samconfig.toml has no stack_name.")
+            raise click.UsageError(
+                "Which stack? Give --stack NAME: no samconfig.toml in this folder has a stack_name for the environment."
+            )
         with aws_environment(*saved_place(saved), None):
             return command(*arguments, stack=name, **given)
 

@@ -36,7 +36,7 @@ def print_summary(stack: "CloudFormationStack", declared: Sequence[str], *, requ
         ("idle", price.idle(application.parameters)),
         (
             "next",
-            f"sam logs --tail --cw-log-group /aws/lambda/{stack.name}-api, aion doctor {url}, "
+            f"aws logs tail --follow /aws/lambda/{stack.name}-api, aion doctor {url}, "
             f"aion destroy --stack {stack.name}",
         ),
     ):
@@ -68,7 +68,7 @@ def _first_reply(stack: str, parameters: Mapping[str, str], url: str, declared: 
             raise DeployError(
                 "The stack is deployed, but its agent's first reply failed.",
                 lines=[error.message],
-                next_step=f"See `sam logs --cw-log-group /aws/lambda/{stack}-api`; `aion doctor {url}` tries again.",
+                next_step=f"See `aws logs tail /aws/lambda/{stack}-api`; `aion doctor {url}` tries again.",
             ) from error
         running.result = (
             f"{reply.agent or 'the agent'} answered, {reply.arrival}, after {reply.first or reply.end:.1f} s"

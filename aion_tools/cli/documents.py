@@ -18,6 +18,9 @@ Document = Mapping[str, Any]
 LIMIT = 10_000
 """Largest number of rows to print."""
 
+WHOLE = ("context",)
+"""Columns whose ids stay whole on a terminal, because no command takes a part of them."""
+
 limit = click.option(
     "--limit", type=click.IntRange(1, LIMIT), default=100, show_default=True, help="Maximum number to print."
 )
@@ -74,10 +77,14 @@ def _part(value: Any) -> list[str]:
 
 
 def _table(rows: Iterable[Document], columns: Sequence[str]) -> list[str]:
-    form = short_id if sys.stdout.isatty() else str
+    is_terminal = sys.stdout.isatty()
+
+    def cell(name: str, value: Any) -> str:
+        return short_id(_text(value)) if is_terminal and name not in WHOLE else _text(value)
+
     cells = [
         [_words(name).upper() for name in columns],
-        *([form(_text(row.get(name))) for name in columns] for row in rows),
+        *([cell(name, row.get(name)) for name in columns] for row in rows),
     ]
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
     return ["  ".join(map(str.ljust, line, widths)).rstrip() for line in cells]

@@ -110,7 +110,7 @@ def aion(context: click.Context) -> None:
 REMOVED = {
     "add": "`uv add PACKAGE` adds a dependency",
     "completion": 'in bash, `eval "$(_AION_COMPLETE=bash_source aion)"` completes commands',
-    "logs": "`sam logs --cw-log-group /aws/lambda/STACK-FUNCTION` prints a function's log (api, task, push, sweep)",
+    "logs": "`aws logs tail /aws/lambda/STACK-FUNCTION` prints a function's log (api, task, push, sweep)",
     "smoke": "`aion doctor URL` sends messages to a deployed agent",
     "upgrade": "require the new version in pyproject.toml, then run `uv lock` and `aion stacks`",
 }

@@ -13,6 +13,11 @@ from aion_tools.cli import options
 SCANS = "Reading the whole table, since no owner is given (--owner or --subject). This is slow for a large table."
 """Notice of a command that searches for a task without its owner."""
 
+SCANS_FOR_PART = (
+    "Reading the whole table, since the owner has no task with this whole id. This is slow for a large table."
+)
+"""Notice of a command that searches for a task of an owner by a part of its id."""
+
 
 def owner(command: Callable[..., Any]) -> Callable[..., Any]:
     """Add the options that name an owner. Pass the owner id as `owner`, or "" if the user names no owner."""

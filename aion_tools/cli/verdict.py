@@ -42,9 +42,7 @@ def verdict_of(
         parts.append(("its development server isn't running: {}", "aion dev"))
     elif due_at and report.now - due_at > SWEEP_IS_LATE and report.head.state not in TERMINAL_OR_INTERRUPTED:
         text = f"no sweep has found its timer, which expired at {time_text(due_at)}: the sweep isn't called, or fails"
-        parts.append(
-            (f"{text}: {{}}", f"sam logs --cw-log-group /aws/lambda/{place.split()[-1]}-sweep") if place else (text, "")
-        )
+        parts.append((f"{text}: {{}}", f"aws logs tail /aws/lambda/{place.split()[-1]}-sweep") if place else (text, ""))
     parts += _pushes(report, options)
     for queue in dict.fromkeys(each.queue for each in letters if each.meaning.is_pending):
         text = f"a message of its {queue} queue is a dead letter: fix the cause, then {{}}"
@@ -140,4 +138,6 @@ def delivery_text(delivery: Delivery) -> str:
         due = f"; the next try is at {time_text(delivery.next_at)}" if delivery.next_at else ""
         tries = "once" if delivery.tries == 1 else f"{delivery.tries} times"
         return f"{name} has failed {tries}{failed}{due}"
+    if delivery.cursor <= delivery.after:
+        return f"{name} has got no event yet"
     return f"{name} has all events through number {delivery.cursor}"

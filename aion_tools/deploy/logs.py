@@ -2,10 +2,12 @@
 
 import json
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from datetime import datetime
 from typing import Any
 
 from aion_core.errors import ConfigurationError
+from aion_core.table.times import milliseconds
 from aion_tools.deploy.aws import client_of, listed
 from aion_tools.deploy.errors import AwsRefused
 
@@ -17,7 +19,7 @@ class LogLine:
     """A line in the log group of a function."""
 
     at: int
-    """Time of the line, in milliseconds since 1970."""
+    """Time of the line, in milliseconds since 1970: its own `timestamp` or, without one, that in the log group."""
     function: str
     text: str
 
@@ -101,4 +103,13 @@ def _lines(client: Any, stack: str, function: str, since: int, pattern: str) -> 
     if pattern:
         parameters["filterPattern"] = pattern
     for event in listed(client, "filter_log_events", "events", **parameters):
-        yield LogLine(event["timestamp"], function, event["message"].rstrip())
+        yield _in_own_time(LogLine(event["timestamp"], function, event["message"].rstrip()))
+
+
+def _in_own_time(line: LogLine) -> LogLine:
+    """Return the line at the time that it names itself: the log group's may be that of the end of the invocation."""
+    try:
+        at = datetime.fromisoformat(str(line.fields.get("timestamp")))
+    except ValueError:
+        return line
+    return replace(line, at=milliseconds(at)) if at.tzinfo else line

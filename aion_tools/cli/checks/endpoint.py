@@ -27,7 +27,7 @@ TOO_LATE_SECONDS = 300
 """Largest difference in seconds between the caller's clock and AWS's clock with which AWS accepts a signature."""
 
 CARD_PATHS = ("/.well-known/agent-card.json", "/.well-known/agent.json")
-LOG = "See its log: `sam logs --cw-log-group /aws/lambda/STACK-api`."
+LOG = "See its log: `aws logs tail /aws/lambda/STACK-api --since 1h`."
 SHOWN = 200
 """Number of characters of a response's header that a result shows."""
 LOCAL = ("127.0.0.1", "localhost", "::1")
@@ -47,7 +47,7 @@ async def check_endpoint(url: str, text: str) -> AsyncIterator[CheckResult]:
             return
         except (httpx.HTTPError, httpx.InvalidURL) as error:
             next_step = "Check the URL (output ApiUrl or FunctionUrl) and the network connection."
-            yield failed("reachability", f"{url} does not respond: {str(error) or type(error).__name__}.", next_step)
+            yield failed("reachability", f"{url} does not respond: {_reason(error)}.", next_step)
             return
         yield ok("reachability", f"{url} responds.")
         yield _clock_check(first, datetime.now(UTC))
@@ -64,12 +64,12 @@ async def check_endpoint(url: str, text: str) -> AsyncIterator[CheckResult]:
             yield check
 
 
-async def _got(client: httpx.AsyncClient, url: str, sign: str) -> httpx.Response | str:
+async def _got(client: httpx.AsyncClient, url: str, sign: str) -> httpx.Response | Exception:
     """Send a GET request, with an AWS signature unless `sign` is off. Return the response, or the reason of a failure."""
     try:
         return await document_of(client.get(url, auth=ClientCredentials.from_environ({}, url, sign)))
     except (NoCredentials, A2AClientError, httpx.HTTPError) as error:
-        return str(error) or type(error).__name__
+        return error
 
 
 def _clock_check(answer: httpx.Response, now: datetime) -> CheckResult:
@@ -89,10 +89,13 @@ def _clock_check(answer: httpx.Response, now: datetime) -> CheckResult:
     return warning("clock", message, next_step) if skew > LATE_SECONDS else ok("clock", message)
 
 
-def _card_checks(url: str, path: str, answer: httpx.Response | str, *, signed: bool) -> Iterator[CheckResult]:
+def _card_checks(url: str, path: str, answer: httpx.Response | Exception, *, signed: bool) -> Iterator[CheckResult]:
     name = f"card at {path}"
-    if isinstance(answer, str):
-        yield warning(name, f"Not read: {answer}.", "Set AWS_PROFILE or give --profile.")
+    if isinstance(answer, NoCredentials):
+        yield warning(name, f"Not read: {_reason(answer)}.", "Set AWS_PROFILE or give --profile.")
+        return
+    if isinstance(answer, Exception):
+        yield failed(name, f"Not read: {_reason(answer)}.", f"The function fails or doesn't start. {LOG}")
         return
     if answer.status_code != 200:
         next_step = "Search the function's log for the response's correlation id."
@@ -124,6 +127,13 @@ def _card_checks(url: str, path: str, answer: httpx.Response | str, *, signed: b
         yield ok(name, f"The agent is {card.get('name', '')!r} at {sorted(message)[0]}.")
 
 
+def _reason(error: Exception) -> str:
+    """Return what was wrong, without a full stop at the end."""
+    if isinstance(error, httpx.TimeoutException):
+        return f"no response within {TIMEOUT_SECONDS:.0f} s"
+    return str(error).removesuffix(".") or type(error).__name__
+
+
 def _urls(card: Mapping[str, Any]) -> set[str]:
     named = {each["url"] for each in card.get("supportedInterfaces", [])} | {card.get("url", "")}
     return {str(each) for each in named if each}
@@ -149,7 +159,7 @@ async def _authentication_check(client: httpx.AsyncClient, url: str, *, needs_si
     try:
         answer = await document_of(client.post(f"{url}/", json=body, headers={"A2A-Version": "1.0"}))
     except (A2AClientError, httpx.HTTPError) as error:
-        return failed("callers", f"The request failed: {error}.", "Run the command again.")
+        return failed("callers", f"The request failed: {_reason(error)}.", "Run the command again.")
     if answer.status_code in (401, 403):
         scheme = answer.headers.get("www-authenticate") or answer.headers.get("x-amzn-remapped-www-authenticate")
         return ok("callers", f"Callers authenticate by {(scheme or 'AWS signatures')[:SHOWN]}.")

@@ -105,9 +105,14 @@ async def _give_back(letters: "DeadLetters", read: "Sequence[DeadLetter]") -> No
     from aion_tools.operator.sqs_dead_letters import HIDDEN_SECONDS
 
     if count := await letters.give_back(read):
-        text = f"SQS did not release {count} messages. They stay hidden for up to {HIDDEN_SECONDS} seconds."
+        text = f"SQS did not release {messages(count)}, which may stay hidden for {HIDDEN_SECONDS} seconds."
         # Print at the end, because a spinner is shown now.
         click.get_current_context().call_on_close(lambda: click.echo(text, err=True))
+
+
+def messages(count: int) -> str:
+    """Return a number of messages in words."""
+    return "1 message" if count == 1 else f"{count} messages"
 
 
 async def drop_letters(deployment: Deployment, chosen: Sequence[QueuedLetter]) -> int:

@@ -14,8 +14,10 @@ from aion_tools.cli.operate.dead_letters import (
     QueuedLetter,
     dead_letters_of,
     drop_letters,
+    messages,
     read_letters,
 )
+from aion_tools.cli.operate.task_names import is_named, named
 from aion_tools.cli.steps import result_of
 
 READING = "Reading the dead letter queues"
@@ -140,11 +142,11 @@ def drop(message_ids: tuple[str, ...], queues: tuple[str, ...], deployment: Depl
     found = _found(deployment, _named(queues), message_ids)
     _print(found)
     if not yes:
-        options.confirm(f"Delete these {len(found)} messages?")
+        options.confirm(f"Delete {messages(len(found))}?")
     count = result_of(drop_letters(deployment, found), "Deleting")
-    click.echo(f"{count} messages deleted.", err=True)
-    if count < len(found):
-        click.echo(f"{len(found) - count} messages were no longer there.", err=True)
+    click.echo(f"{messages(count)} deleted.", err=True)
+    if lost := len(found) - count:
+        click.echo(f"{messages(lost)} {'was' if lost == 1 else 'were'} no longer there.", err=True)
 
 
 def _print(found: Sequence[QueuedLetter], what: str = "dead letters", *, as_json: bool = False) -> None:
@@ -157,13 +159,24 @@ def _named(queues: Sequence[str]) -> list[DeadLetterQueue]:
 
 
 def _found(deployment: Deployment, queues: Sequence[DeadLetterQueue], message_ids: Sequence[str]) -> list[QueuedLetter]:
-    """Return the dead letters with these message ids. Raises ConfigurationError if an id is not among those read."""
+    """Return the dead letters with these message ids, or parts of ids.
+
+    Raises ConfigurationError if an id is not among those read, or is a part of several.
+    """
     found = result_of(
-        read_letters(deployment, queues, documents.LIMIT, lambda letter, _: letter.id in message_ids), READING
+        read_letters(
+            deployment,
+            queues,
+            documents.LIMIT,
+            lambda letter, _: any(is_named(each, letter.id) for each in message_ids),
+        ),
+        READING,
     )
-    for message_id in message_ids:
-        if message_id not in {each.letter.id for each in found}:
+    read = {each.letter.id for each in found}
+    chosen = {message_id: named(message_id, read, "dead letters") for message_id in message_ids}
+    for message_id, whole in chosen.items():
+        if whole not in read:
             raise ConfigurationError(
                 f"No message {message_id} in the dead letter queues; another reader may hold it. See `aion dlq list`."
             )
-    return found
+    return [each for each in found if each.letter.id in chosen.values()]

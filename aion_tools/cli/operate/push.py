@@ -17,8 +17,8 @@ from aion_tools.cli import deployment_options, documents, options
 from aion_tools.cli.deployment_options import Deployment
 from aion_tools.cli.hints import HintingGroup
 from aion_tools.cli.operate.report import delivery_document, delivery_state
-from aion_tools.cli.operate.task_names import found_by_name
-from aion_tools.cli.owner_options import SCANS, listed_by
+from aion_tools.cli.operate.task_names import found_by_name, named
+from aion_tools.cli.owner_options import SCANS, SCANS_FOR_PART, listed_by
 from aion_tools.cli.owner_options import owner as named_owner
 from aion_tools.cli.steps import result_of
 
@@ -152,18 +152,18 @@ async def _redrive(operator: "PushOperator", delivery: Delivery) -> None:
 def _chosen(operator: "PushOperator", owner: str, task_id: str, config_id: str | None) -> list[Delivery]:
     """Return the deliveries of a task, or of its config. Raises ConfigurationError if there are none."""
     found = result_of(_of_task(operator, owner, task_id), READING)
-    chosen = [each for each in found if config_id in (None, each.config_id)]
+    wanted = named(config_id, {each.config_id for each in found}, "push configs") if config_id is not None else None
+    chosen = [each for each in found if wanted in (None, each.config_id)]
     if not chosen:
         raise ConfigurationError(f"The task has no push config {config_id!r}. See `aion push show {task_id}`.")
     return chosen
 
 
 async def _of_task(operator: "PushOperator", owner: str, task_id: str) -> list[Delivery]:
-    if owner:
-        found = list(await operator.configs.deliveries(TaskKey(owner, task_id)))
-    else:
-        click.echo(SCANS, err=True)
-        found = await found_by_name(task_id, operator.inspection.deliveries, lambda delivery: delivery.task.task_id)
+    found = list(await operator.configs.deliveries(TaskKey(owner, task_id))) if owner else []
+    if not found:
+        click.echo(SCANS_FOR_PART if owner else SCANS, err=True)
+        found = await found_by_name(task_id, operator.inspection.deliveries, lambda each: each.task, owner=owner)
     if not found:
         raise ConfigurationError(f"There is no push config of task {task_id}. See `aion push list --all`.")
     return found

@@ -285,7 +285,9 @@ def delivery_state(delivery: Delivery) -> str:
         return "disabled"
     if delivery.dead:
         return f"dead letters: {delivery.dead}"
-    return f"failing, {delivery.tries} attempts" if delivery.tries else "ok"
+    if delivery.tries:
+        return f"failing, {delivery.tries} {'attempt' if delivery.tries == 1 else 'attempts'}"
+    return "ok"
 
 
 def _next_attempt(delivery: Delivery) -> datetime | str:

@@ -11,7 +11,7 @@ from aion_tools.cli.deployment_options import PLACES, Deployment
 from aion_tools.cli.hints import HintingGroup
 from aion_tools.cli.operate.report import TaskReport, list_heads, task_report
 from aion_tools.cli.operate.task_names import found_by_name
-from aion_tools.cli.owner_options import listed_by
+from aion_tools.cli.owner_options import SCANS_FOR_PART, listed_by
 from aion_tools.cli.owner_options import owner as named_owner
 from aion_tools.cli.steps import result_of
 
@@ -45,8 +45,9 @@ def tasks() -> None:
     """List, show and cancel tasks.
 
     A task is stored under its owner: name the owner with --owner, or with --subject and --issuer. `aion why`, `aion dlq
-    show` and the commands with --scan print owners; logs have none. With `aion dev` no owner is needed. There, and
-    with --scan, you can name a task by the first or last characters of its id, and the newest one as `last`.
+    show` and the commands with --scan print owners; logs have none. With `aion dev` no owner is needed. You
+    can name a task by the first or last characters of its id, and the newest one as `last`; for a deployment, this reads
+    the whole table.
     """
 
 
@@ -170,17 +171,20 @@ async def _reports(operator: "Operator", task_id: str, owner: str, *, scan: bool
 async def find_heads(operator: "Operator", task_id: str, owner: str, *, scan: bool) -> "list[Head]":
     """Read the head of an owner's task or, with `scan`, the heads of all owners' tasks with this id.
 
-    With `scan`, a part of the id or `last` names the task too. Raises ConfigurationError if there is no such task.
+    A part of the id or `last` names the task too. Raises ConfigurationError if there is no such task.
     """
     from aion_core.table.keys import TaskKey
 
     if bool(owner) == scan:
         raise click.UsageError("Name the task's owner (--owner or --subject), or give --scan to search the table.")
-    if scan:
-        found = await found_by_name(task_id, operator.inspection.tasks, lambda head: head.key.task_id)
-    else:
-        head = await operator.tasks.head(TaskKey(owner, task_id))
-        found = [head] if head is not None else []
+    head = await operator.tasks.head(TaskKey(owner, task_id)) if owner else None
+    if owner and head is None:
+        click.echo(SCANS_FOR_PART, err=True)
+    found = (
+        [head]
+        if head is not None
+        else await found_by_name(task_id, operator.inspection.tasks, lambda head: head.key, owner=owner)
+    )
     if not found:
         of_owner = "" if scan else " of this owner"
         raise ConfigurationError(f"There is no task {task_id}{of_owner}; it may have expired.")

@@ -384,6 +384,8 @@ async def test_app_startup_failure_is_reported(
     assert report.error["errorType"] == error_type
     assert report.error["stackTrace"] == []
     assert reason in report.error["errorMessage"]
+    [line] = [json.loads(each) for each in runtime.lines if "The app does not start" in each]
+    assert (line["level"], line["message"]) == ("ERROR", f"The app does not start. {report.error['errorMessage']}")
     assert api.asked == 0
 
 

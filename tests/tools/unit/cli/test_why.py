@@ -87,6 +87,33 @@ def test_why_prints_message_texts_only_with_content_option(run: RunCommand, chat
     assert "completed the task: “a private answer”." in whole
 
 
+def test_why_places_log_lines_at_their_own_times(run: RunCommand, chat: StoreConversation, write: Write) -> None:
+    """Write the lines at the end of the invocation, whose time the log group then has for all of them."""
+
+    async def one() -> None:
+        begun = await chat.starts("m-1")
+        chat.clock.move(1)
+        line = {"task_id": "t-m-1", "context_id": chat.context.context_id}
+        lines.append(line | {"message": "A turn begins.", "timestamp": chat.clock.now().isoformat()})
+        chat.clock.move(1)
+        await chat.ends(begun)
+        for name in ("no time", "2026-11-22T21:14:02"):
+            lines.append(line | {"level": "ERROR", "message": name, "timestamp": name})
+
+    lines: list[dict[str, str]] = []
+    chat.clock.move(-10)
+    asyncio.run(one())
+    for line in lines:
+        write("api", **line)
+    assert story(run("t-m-1", "--owner", chat.context.owner, "--stack", "aion-why").stdout) == [
+        f"The client {chat.context.owner} sent the message m-1 to the agent echo.",
+        "The API function began the turn.",
+        "The agent completed the task.",
+        "The API function logged: no time",
+        "The API function logged: 2026-11-22T21:14:02",
+    ]
+
+
 def test_why_command_lists_interrupt_its_answer_and_cancellation(run: RunCommand, chat: StoreConversation) -> None:
     async def asked() -> None:
         head = await chat.asks("m-1")
@@ -211,7 +238,7 @@ def test_why_explains_turn_with_expired_lease(moto: LocalStack, chat: StoreConve
     said = now(printed)
     assert said.startswith("The worker of the turn (try 1) is gone: its lease ended at ")
     assert f"`aion tasks cancel t-m-1 --owner {chat.context.owner}" in said
-    assert said.endswith(f"the sweep isn't called, or fails: `sam logs --cw-log-group /aws/lambda/{stack}-sweep`.")
+    assert said.endswith(f"the sweep isn't called, or fails: `aws logs tail /aws/lambda/{stack}-sweep`.")
 
 
 def test_why_explains_suspended_turn(run: RunCommand, chat: StoreConversation) -> None:

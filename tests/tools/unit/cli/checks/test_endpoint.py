@@ -72,13 +72,19 @@ def test_doctor_checks_authentication_and_issuer_keys(run: RunCommand, tmp_path:
 
 @pytest.fixture
 def gateway() -> Iterator[tuple[str, list[str], dict[str, str]]]:
-    """Server that behaves as API Gateway with IAM: a card with another URL for the caller AKIAME, and 403 for others."""
+    """Server that behaves as API Gateway with IAM: a card with another URL for the caller AKIAME, and 403 for others.
+
+    Without a response, it ends the connection of the caller AKIAENDS.
+    """
     seen: list[str] = []
     headers: dict[str, str] = {}
 
     class EndpointHandler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
             seen.append(self.headers.get("Authorization", ""))
+            if "Credential=AKIAENDS/" in seen[-1]:
+                self.close_connection = True
+                return
             signed = seen[-1].startswith("AWS4-HMAC-SHA256 Credential=AKIAME/")
             body = json.dumps({"name": "x", "url": url} if signed else {"message": "Missing Authentication Token"})
             self.send_response_only(200 if signed else 403)
@@ -111,6 +117,15 @@ def test_doctor_signs_requests_to_iam_gateway(gateway: tuple[str, list[str], dic
     _, results = doctor({**signing, "AWS_ACCESS_KEY_ID": "AKIAOTHER"}, url)
     refused = results["card at /.well-known/agent-card.json"]
     assert (refused["message"], "execute-api:Invoke" in refused["next"]) == ("The response is 403.", True)
+
+
+def test_doctor_fails_if_signed_request_gets_no_response(gateway: tuple[str, list[str], dict[str, str]]) -> None:
+    signing = {"AWS_ACCESS_KEY_ID": "AKIAENDS", "AWS_SECRET_ACCESS_KEY": "s", "AWS_REGION": "eu-west-1"}
+    code, results = doctor(signing | {"AWS_DEFAULT_REGION": "eu-west-1"}, gateway[0])
+    unread = results["card at /.well-known/agent-card.json"]
+    assert (code, unread["status"]) == (1, "FAILED")
+    assert unread["message"] == "Not read: Server disconnected without sending a response."
+    assert unread["next"].startswith("The function fails or doesn't start. See its log:")
 
 
 @pytest.mark.parametrize(

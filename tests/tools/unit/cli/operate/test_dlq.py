@@ -196,7 +196,16 @@ def test_dlq_drops_message_behind_a_thousand_others(tmp_path: Path, monkeypatch:
     )
     run = operating.runs({})
     last = json.loads(run("dlq", "list", "--limit", "2000", "--json").stdout)[-1]["id"]
-    assert "1 messages deleted." in run("dlq", "drop", last, "--yes").stderr
+    assert "1 message deleted." in run("dlq", "drop", last, "--yes").stderr
+
+
+def test_dlq_commands_accept_end_of_id(run: RunCommand, moto: LocalStack) -> None:
+    """A terminal shows only the end of an id."""
+    sent = [dead(moto, f"not of ours {number}") for number in range(2)]
+    assert f"id        {sent[0]}" in run("show", sent[0][-8:]).stdout
+    assert "2 messages deleted." in run("drop", *(each[-8:] for each in sent), "--yes").stderr
+    assert listed(run) == {}
+    assert "No message 0a1b2c3d in the dead letter queues" in refusal(run("drop", "0a1b2c3d", "--yes"))
 
 
 def test_dlq_show_reads_no_task_of_other_messages(run: RunCommand, chat: StoreConversation, moto: LocalStack) -> None:
@@ -255,7 +264,7 @@ def test_dlq_list_retries_release_and_reports_hidden_messages(
     operating.hook(monkeypatch, "after-call.sqs.ChangeMessageVisibilityBatch", refuse)
     shown = run("list", "--queue", "task")
     assert len(table(shown)) == 2
-    text = "SQS did not release 1 messages. They stay hidden for up to 60 seconds.\n"
+    text = "SQS did not release 1 message, which may stay hidden for 60 seconds.\n"
     assert shown.stderr == (text if hidden else "")
     assert next(count) == 4, "three requests were sent"
 

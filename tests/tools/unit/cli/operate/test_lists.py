@@ -93,11 +93,11 @@ def test_list_says_what_is_beyond_its_limit(run: RunCommand, name: str, options:
         assert told == ([SENTENCES[name].format(limit)] if is_told else [])
 
 
-@pytest.mark.parametrize(("is_terminal", "shown"), [(True, "e12c8836  c-1"), (False, f"{UUID}  c-1")])
-def test_generated_ids_are_short_on_terminal(
+@pytest.mark.parametrize(("is_terminal", "shown"), [(True, f"e12c8836  {UUID}"), (False, f"{UUID}  {UUID}")])
+def test_ids_that_commands_accept_are_short_on_terminal(
     is_terminal: bool, shown: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("sys.stdout.isatty", lambda: is_terminal)
-    documents.print_rows([{"task": UUID, "context": "c-1"}], ("task", "context"), "tasks")
+    documents.print_rows([{"task": UUID, "context": UUID}], ("task", "context"), "tasks")
     header, line = capsys.readouterr().out.splitlines()
     assert (header.split(), line) == (["TASK", "CONTEXT"], shown)

@@ -156,6 +156,18 @@ def test_push_delete_removes_configs_after_confirmation(run: RunCommand, push: P
     assert stored() == []
 
 
+def test_push_commands_accept_parts_of_ids_with_owner(run: RunCommand, push: Pushes) -> None:
+    """A terminal shows only the ends of ids, and the whole owner."""
+    owner, part = ("--owner", push.chat.context.owner), task_id(push)[-6:]
+    shown = run("show", part, *owner)
+    assert shown.stdout == run("show", task_id(push), *owner).stdout
+    assert "since the owner has no task with this whole id" in shown.stderr
+    assert run("redrive", part, "dead", *owner).stdout == "dead: redriven from event 3 on.\n"
+    assert run("delete", part, "ell", *owner, "--yes").exit_code == 1
+    assert run("delete", part, "gone", *owner, "--yes").stdout == "gone: deleted.\n"
+    assert run("show", part, "--owner", "another").exit_code == 1
+
+
 @pytest.mark.parametrize("arguments", [("show", "t-never"), ("redrive", "t-never"), ("delete", "t-never", "--yes")])
 def test_unknown_task_is_refused(run: RunCommand, arguments: tuple[str, ...]) -> None:
     failed = run(*arguments)

@@ -22,7 +22,6 @@ OLD, NEW = "01a22a28-a75d-7309-837f-96b3e12c8836", "01a22a28-b000-7000-8000-96b3
         ("01a22a28-a", OLD),
         ("e12c8836", OLD),
         ("0000", NEW),
-        ("last", NEW),
         ("000", "000"),
         ("unknown", "unknown"),
     ],
@@ -48,5 +47,9 @@ def test_commands_accept_part_of_id_and_last(run: RunCommand, chat: StoreConvers
     asyncio.run(two())
     assert "t-message-1" in run("show", "ge-1", "--scan").stdout
     assert "t-message-2" in run("show", "last", "--scan").stdout
+    shown = run("show", "ge-1", "--owner", chat.context.owner)
+    assert "t-message-1" in shown.stdout
+    assert "since the owner has no task with this whole id" in shown.stderr
+    assert "no task ge-1 of this owner" in operating.refusal(run("show", "ge-1", "--owner", "another"))
     assert run("cancel", "ge-2", "--scan", "--yes").stdout == "Task t-message-2 is canceled.\n"
     assert "2 tasks have ids with 't-mes'" in operating.refusal(run("show", "t-mes", "--scan"))
