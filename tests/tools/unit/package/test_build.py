@@ -11,8 +11,8 @@ import shutil
 import tempfile
 import zipfile
 from collections.abc import Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from importlib import metadata
+from multiprocessing import get_context
 from pathlib import Path
 
 import pytest
@@ -401,9 +401,13 @@ def test_builds_at_once_write_equal_packages(
 ) -> None:
     monkeypatch.setenv("AION_PACKAGE_CACHE", str(packages_cache))
     archives = [copied / ".aion" / name for name in ("one.zip", "two.zip", "one.zip")]
-    builds = [Build(copied, architecture=machine_architecture()) for _ in archives]
-    with ThreadPoolExecutor() as executor:
-        list(executor.map(lambda made, archive: made.zip("TaskFunction", archive), builds, archives))
+    build = Build(copied, architecture=machine_architecture())
+    builds = [get_context("fork").Process(target=build.zip, args=("TaskFunction", archive)) for archive in archives]
+    for each in builds:
+        each.start()
+    for each in builds:
+        each.join()
+        assert each.exitcode == 0
     assert {archive.read_bytes() for archive in archives} == {
         zipped(shutil.copytree(copied, copied / ".copy", ignore=shutil.ignore_patterns(".*")))
     }

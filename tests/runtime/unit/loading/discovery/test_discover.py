@@ -135,7 +135,7 @@ def test_adk_package_is_imported_by_its_name(code: str, tmp_path: Path) -> None:
     assert discover(tmp_path / "weather").env_files == (nearer,)
 
 
-def test_adk_folder_whose_name_is_no_package_is_named_in_notice(tmp_path: Path) -> None:
+def test_notice_names_adk_folder_that_is_no_package(tmp_path: Path) -> None:
     for name in ("weather", "travel-planner", ".venv"):
         put(tmp_path, f"{name}/agent.py", "root_agent = Agent()")
     put(tmp_path, "notes-of-may/agent.py", "text = 1")
