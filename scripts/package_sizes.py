@@ -80,6 +80,7 @@ def cost(command: list[str], project: Path, made: Path, cache: Path, target: Tar
     seconds, after = time.monotonic() - began, resource.getrusage(resource.RUSAGE_CHILDREN)
     cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
     archive = cache / "package.zip"
+    archive.unlink(missing_ok=True)  # of the other command
     add_to_zip(archive, files_in(made))
     unpacked = sum(file.stat().st_size for file in made.rglob("*") if file.is_file())
     return Cost(unpacked / 1e6, archive.stat().st_size / 1e6, seconds, cpu)
