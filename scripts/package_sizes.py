@@ -73,7 +73,7 @@ def write(name: str, folder: Path, aion: Path) -> None:
     run([find_uv(), "lock", "--quiet", "--project", str(folder)])
 
 
-def cost(command: list[str], project: Path, made: Path, cache: Path, target: Target) -> Cost:
+def cost(command: list[str], project: Path, made: Path, cache: Path) -> Cost:
     """Run a program in the project that writes the package `made`, and return its cost. Raises BuildError."""
     before, began = resource.getrusage(resource.RUSAGE_CHILDREN), time.monotonic()
     run(command, cwd=project, more={"AION_PACKAGE_CACHE": str(cache)})
@@ -101,8 +101,8 @@ def is_smaller(name: str, scratch: Path) -> bool:
     print(f"{name}, {', Python '.join(target)}", flush=True)
     made, packages = {kind: scratch / kind.replace(" ", "-") for kind in ("cold", "warm", "uv")}, scratch / "packages"
     build = [aion, "build", FUNCTION, "--to"]
-    costs = {kind: cost([*build, str(made[kind])], project, made[kind], packages, target) for kind in ("cold", "warm")}
-    costs["uv"] = cost(uv_command(made["cold"], made["uv"], target), scratch, made["uv"], packages, target)
+    costs = {kind: cost([*build, str(made[kind])], project, made[kind], packages) for kind in ("cold", "warm")}
+    costs["uv"] = cost(uv_command(made["cold"], made["uv"], target), scratch, made["uv"], packages)
     for kind, found in costs.items():
         print(f"  {kind:<6}{found}", flush=True)
     return costs["cold"].unpacked <= costs["uv"].unpacked

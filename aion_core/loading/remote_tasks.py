@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from aion_core.clock import Clock
 from aion_core.delegation.remotes import Remotes
-from aion_core.engine.agent import CallsRemoteAgents, NoticesCancellations
+from aion_core.engine.agent import Agent, CallsRemoteAgents, NoticesCancellations
 from aion_core.engine.records import AwaitedCall
 from aion_core.engine.remote_calls.cancellation import Canceled
 from aion_core.engine.remote_calls.records import CallToCancel
@@ -46,8 +46,7 @@ class RemoteTasks:
 
     async def tell_agent(self, context: ContextKey, task: TaskKey) -> None:
         """Tell the task's agent that the task was canceled, if its code wants to know. Raises StoreError."""
-        deployed = self._agents.get(context.agent)
-        agent = await deployed.loaded() if deployed is not None else None
+        agent = await self._agent_of(context)
         if isinstance(agent, NoticesCancellations):
             await agent.canceled(task)
 
@@ -60,9 +59,13 @@ class RemoteTasks:
         return await have_answers(self._remotes.client, self._calls, context, task, calls, own_look=self._look_by_agent)
 
     async def _look_by_agent(self, context: ContextKey, task: TaskKey, call: AwaitedCall) -> Task:
-        deployed = self._agents.get(context.agent)
-        agent = await deployed.loaded() if deployed is not None else None
+        agent = await self._agent_of(context)
         stored = {each.key: each for each in await self._calls.of_task(task)}.get(call.key)
         if not isinstance(agent, CallsRemoteAgents) or stored is None:
             raise ConfigurationError(f"The agent {context.agent!r} does not make the call {call.key!r} any more.")
         return await agent.look_at_remote(context, task, stored)
+
+    async def _agent_of(self, context: ContextKey) -> Agent | None:
+        """Return the context's agent, loaded if necessary; None if it is not deployed any more."""
+        deployed = self._agents.get(context.agent)
+        return await deployed.loaded() if deployed is not None else None

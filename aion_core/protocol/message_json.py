@@ -35,7 +35,7 @@ def to_json(message: AnyMessage) -> Any:
 
 @cache
 def _form(field: FieldDescriptor) -> tuple[str, Callable[[Any], Any] | None]:
-    """Return the name of a field in JSON, and what gives its value the form of JSON; None if it has this form already."""
+    """Return a field's JSON name, and the function that writes its value; None for a value that is JSON as it is."""
     of_one: Callable[[Any], Any] | None = None
     if field.message_type is not None and field.message_type.GetOptions().map_entry:
         _, of_one = _form(field.message_type.fields_by_name["value"])
@@ -89,7 +89,7 @@ _OF_JSON: dict[type[AnyMessage], Callable[[Any], Any]] = {
     Value: _any,
     Timestamp: Timestamp.ToJsonString,
 }
-"""What gives a message the form of JSON, for those that are no objects with the names of their fields."""
+"""Functions that write messages with a JSON form of their own, by the messages' types."""
 
 
 def prepare_event(message: AnyMessage) -> None:

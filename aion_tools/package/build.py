@@ -6,7 +6,7 @@ Dependencies are installed from wheels, so any machine can build for both of Lam
 import math
 import os
 import shutil
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path, PurePath
 from tempfile import TemporaryDirectory
@@ -100,18 +100,19 @@ class Build:
 
         With `link`, its files are hard links to the cache: the folder must be in the cache, and nobody may change them.
         """
-        package, part = self._package(function, folder)
+        own = self._own(function)
+        package, part = self._package(function, own, folder)
         copy = os.link if link else shutil.copy
         shutil.copytree(part.code, folder, copy_function=copy, dirs_exist_ok=True)
-        for place, file in self._own(function).items():
+        for place, file in own.items():
             (folder / place).unlink(missing_ok=True)  # it may be a link to the cache
             put(file, folder / place, copy)
         return package
 
     def zip(self, function: str, archive: Path) -> Package:
         """Write a function's package as a zip. Equal packages give equal bytes. Raises BuildError or UvMissing."""
-        package, part = self._package(function, archive)
         own = self._own(function)
+        package, part = self._package(function, own, archive)
         archive.parent.mkdir(parents=True, exist_ok=True)
         # Beside the archive, because a build that is killed must not leave half of it.
         with TemporaryDirectory(prefix=".aion-", dir=archive.parent) as beside:
@@ -122,9 +123,12 @@ class Build:
             made.replace(archive)
         return package
 
-    def _package(self, function: str, code: Path) -> tuple[Package, Part]:
-        """Return a function's package, which the caller writes, and its part from the cache. Raises BuildError or UvMissing."""
-        has_agents, own = function in self._with_agents, self._own(function)
+    def _package(self, function: str, own: Mapping[str, Path], code: Path) -> tuple[Package, Part]:
+        """Return a function's package with the project's `own` files, which the caller writes, and its part from the cache.
+
+        Raises BuildError or UvMissing.
+        """
+        has_agents = function in self._with_agents
         limit = IMAGE_LIMIT if self.is_image(function) else LAMBDA_LIMIT
         own_size = sum(file.stat().st_size for file in own.values())
         # In whole megabytes, so that an edit of the project rarely needs another part.
@@ -263,11 +267,12 @@ class Build:
 
 def _refuse_replaced(place: str, file: Path, dependencies: Path) -> None:
     """Raise BuildError if a file of the project would replace one of a dependency that code may need."""
-    top = place.partition("/")[0]
-    if (dependencies / place).is_dir():
+    theirs = dependencies / place
+    if theirs.is_dir():
         raise BuildError(f"rename the file {place}: a dependency has a folder with this name")
     if above := [each for each in PurePath(place).parents if (dependencies / each).is_file()]:
         raise BuildError(f"rename the folder {above[0]}: a dependency has a file with this name")
-    theirs = dependencies / place
     if top_module(place) and theirs.is_file() and theirs.read_bytes() != file.read_bytes():
-        raise BuildError(f"rename {top}, or add it to .aionignore: a dependency has a module with this name")
+        raise BuildError(
+            f"rename {place.partition('/')[0]}, or add it to .aionignore: a dependency has a module with this name"
+        )

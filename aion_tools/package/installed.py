@@ -40,7 +40,7 @@ class Installed:
 
     def __init__(self, lock: Lock, target: Target) -> None:
         """Install the dependencies. Raises BuildError or UvMissing."""
-        self.target = target
+        self._target = target
         # In the cache, so that packages can have hard links to the files.
         self._scratch = scratch()
         built = self._built(lock) if lock.sources else {}
@@ -79,7 +79,7 @@ class Installed:
                 continue
             for extra in {"", *requirement.extras} - {extra for each, extra in seen if each == name}:
                 seen.add((name, extra))
-                waiting += [line for line in self._requirements[name] if self.target.includes(line, extra)]
+                waiting += [line for line in self._requirements[name] if self._target.includes(line, extra)]
         return {name for name, _ in seen}
 
     def missing(self, requirements: Iterable[str], without: Collection[str] = ()) -> list[str]:
@@ -116,21 +116,21 @@ class Installed:
         folder = Path(str(self._distributions[name].locate_file("")))
         for file in self._distributions[name].files or ():
             place = file.as_posix()
-            for each in (place, trim.compiled(place, self.target.python)) if place.endswith(".py") else (place,):
+            for each in (place, trim.compiled(place, self._target.python)) if place.endswith(".py") else (place,):
                 if ".." not in file.parts and (folder / each).is_file():
                     yield InstalledFile(name, each, folder / each, (folder / each).stat().st_size)
 
     def _wheels(self, lock: Lock) -> Path:
         """Return the cached folder with the installed wheels."""
-        parts = [json.dumps(lock.wheels), *self.target, uv_version(), trim.compiler(self.target.python)]
+        parts = [json.dumps(lock.wheels), *self._target, uv_version(), trim.compiler(self._target.python)]
         parts += [Path(str(module.__file__)).read_text(encoding="utf-8") for module in (trim, elf)]
-        place = entry(f"wheels-{'-'.join(self.target)}", *parts)
+        place = entry(f"wheels-{'-'.join(self._target)}", *parts)
         with filled_once(place) as is_new:
             if is_new:
-                install(lock, lock.wheels, place / "code", self.target, "--only-binary", ":all:")
+                install(lock, lock.wheels, place / "code", self._target, "--only-binary", ":all:")
                 trim.delete_dead_weight(place / "code")
                 trim.strip_libraries(place / "code")
-                trim.compile_modules(place / "code", self.target.python)
+                trim.compile_modules(place / "code", self._target.python)
         return place / "code"
 
     def _built(self, lock: Lock) -> dict[str, Distribution]:
@@ -139,11 +139,11 @@ class Installed:
         # uv would take the earlier build of a folder whose pyproject.toml is unchanged.
         local = [word for each in lock.sources if "directory" in each for word in ("--refresh-package", each["name"])]
         remedy = (
-            f"A build compiles only Python. Build the wheel of native code for {self.target.architecture} elsewhere "
+            f"A build compiles only Python. Build the wheel of native code for {self._target.architecture} elsewhere "
             "(`uv build --wheel`), and require the file"
         )
         try:
-            install(lock, lock.sources, folder, self.target, *local)
+            install(lock, lock.sources, folder, self._target, *local)
         except BuildError as error:
             raise BuildError(f"{error}\n{remedy}") from error
         built = _distributions(folder)
@@ -152,7 +152,7 @@ class Installed:
             if not any(line.startswith("Tag:") and line.endswith("-none-any") for line in tags):
                 raise BuildError(f"{each.name} {each.version} has native code and no wheel. {remedy}")
         trim.delete_dead_weight(folder)
-        trim.compile_modules(folder, self.target.python)
+        trim.compile_modules(folder, self._target.python)
         return built
 
 

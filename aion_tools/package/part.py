@@ -45,7 +45,8 @@ def finished(
 ) -> Part:
     """Return the part with these distributions, made now unless the cache has it. Raises BuildError.
 
-    `own` is the cached folder of aion's own code. `words` are those that the project's code quotes. `room` is the size in bytes above which .pyc files are left out.
+    `own` is the cached folder of aion's own code. `words` are those that the project's code quotes. `room` is the size in
+    bytes above which .pyc files are left out.
     """
     services = installed.services(words)
     program = [file.read_text(encoding="utf-8") for file in sorted(Path(__file__).parent.glob("*.py"))]

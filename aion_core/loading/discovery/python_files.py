@@ -1,7 +1,7 @@
 """Search for agents in Python files. It parses the files but imports no code."""
 
 import ast
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 
 from msgspec import Struct
@@ -34,14 +34,33 @@ class AgentFile(Struct, frozen=True):
 
 def agent_file(file: Path) -> AgentFile | None:
     """Return the agents of a Python file; None if the file has no agent or cannot be parsed."""
-    return _agent_file(file, parsed(file), frozenset())
+    return _agent_file(file, _read(file), frozenset())
 
 
-def _agent_file(file: Path, tree: ast.Module, bases: Collection[str]) -> AgentFile | None:
+class _Source(Struct, frozen=True):
+    """A parsed file, with the modules and the names that it imports: see `imports_of`."""
+
+    tree: ast.Module
+    modules: Collection[str]
+    names: Mapping[str, str]
+
+    def may_have_agents(self, bases: Collection[str]) -> bool:
+        """Return True if the file imports a framework, or one of `bases`, the project's own agent classes."""
+        return any(f"{module}.".startswith(scanned_imports()) for module in self.modules) or any(
+            name in bases for name in self.names.values()
+        )
+
+
+def _read(file: Path) -> _Source:
+    tree = parsed(file)
+    return _Source(tree, *imports_of(tree))
+
+
+def _agent_file(file: Path, source: _Source, bases: Collection[str]) -> AgentFile | None:
     """Return the agents of a parsed file. `bases` are the names of the project's own agent classes."""
-    modules, names = imports_of(tree)
-    if not _is_scanned(modules, names, bases):
+    if not source.may_have_agents(bases):
         return None
+    tree, modules, names = source.tree, source.modules, source.names
     classes = _AgentClasses(tree, names, bases)
     found = tuple(_instance_names(tree, names, classes.own, {module.partition(".")[0] for module in modules}))
     # A function that makes a server has precedence over the class of the executor in the server.
@@ -51,13 +70,6 @@ def _agent_file(file: Path, tree: ast.Module, bases: Collection[str]) -> AgentFi
     return AgentFile(file, found, frozenset(last | set(names)), functions) if found else None
 
 
-def _is_scanned(modules: Collection[str], names: Mapping[str, str], bases: Collection[str]) -> bool:
-    """Return True if the file imports a framework, or an agent class of the project."""
-    return any(f"{module}.".startswith(scanned_imports()) for module in modules) or any(
-        name in bases for name in names.values()
-    )
-
-
 def agent_files_below(folder: Path) -> list[AgentFile]:
     """Return the Python files with an agent in the folder, or if there are none, in its subfolders.
 
@@ -65,9 +77,9 @@ def agent_files_below(folder: Path) -> list[AgentFile]:
     environments are skipped.
     """
     for files in (sorted(folder.glob("*.py")), _below(folder)):
-        trees = {file: parsed(file) for file in files if _may_have_agents(file)}
-        bases = _agent_classes_in(list(trees.values()))
-        found = [each for file, tree in trees.items() if (each := _agent_file(file, tree, bases)) is not None]
+        sources = {file: _read(file) for file in files if _may_have_agents(file)}
+        bases = _agent_classes_in(sources.values())
+        found = [each for file, source in sources.items() if (each := _agent_file(file, source, bases)) is not None]
         imported = {each.file for each in found for other in found if other is not each and _imports_file(other, each)}
         # Omit files that another found file imports. If all files import each other, return all of them.
         if parts := [each for each in found if each.file not in imported] or found:
@@ -93,15 +105,14 @@ def _imports_file(importer: AgentFile, imported: AgentFile) -> bool:
     return stem in importer.imports
 
 
-def _agent_classes_in(trees: Sequence[ast.Module]) -> frozenset[str]:
+def _agent_classes_in(sources: Collection[_Source]) -> frozenset[str]:
     """Return the names of all agent classes in these files. A class may derive from one in another file."""
     bases: frozenset[str] = frozenset()
     while True:
         found = set(bases)
-        for tree in trees:
-            modules, names = imports_of(tree)
-            if _is_scanned(modules, names, bases):
-                found |= _AgentClasses(tree, names, bases).own
+        for source in sources:
+            if source.may_have_agents(bases):
+                found |= _AgentClasses(source.tree, source.names, bases).own
         if found == bases:
             return bases
         bases = frozenset(found)
