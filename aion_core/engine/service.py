@@ -3,7 +3,7 @@
 from collections.abc import AsyncGenerator, Collection, Coroutine, Mapping
 from typing import Any
 
-from aion_core.clock import Clock
+from aion_core.clock import Clock, within
 from aion_core.engine import answer
 from aion_core.engine.admission.admission import Admission, MessageAdmission
 from aion_core.engine.admission.quotas import OpenTasks
@@ -12,7 +12,6 @@ from aion_core.engine.agent_options import AnswerAs, ReplyAs, WhenBusy
 from aion_core.engine.call import CallContext
 from aion_core.engine.cancellation import Cancellation
 from aion_core.engine.isolation import visible_log
-from aion_core.engine.process.time_limits import within
 from aion_core.engine.queues import WorkQueue
 from aion_core.engine.records import Cursor
 from aion_core.engine.runner.worker import Worker

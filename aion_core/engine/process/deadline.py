@@ -5,8 +5,7 @@ from datetime import datetime
 
 from msgspec import Struct, field
 
-from aion_core.clock import Clock
-from aion_core.engine.process.time_limits import within
+from aion_core.clock import Clock, within
 
 DRAIN_SECONDS, CUT_SECONDS = 30.0, 12.0
 """Seconds before the deadline: first a turn is asked to stop at its next step boundary, then it is cancelled."""

@@ -4,7 +4,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 
-from aion_core.engine.process.time_limits import within
+from aion_core.clock import within
 from aion_core.errors import StoreError
 from aion_core.local.sqlite.message_queue import VISIBILITY_SECONDS, QueueMessage, SQLiteQueue
 

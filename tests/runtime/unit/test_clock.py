@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from aion_core.engine.process.time_limits import within
+from aion_core.clock import within
 from tests.support.clock import ManualClock, settle
 
 
