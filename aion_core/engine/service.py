@@ -1,10 +1,9 @@
 """A2A operations on an agent's tasks, independent of transport and protocol version."""
 
-import asyncio
 from collections.abc import AsyncGenerator, Collection, Coroutine, Mapping
 from typing import Any
 
-from aion_core.clock import Clock
+from aion_core.clock import Clock, within
 from aion_core.engine import answer
 from aion_core.engine.admission.admission import Admission, MessageAdmission
 from aion_core.engine.admission.quotas import OpenTasks
@@ -231,14 +230,4 @@ class TaskService:
         if call.deadline.until is not None:
             left = (call.deadline.until - self._clock.now()).total_seconds() - subscription.LEAVE_SECONDS
             seconds = max(0.0, left if seconds is None else min(seconds, left))
-        own: list[asyncio.Future[Any]] = [asyncio.ensure_future(coroutine)]
-        if seconds is not None:
-            own.append(asyncio.ensure_future(self._clock.sleep(seconds)))
-        leave = [] if call.deadline.leave is None else [call.deadline.leave]
-        try:
-            await asyncio.wait([*own, *leave], return_when=asyncio.FIRST_COMPLETED)
-            if own[0].done():
-                own[0].result()
-        finally:
-            for each in own:
-                each.cancel()
+        await within(self._clock, seconds, coroutine, call.deadline.leave)

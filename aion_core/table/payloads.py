@@ -27,12 +27,11 @@ TINY_BYTES = 512
 
 
 def compress(content: bytes, blobs: Blobs) -> bytes:
-    """Return the bytes compressed by zlib, for an item of the store with these blobs."""
-    level = FAST if len(content) > FAST_BYTES or not blobs.bytes_cost_money else -1
+    """Return the bytes in zlib's format, compressed if this saves money or time in the store with these blobs."""
     if len(content) > SMALL_BYTES:
-        return zlib.compress(content, level)
-    tiny = len(content) <= TINY_BYTES
-    packer = zlib.compressobj(0, wbits=9, memLevel=1) if tiny else zlib.compressobj(level, wbits=12, memLevel=5)
+        return zlib.compress(content, FAST if len(content) > FAST_BYTES or not blobs.bytes_cost_money else -1)
+    stored = len(content) <= TINY_BYTES or not blobs.bytes_cost_money
+    packer = zlib.compressobj(0, wbits=9, memLevel=1) if stored else zlib.compressobj(wbits=12, memLevel=5)
     return packer.compress(content) + packer.flush()
 
 

@@ -18,6 +18,8 @@ from datetime import UTC, datetime, timedelta
 from random import Random
 from typing import Any, TypeVar
 
+from aion_core.clock import Timer
+
 BEGINNING = datetime(2030, 1, 1, tzinfo=UTC)
 
 
@@ -214,6 +216,10 @@ class SimClock:
     async def sleep(self, seconds: float) -> None:
         """Wait for this number of seconds."""
         await asyncio.sleep(seconds)
+
+    def call_later(self, seconds: float, callback: Callable[[], object]) -> Timer:
+        """Call the callback after this number of seconds."""
+        return asyncio.get_running_loop().call_later(seconds, callback)
 
 
 READINGS: ContextVar[tuple[Iterator[Any], list[Any]] | None] = ContextVar("readings", default=None)

@@ -1,10 +1,13 @@
 """Clocks that a test moves: the service's clock, and the clock of the event loop."""
 
 import asyncio
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
+
+from aion_core.clock import Timer
 
 STEP_SECONDS = 0.05
 
@@ -44,6 +47,13 @@ class ManualClock:
         until = self._now + timedelta(seconds=seconds)
         while self._now < until:
             await self._moved.wait()
+
+    def call_later(self, seconds: float, callback: Callable[[], object]) -> Timer:
+        async def call() -> None:
+            await self.sleep(seconds)
+            callback()
+
+        return asyncio.ensure_future(call())
 
     async def passes(self, seconds: float) -> None:
         """Move the clock in small steps; run all ready asyncio tasks after each step."""

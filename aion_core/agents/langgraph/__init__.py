@@ -30,6 +30,7 @@ remote_calls.py         calls of remote agents by nodes and tools
 remote_questions.py     questions of remote agents as interrupts
 waits.py                waits as interrupts that no client answers
 reply_sink.py          takes the calls of the author's helpers
+loop_wakeups.py        wake-ups of the event loop, which streamed chunks request
 translation.py         stream events as emissions
 author_emissions.py    emissions of the author's code
 said_text.py           one text of a turn, and its place among the others

@@ -21,6 +21,7 @@ from aion_core.agents.langgraph.callbacks import LangChainCallbacks
 from aion_core.agents.langgraph.graph import MESSAGES, Graph, tools_of
 from aion_core.agents.langgraph.input_contract import check_input, state_values
 from aion_core.agents.langgraph.interrupts import resume_command
+from aion_core.agents.langgraph.loop_wakeups import skip_own_wakeups
 from aion_core.agents.langgraph.pending_emissions import PendingEmissions
 from aion_core.agents.langgraph.redeployment import NODES, has_channel
 from aion_core.agents.langgraph.remote_calls import GraphCalls
@@ -170,6 +171,7 @@ class GraphTurn:
         calling = GraphCalls(self._request.turn.id, may_suspend=self.may_suspend)
         remote_calls = AuthorCalls(self._request, self._setup.remotes, calling)
         sleeps = AuthorSleeps(self._request.sleeps, calling)
+        skip_own_wakeups()
         token, stream = emission_listener.set(pending.add), None
         try:
             with aion_context_set(context), remote_caller_set(remote_calls.call), sleeper_set(sleeps.sleep):

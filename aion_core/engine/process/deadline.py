@@ -5,7 +5,7 @@ from datetime import datetime
 
 from msgspec import Struct, field
 
-from aion_core.clock import Clock
+from aion_core.clock import Clock, within
 
 DRAIN_SECONDS, CUT_SECONDS = 30.0, 12.0
 """Seconds before the deadline: first a turn is asked to stop at its next step boundary, then it is cancelled."""
@@ -34,12 +34,7 @@ async def wait_for_deadline(deadline: Deadline, clock: Clock, drain: asyncio.Eve
         await deadline.now.wait()
     else:
         left = (deadline.until - clock.now()).total_seconds()
-        ends = [asyncio.ensure_future(each) for each in (deadline.now.wait(), clock.sleep(left - drain_before))]
-        try:
-            await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            for each in ends:
-                each.cancel()
+        await within(clock, left - drain_before, deadline.now.wait())
     drain.set()
     grace = drain_before - cut_before
     if deadline.grace is not None and deadline.now.is_set():

@@ -4,6 +4,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 
+from aion_core.clock import within
 from aion_core.errors import StoreError
 from aion_core.local.sqlite.message_queue import VISIBILITY_SECONDS, QueueMessage, SQLiteQueue
 
@@ -94,12 +95,4 @@ class QueueConsumer:
 
     async def _sleep(self, seconds: float) -> None:
         """Sleep until the time is over, this process sends a message, or a handler ends."""
-        waiting = [
-            asyncio.ensure_future(self._queue.clock.sleep(seconds)),
-            asyncio.ensure_future(self._noticed.wait()),
-        ]
-        try:
-            await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            for each in waiting:
-                each.cancel()
+        await within(self._queue.clock, seconds, self._noticed.wait())
