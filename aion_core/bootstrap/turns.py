@@ -25,7 +25,7 @@ from aion_core.loading.aion_yaml.agent import AgentConfig
 from aion_core.loading.deployment import read_deployment_config
 from aion_core.loading.frameworks import AgentDependencies
 from aion_core.loading.lazy_agent import AgentReplies, LazyAgent
-from aion_core.loading.remote_tasks import RemoteTasks
+from aion_core.loading.outside_turns import OutsideTurns
 from aion_core.settings import Settings
 
 
@@ -81,13 +81,11 @@ def build_turn_services(settings: Settings, telemetry: Telemetry) -> TurnService
         tracer=build_tracer(settings, telemetry, stores, clock),
     )
 
-    remote_tasks = RemoteTasks(agents, remotes, stores.tasks.remote_calls, clock, environment.refresh_if_due)
+    outside = OutsideTurns(agents, remotes, stores.tasks.remote_calls, clock, environment.refresh_if_due)
     cancellations = RemoteCancellations(
-        stores.tasks.remote_calls, remote_tasks.cancel, stores.tasks.note_unreached, stores.work_queue, clock
+        stores.tasks.remote_calls, outside.cancel, stores.tasks.note_unreached, stores.work_queue, clock
     )
-    worker = Worker(
-        stores.tasks, runner, stores.work_queue, clock, cancellations, remote_tasks.look, remote_tasks.tell_agent
-    )
+    worker = Worker(stores.tasks, runner, stores.work_queue, clock, cancellations, outside.look, outside.tell_agent)
     background = None
     if settings.store != "dynamodb":
         background = build_background(settings, stores, worker, clock, telemetry)

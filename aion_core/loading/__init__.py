@@ -9,7 +9,7 @@ card_sources/      what an author has written about an agent beside aion.yaml
 auth_policies.py   auth policies, from the agents' configuration
 init_phase.py      loads all agents at the start of a Lambda environment
 lazy_agent.py      an agent whose code is imported when it is needed
-remote_tasks.py    the remote tasks of agents: asked for their answers, canceled
+outside_turns.py   work of agents outside of their turns: for remote tasks, and for canceled ones
 importing/         imports agents' modules
 objects/           finds the agent object in its module
 build_agent.py     calls the adapter of its framework

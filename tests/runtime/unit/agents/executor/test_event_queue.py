@@ -20,6 +20,7 @@ from aion_core.engine.runner import renewal, runner
 from aion_core.errors import StoreUnavailable
 from aion_core.protocol.types import Event, Task, TaskState
 from tests.runtime.unit.agents.executor.executors import ScriptedExecutor, served, text, text_of
+from tests.support.clock import settle
 from tests.support.deployment import at, deployed
 from tests.support.isolated import isolated_imports
 from tests.support.requests import request
@@ -74,6 +75,7 @@ async def test_enqueue_event_returns_after_event_is_recorded() -> None:
         seen.append(store.done)
 
     await answer_of(ScriptedExecutor(execute), store)
+    await settle()  # the client may have its answer before the executor goes on
     assert seen == [1, 2, 3]
 
 

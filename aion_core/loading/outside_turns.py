@@ -1,4 +1,4 @@
-"""Remote tasks of the deployed agents' calls: asked for their answers, and canceled with the tasks that began them."""
+"""Work of the deployed agents outside of their turns: for remote tasks that they began, and for their canceled tasks."""
 
 from collections.abc import Callable, Mapping, Sequence
 
@@ -16,8 +16,8 @@ from aion_core.table.keys import ContextKey, TaskKey
 from aion_core.table.times import milliseconds
 
 
-class RemoteTasks:
-    """Client of the remote tasks. A call that names an `agent` is that agent's own: its code knows how to reach it."""
+class OutsideTurns:
+    """Work of agents outside of their turns. A call that names an `agent` is that agent's own: its code knows how to reach it."""
 
     def __init__(
         self,

@@ -13,7 +13,7 @@ from aion_core.engine.remote_calls.cancellation import Canceled
 from aion_core.engine.remote_calls.records import CallState, CallToCancel, RemoteCall
 from aion_core.loading.aion_yaml.agent import AgentConfig
 from aion_core.loading.lazy_agent import LazyAgent
-from aion_core.loading.remote_tasks import RemoteTasks
+from aion_core.loading.outside_turns import OutsideTurns
 from aion_core.protocol.types import Message, Part, Role
 from aion_core.settings import Settings
 from tests.runtime.unit.delegation.remote_servers import AGENTS, served_by_sdk
@@ -36,7 +36,7 @@ class Called:
         echo = LazyAgent("echo", AgentConfig(path="remote.py:RemoteExecutor"), AGENTS, dependencies)
         remotes = Remotes({"weather": Remote("weather", url)})
         calls = self.store.remote_calls
-        self.tasks = RemoteTasks({"echo": echo}, remotes, calls, clock, lambda: self.renewals.append(None))
+        self.tasks = OutsideTurns({"echo": echo}, remotes, calls, clock, lambda: self.renewals.append(None))
 
     async def call(self, *, remote: str = "weather", agent: str = "") -> RemoteCall:
         """Store the call, and send its message."""
