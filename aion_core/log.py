@@ -7,6 +7,8 @@ records.
 import json
 import logging
 import re
+import sys
+import threading
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -16,6 +18,9 @@ from typing import Any
 from urllib.parse import quote
 
 from aion_core.redaction import REDACTED, messages_of, without_credentials
+
+logger = logging.getLogger(__name__)
+"""Logger of this module. If an agent's code disables all existing loggers, this one is disabled too."""
 
 CORRELATION_ID = "correlation_id"
 """Label in the log lines of one request. On Lambda its value is the id of the invocation."""
@@ -172,6 +177,27 @@ def install() -> None:
 
     make.is_aions = True  # type: ignore[attr-defined]
     logging.setLogRecordFactory(make)
+    _log_unhandled()
+
+
+def _log_unhandled() -> None:
+    """Log the exceptions that nobody catches in threads and finalizers: Python would print them without redaction."""
+    of_threads, of_finalizers = threading.excepthook, sys.unraisablehook
+
+    def thread_failed(unhandled: threading.ExceptHookArgs) -> None:
+        if unhandled.exc_value is not None and not isinstance(unhandled.exc_value, SystemExit):
+            name = unhandled.thread.name if unhandled.thread is not None else ""
+            logger.error("The thread %s has failed.", name, exc_info=unhandled.exc_value)
+        if of_threads is not threading.__excepthook__:
+            of_threads(unhandled)  # another library's, which reports errors
+
+    def finalizer_failed(unhandled: Any) -> None:
+        if unhandled.exc_value is not None:
+            logger.warning("An exception was ignored in a finalizer.", exc_info=unhandled.exc_value)
+        if of_finalizers is not sys.__unraisablehook__:
+            of_finalizers(unhandled)
+
+    threading.excepthook, sys.unraisablehook = thread_failed, finalizer_failed
 
 
 def handle_records(handler: logging.Handler, *, alone: bool = False) -> None:
@@ -197,27 +223,24 @@ def kept_handlers() -> Iterator[Callable[[], None]]:
     present = frozenset(before)
 
     def restore() -> None:
-        if _existing.disabled:
-            # Enable `_existing` first. If another thread disables all loggers during the loop, it disables `_existing`
+        if logger.disabled:
+            # Enable this logger first. If another thread disables all loggers during the loop, it disables this one
             # too, and the next call of `restore` enables them again.
-            _existing.disabled = False
-            for name, logger in list(root.manager.loggerDict.items()):
-                if isinstance(logger, logging.Logger) and name.partition(".")[0] in _SERVER:
-                    logger.disabled = False
+            logger.disabled = False
+            for name, each in list(root.manager.loggerDict.items()):
+                if isinstance(each, logging.Logger) and name.partition(".")[0] in _SERVER:
+                    each.disabled = False
         if not present.issubset(root.handlers):
             for name in _SERVER:
-                logger = logging.getLogger(name)
-                logger.handlers[:], logger.propagate = before, False
-                logger.setLevel(logger.level or level)
+                ours = logging.getLogger(name)
+                ours.handlers[:], ours.propagate = before, False
+                ours.setLevel(ours.level or level)
 
     try:
         yield restore
     finally:
         restore()
 
-
-_existing = logging.getLogger(__name__)
-"""Logger of this module. If an agent's code disables all existing loggers, this one is disabled too."""
 
 _SERVER = ("aion_core", "aion_tools", "handlers")
 """Names of the server's loggers."""
@@ -235,20 +258,31 @@ def _cleaned(record: logging.LogRecord) -> logging.LogRecord:
     # Escape line breaks if the message has arguments, because an argument could forge a log line.
     clean = one_line(message) if record.args else message
     clean = without_secrets(clean)
-    for argument in record.args if isinstance(record.args, tuple) else ():
-        if isinstance(argument, BaseException):
-            clean = without_credentials(clean)
+    # A warning may quote the message of an exception: as an argument, as asyncio does, or by an author's f-string.
+    if record.levelno >= logging.WARNING or _has_error(record.args):
+        clean = without_credentials(clean)
     if record.exc_info and record.exc_info[1] is not None:
         kind, error, _ = record.exc_info
         story = "".join(traceback.format_exception(*record.exc_info))
         redacted = without_secrets(story)
         for told in filter(None, messages_of(error)):
-            redacted = redacted.replace(told, without_credentials(told))
+            # Python indents the lines of the messages in an exception group.
+            quoted = r"\n[ |]*".join(map(re.escape, told.split("\n")))
+            redacted = re.sub(quoted, lambda found: without_credentials(found[0]), redacted)
         if redacted != story:
             clean, record.exc_info, record.exception_name = f"{clean}\n{redacted}", None, kind.__name__
     if clean != message:
         record.msg, record.args = clean, None
     return record
+
+
+def _has_error(value: Any, depth: int = 3) -> bool:
+    """Return True for an exception, and for a collection with one, such as the results of `asyncio.gather`."""
+    if isinstance(value, Mapping):
+        value = value.values()
+    elif not isinstance(value, list | tuple | set | frozenset):
+        return isinstance(value, BaseException)
+    return depth > 0 and any(_has_error(each, depth - 1) for each in value)
 
 
 def one_line(text: str) -> str:

@@ -14,7 +14,7 @@ from mangum.types import ASGI, Message
 from .application import call, receiver
 from .http_event import EventReader, MalformedRequest
 from .refusal import Refusal
-from .response import APP_FAILED, metadata
+from .response import APP_FAILED, OF_JSON, metadata
 
 logger = logging.getLogger(__name__)
 
@@ -99,7 +99,7 @@ class BufferedResponse:
 
     def fail(self, message: str) -> None:
         """Replace the response by one with status 500 and a message in JSON."""
-        self._status, self._headers = APP_FAILED.status, [(b"content-type", b"application/json")]
+        self._status, self._headers = APP_FAILED.status, list(OF_JSON)
         self._body[:] = json.dumps({"message": message}).encode()
 
     def returned(self, event: Mapping[str, Any]) -> dict[str, Any]:

@@ -5,6 +5,7 @@ import json
 from mangum.types import Receive, Scope, Send
 
 from .http_event import MalformedRequest
+from .response import OF_JSON
 
 
 class Refusal:
@@ -15,6 +16,6 @@ class Refusal:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Send the response."""
-        headers = [(b"content-type", b"application/json"), (b"content-length", str(len(self._body)).encode())]
+        headers = [*OF_JSON, (b"content-length", str(len(self._body)).encode())]
         await send({"type": "http.response.start", "status": 400, "headers": headers})
         await send({"type": "http.response.body", "body": self._body, "more_body": False})

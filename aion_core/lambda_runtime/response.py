@@ -20,6 +20,9 @@ logger = logging.getLogger(__name__)
 # API Gateway searches for the delimiter in the first 16 KB:
 # https://docs.aws.amazon.com/apigateway/latest/developerguide/response-transfer-mode-lambda.html
 _DELIMITER = bytes(8)
+OF_JSON = ((b"content-type", b"application/json"), (b"x-content-type-options", b"nosniff"))
+"""Headers of a response in JSON that the app has not sent."""
+
 MAX_PRELUDE = 16 * 1024
 """Maximum bytes of a response's status, headers and delimiter. If they are larger, the response has status 500."""
 
@@ -143,7 +146,7 @@ class StreamedResponse:
         async with self._lock:
             match self.stage:
                 case Stage.NOT_STARTED | Stage.HEADERS_BUFFERED:
-                    self._prelude = prelude(failure.status, [(b"content-type", b"application/json")])
+                    self._prelude = prelude(failure.status, OF_JSON)
                     self.stage = Stage.HEADERS_BUFFERED
                     await self._stream(failure.body(), last=True)
                 case Stage.STREAMING:

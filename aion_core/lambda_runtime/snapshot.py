@@ -32,7 +32,9 @@ async def wait_for_restore(api: RuntimeApi, state: Mapping[str, Any]) -> None:
         try:
             await asyncio.to_thread(hook)
         except Exception as error:
-            raise InitError("Runtime.BeforeSnapshotError", f"A hook before the snapshot failed: {error!r}") from error
+            # The log has the message of the error, without credentials that it may quote; Lambda's report has only its type.
+            reason = f"A hook before the snapshot failed with {type(error).__name__}"
+            raise InitError("Runtime.BeforeSnapshotError", reason) from error
     await api.restore_next()
     # Seed the random numbers again: otherwise all environments restored from one snapshot generate the same numbers.
     random.seed()
@@ -40,7 +42,8 @@ async def wait_for_restore(api: RuntimeApi, state: Mapping[str, Any]) -> None:
         try:
             await asyncio.to_thread(hook)
         except Exception as error:
-            await api.report_restore_error(ErrorReport("Runtime.AfterRestoreError", f"A hook failed: {error!r}"))
+            reason = f"A hook failed with {type(error).__name__}"
+            await api.report_restore_error(ErrorReport("Runtime.AfterRestoreError", reason))
             raise RestoreError("A hook after the restore failed") from error
 
 

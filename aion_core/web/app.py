@@ -34,7 +34,7 @@ from aion_core.web.operations.services import AgentServices
 from aion_core.web.public_routes import card_routes, server_routes
 from aion_core.web.request.call_context import CallContextBuilder
 from aion_core.web.rest.extended_card import extended_card_route
-from aion_core.web.rest.refusals import http_refusal, refuse_path
+from aion_core.web.rest.refusals import answer_failure, http_refusal, refuse_path
 from aion_core.web.rest.v03 import RestV03
 from aion_core.web.rest.v1 import RestV1
 from aion_core.web.rpc import ROUTE_NAME, JsonRpcBinding
@@ -63,6 +63,7 @@ def build_app(
     app = _new_app(lifecycle)
     app.state.agents = {agent_id: served.agent for agent_id, served in agents.items()}
     app.add_exception_handler(HTTPException, refuse_path)
+    app.add_exception_handler(Exception, answer_failure)
     # Add public routes without credentials: clients read the card before they can authenticate (A2A 8.2).
     public_routes = _public_routes(agents, at_root, services.cards)
     app.router.routes.extend(public_routes)

@@ -15,7 +15,7 @@ from aion_core.errors import AionError
 from aion_core.loading.importing.one_module import GENERATED_NAME
 from aion_core.source_files import package_of
 from aion_tools.dev.console_address import console_address
-from aion_tools.terminal import beneath, short_id
+from aion_tools.terminal import beneath, clean, short_id
 
 _RESET, _DIM, _RED, _GREEN, _YELLOW = "\033[0m", "\033[2m", "\033[31m", "\033[32m", "\033[33m"
 
@@ -39,7 +39,7 @@ def install(*, colour: bool, verbose: bool = False, base_url: str = "") -> None:
 
     # Hide messages whose information another line or the supervisor prints.
     hidden = {"A turn begins.", NOT_SET}
-    handler = logging.StreamHandler(beneath(sys.stderr))  # it has colours, and its lines are escaped
+    handler = logging.StreamHandler(beneath(sys.stderr))  # it has colours, and cleans its texts itself
     handler.setFormatter(ConsoleFormatter(colour=colour, base_url=base_url))
     handler.addFilter(lambda record: record.msg not in hidden and not _is_repeated(record))
     handler.addFilter(is_wanted)
@@ -78,7 +78,10 @@ class ConsoleFormatter(logging.Formatter):
         else:
             level = f"{record.levelname} " if record.levelno >= logging.WARNING else ""
             colour = _RED if record.levelno >= logging.ERROR else _YELLOW if level else ""
-            text = self._in(colour, f"{level}{record.getMessage()}") + f" {self._in(_DIM, _source(record))}".rstrip()
+            text = (
+                self._in(colour, clean(f"{level}{record.getMessage()}"))
+                + f" {self._in(_DIM, _source(record))}".rstrip()
+            )
         labels = log.labels_of(record)
         ids = [
             f"{name.removesuffix('_id')} {log.one_line(short_id(str(labels[name])))}"

@@ -15,6 +15,7 @@ from aion_core.agent_client.limits import OF_COMMANDS
 from aion_core.agent_client.origin import origin_of
 from aion_core.web.console import ConsoleMiddleware
 from aion_core.web.markdown.route import markdown_routes
+from aion_core.web.middleware.nosniff import NoSniffMiddleware
 from aion_tools.dev.console import RECEIVER_PATH
 from aion_tools.dev.console.receiver import STATUSES, ReceiverMiddleware, WebhookReceiver
 from aion_tools.inspector.own_origin import OwnOriginMiddleware
@@ -45,6 +46,7 @@ def build_inspector(remote: RemoteAgent, port: int) -> Starlette:
             Route(prefix, requests.call, methods=["POST"]),
         ],
         middleware=[
+            Middleware(NoSniffMiddleware),
             Middleware(OwnOriginMiddleware, port=port),
             Middleware(ReceiverMiddleware, receiver=receiver),
             Middleware(ConsoleMiddleware, features=features, further=further, agent_id=agent_id),

@@ -2,7 +2,7 @@
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-_HEADER = (b"x-content-type-options", b"nosniff")
+NO_SNIFF = (b"x-content-type-options", b"nosniff")
 
 
 class NoSniffMiddleware:
@@ -16,7 +16,7 @@ class NoSniffMiddleware:
 
         async def send_with_header(message: Message) -> None:
             if message["type"] == "http.response.start":
-                message = {**message, "headers": [*message.get("headers", ()), _HEADER]}
+                message = {**message, "headers": [*message.get("headers", ()), NO_SNIFF]}
             await send(message)
 
         await self._app(scope, receive, send_with_header)

@@ -5,11 +5,12 @@ from collections.abc import Iterable
 
 from a2a.utils.errors import MethodNotFoundError
 from starlette.requests import Request
-from starlette.responses import JSONResponse, Response
+from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
 from aion_core.protocol.errors import MethodNotAllowedError
 from aion_core.web.errors import rest_error, v03_rest_error
+from aion_core.web.middleware.nosniff import NO_SNIFF
 from aion_core.web.middleware.paths import route_path
 
 CARD = "/.well-known/agent-card.json"
@@ -50,6 +51,13 @@ def http_refusal(request: Request, error: Exception, http: int | None = None) ->
     """Return the error response in the format of the path's HTTP+JSON binding. `http` overrides the status."""
     is_v03 = _V03_PATH.match(route_path(request.scope))
     return v03_rest_error(error, http) if is_v03 else rest_error(request, error, http)
+
+
+async def answer_failure(request: Request, error: Exception) -> Response:
+    """Return the response to a request that failed outside of its operation. Starlette sends it around all middleware."""
+    response = PlainTextResponse("Internal Server Error", 500)
+    response.raw_headers.append(NO_SNIFF)
+    return response
 
 
 async def refuse_path(request: Request, error: Exception) -> Response:

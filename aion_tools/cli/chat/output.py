@@ -61,10 +61,10 @@ def _created(path: Path) -> int | None:
 
 
 def markdown_of(text: str) -> "Markdown":
-    """Return an agent's text as Markdown for the terminal. HTML in the text is not interpreted."""
+    """Return an agent's text as Markdown for the terminal. HTML is not interpreted, and a link shows its target."""
     from rich.markdown import Markdown
 
-    shown = Markdown("")
+    shown = Markdown("", hyperlinks=False)
     shown.markup, shown.parsed = text, _parsed(text)
     return shown
 

@@ -138,7 +138,8 @@ async def test_app_failure_during_response_is_sent_in_trailers(api: FakeRuntimeA
 )
 async def test_error_before_response_is_reported(api: FakeRuntimeApi, runtime: RuntimeProcess, path: str) -> None:
     answer = await api.invoke(function_url_event(path)).answered()
-    assert answer.prelude == {"statusCode": 500, "headers": {"content-type": "application/json"}, "cookies": []}
+    headers = {"content-type": "application/json", "x-content-type-options": "nosniff"}
+    assert answer.prelude == {"statusCode": 500, "headers": headers, "cookies": []}
     assert json.loads(answer.body) == GONE
     assert b"secret" not in answer.raw
     assert answer.trailers == {}

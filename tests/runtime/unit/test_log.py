@@ -1,8 +1,11 @@
 """Log lines on Lambda: ids, redaction of secrets, and one line for each record."""
 
+import gc
 import io
 import json
 import logging
+import subprocess
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextvars import copy_context
@@ -16,6 +19,10 @@ from aion_core.lambda_runtime import log as runtime_log
 from tests.support.rows import each_row
 
 HOSTILE = 'x\r\n{"level":"ERROR","task_id":"forged"}\u2028\x85\x1b[2J\x9b2J"'
+
+
+QUOTING = "password=hunter2hunter"
+"""Message of an exception that quotes a credential."""
 
 
 class LogOutput:
@@ -146,6 +153,93 @@ def test_messages_of_exceptions_are_logged_without_their_credentials(said: LogOu
     assert said.lines[1]["exception_name"] == "ValueError"
     assert "RuntimeError: cannot log in with password=[redacted]" in json.dumps(said.lines[1])
     assert "test_log.py" in json.dumps(said.lines[1]), "the traceback is whole"
+
+
+@each_row(
+    ("message", "arguments"),
+    [
+        ("It has failed: %(error)s", ({"error": ValueError(QUOTING)},)),
+        ("They have failed: %s", ([1, ValueError(QUOTING)],)),
+        (f"An f-string quotes it: {ValueError(QUOTING)}", ()),
+    ],
+)
+def test_quoted_messages_of_exceptions_are_redacted(said: LogOutput, message: str, arguments: tuple[Any, ...]) -> None:
+    said.logger.warning(message, *arguments)
+    assert "password=[redacted]" in said.lines[0]["message"]
+    assert "hunter2" not in said.written.getvalue()
+
+
+def test_many_lines_of_an_exception_in_a_group_are_redacted(said: LogOutput) -> None:
+    try:
+        raise ExceptionGroup("both", [ValueError(f"one\n{QUOTING}\nthree"), ValueError("another")])
+    except ExceptionGroup:
+        said.logger.exception("The agent failed.")
+    assert "hunter2" not in said.written.getvalue()
+    assert "password=[redacted]" in said.written.getvalue()
+
+
+def test_collection_that_contains_itself_is_logged(said: LogOutput) -> None:
+    endless: list[Any] = []
+    endless.append(endless)
+    said.logger.info("%s", endless)
+    assert said.lines[0]["message"] == "[[...]]"
+
+
+def test_exceptions_that_nobody_catches_are_redacted() -> None:
+    """Run a process of its own, because pytest has hooks for these exceptions."""
+    code = """
+import asyncio, gc, logging, sys, threading
+from aion_core import log
+
+log.install()
+logging.basicConfig(stream=sys.stdout)
+message = "password" + "=hunter2hunter"
+
+def fails():
+    raise RuntimeError(message)
+
+class Finalized:
+    def __del__(self):
+        fails()
+
+async def forgets():
+    async def work():
+        fails()
+    task = asyncio.ensure_future(work())
+    await asyncio.sleep(0)
+    del task
+
+threading.Thread(target=fails, name="mine").start()
+Finalized()
+asyncio.run(forgets())
+gc.collect()
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    told = done.stdout + done.stderr
+    assert told.count("password=[redacted]") >= 3
+    assert "hunter2" not in told
+    assert "The thread mine has failed." in told
+    assert "An exception was ignored in a finalizer." in told
+    assert "Task exception was never retrieved" in told
+
+
+def test_hooks_of_other_libraries_are_called_too(said: LogOutput, monkeypatch: pytest.MonkeyPatch) -> None:
+    called: list[type[BaseException] | None] = []
+    monkeypatch.setattr(threading, "excepthook", lambda unhandled: called.append(unhandled.exc_type))
+    monkeypatch.setattr(sys, "unraisablehook", lambda unhandled: called.append(unhandled.exc_type))
+    monkeypatch.setattr(logging, "_logRecordFactory", logging.LogRecord)
+    log.install()
+
+    class Finalized:
+        def __del__(self) -> None:
+            raise KeyError
+
+    thread = threading.Thread(target=lambda: 1 / 0)
+    thread.start()
+    thread.join()
+    Finalized()
+    gc.collect()
+    assert called == [ZeroDivisionError, KeyError]
 
 
 def test_unserializable_value_is_replaced(said: LogOutput) -> None:

@@ -113,7 +113,8 @@ async def cancels_itself(scope: Scope, receive: Receive, send: Send) -> None:
 @each_row("app", [fails_at_once, fails_in_body, never_ends_body, sends_out_of_order, cancels_itself])
 def test_failed_app_gets_status_500_without_its_reason(app: Any, caplog: pytest.LogCaptureFixture) -> None:
     told = answer(app)
-    assert (told["statusCode"], told["headers"]) == (500, {"content-type": "application/json"})
+    headers = {"content-type": "application/json", "x-content-type-options": "nosniff"}
+    assert (told["statusCode"], told["headers"]) == (500, headers)
     assert json.loads(told["body"]) == {"message": "Internal Server Error"}
     if app in (fails_at_once, fails_in_body):
         assert "the secret reason" in caplog.text
@@ -123,6 +124,7 @@ def test_failed_app_gets_status_500_without_its_reason(app: Any, caplog: pytest.
 def test_undecodable_body_is_answered_with_status_400(recorded: str, caplog: pytest.LogCaptureFixture) -> None:
     told = answer(Says(b"reached"), recorded, body="not base64!", isBase64Encoded=True)
     assert (told["statusCode"], told["isBase64Encoded"]) == (400, False)
+    assert told["headers"]["x-content-type-options"] == "nosniff"
     assert "Encode the body, or set isBase64Encoded to false." in json.loads(told["body"])["message"]
     assert [record.levelno for record in caplog.records if "cannot be read" in record.message] == [logging.WARNING]
 

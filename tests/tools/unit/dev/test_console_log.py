@@ -33,6 +33,12 @@ def test_turn_and_request_are_one_console_line_each() -> None:
     assert said == "SendMessage 200 7 ms"
 
 
+def test_foreign_text_cannot_control_the_terminal() -> None:
+    foreign = "\x1b]0;owned\x07 \u202egnirts\nsecond line"
+    assert line_of(foreign) == "\ufffd]0;owned\ufffd \ufffdgnirts\nsecond line"
+    assert "\x1b]" not in line_of(foreign, colour=True)
+
+
 def test_console_log_colour_is_off_by_default() -> None:
     said: dict[str, Any] = {"operation": "SendMessage", "status": "500", "is_failure": True, "duration_ms": 7}
     assert "\033[31m500\033[0m" in line_of("request", colour=True, **said)

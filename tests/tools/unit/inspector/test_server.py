@@ -21,6 +21,10 @@ def test_page_manifest_and_features_name_server() -> None:
         at_agent = console.http.get(f"{console.agent}/", headers={"Accept": "text/html"})
         manifest = console.http.get(f"{console.url}/.well-known/manifest.json").json()
         trees = console.http.post(f"{console.agent}/console/markdown", json={"texts": ["**bold**"]})
+        card = console.http.get(f"{console.agent}/.well-known/agent-card.json")
+        relayed = console.call("GetTask", id="none")
+    for each in (page, at_agent, trees, card, relayed):
+        assert each.headers.get_list("x-content-type-options") == ["nosniff"], each.url
     assert "default-src 'none'" in page.headers["content-security-policy"]
     assert (page.status_code, at_agent.status_code, trees.status_code) == (200, 200, 200)
     agent_id = console.features["agent"]
