@@ -81,9 +81,13 @@ def _wrapped(event: Event) -> Any:
     return to_json(stream_response(event))
 
 
+# `json.dumps` would make an encoder for each value.
+_encoded = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
+
+
 def json_text(value: Any) -> str:
     """Return a value as JSON without spaces. Characters beyond ASCII are not escaped."""
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    return _encoded(value)
 
 
 def as_event(delta: Delta, task: Task | Resumed) -> TaskArtifactUpdateEvent:
@@ -138,7 +142,7 @@ class Frames:
         if isinstance(what, Delta):
             known = self._templates.get(_kind(what)) if not what.speaker else None
             before, after = known or self._template(what)
-            return f"id: {item.id}\n{before}{json.dumps(what.text, ensure_ascii=False)[1:-1]}{after}"
+            return f"id: {item.id}\n{before}{_encoded(what.text)[1:-1]}{after}"
         if isinstance(what, ResumedText):
             return ""
         if isinstance(what, Task | Resumed):
