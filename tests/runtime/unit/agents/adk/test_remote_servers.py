@@ -1,21 +1,24 @@
 """ADK's RemoteA2aAgent with an agent of this server, of the official SDK's, and of ADK's `to_a2a`."""
 
+import json
 from itertools import product
 from typing import Any
 
 import httpx
 import pytest
-from a2a.types import AgentCard
+from a2a.types import AgentCard, AgentInterface
 from google.adk.a2a import _compat
 from google.adk.a2a.agent.config import A2aRemoteAgentConfig, RequestInterceptor
 from google.adk.a2a.utils.agent_to_a2a import to_a2a
 from google.adk.agents.callback_context import CallbackContext
 from google.adk.agents.remote_a2a_agent import RemoteA2aAgent
-from google.protobuf.json_format import ParseDict
+from google.adk.sessions import InMemorySessionService
+from google.protobuf.json_format import MessageToDict, ParseDict
 
 from aion_core.agents.adk.remote_agents import run
 from aion_core.agents.adk.remote_agents.running_task import follow_task
 from aion_core.agents.adk.remote_agents.whole_responses import WholeResponses
+from aion_core.clock import SystemClock
 from aion_core.delegation.durable_call import Patience
 from aion_core.protocol.stream_artifacts import STREAM_DELTA_ID
 from aion_core.protocol.types import (
@@ -35,8 +38,9 @@ from tests.runtime.unit.agents.adk.test_resumption import outcome, patient
 from tests.runtime.unit.delegation.remote_servers import SERVERS
 from tests.support.adk import CrashingSessions, llm_agent, served, task_of
 from tests.support.clock import ManualClock
+from tests.support.downgraded import downgraded
 from tests.support.listening import free_port, listening
-from tests.support.rows import taking_turns
+from tests.support.rows import each_row, taking_turns
 from tests.support.service import http, parts, send
 from tests.support.stores import MemoryTaskStore
 
@@ -219,3 +223,37 @@ def test_chunks_reach_adk_alone_and_then_whole() -> None:
     assert [each.last_chunk for each in updates] == [False, False, True, False]
     assert not any(each.append for each in updates)
     assert [each.SerializeToString() for each in given] == before
+
+
+@each_row("what", downgraded("https://weather.example/"))
+async def test_address_in_card_like_its_own_gets_no_credentials(what: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """ADK checks the addresses in the card of an agent that is given by URL, and the author's client has credentials."""
+    own, other = "https://weather.example/", downgraded("https://weather.example/")[what]
+    urls, seen = [own], list[httpx.Request]()
+
+    async def answer(_: httpx.AsyncHTTPTransport, request: httpx.Request) -> httpx.Response:
+        seen.append(request)
+        if request.method == "POST":
+            said = {"message": {"messageId": "m", "role": "ROLE_AGENT", "parts": [{"text": "sunny"}]}}
+            return httpx.Response(200, json={"jsonrpc": "2.0", "id": json.loads(request.content)["id"], "result": said})
+        interfaces = [AgentInterface(url=url, protocol_binding="JSONRPC", protocol_version="1.0") for url in urls]
+        card = AgentCard(name="far", description="d", version="1", supported_interfaces=interfaces)
+        return httpx.Response(200, json=MessageToDict(card))
+
+    async def asked() -> str:
+        """Return the state of a new task that asks the remote agent, by a new client of the author."""
+        client = httpx.AsyncClient(headers={"Authorization": "Bearer an-expensive-secret"})
+        agent = RemoteA2aAgent("remote", f"{own}.well-known/agent-card.json", httpx_client=client)
+        made = parts(served(agent, InMemorySessionService()), MemoryTaskStore(SystemClock()))
+        async with http(made.app()) as app:
+            return str(task_of((await app.post("/", json=send("hello"))).json())["status"]["state"])
+
+    monkeypatch.setattr(httpx.AsyncHTTPTransport, "handle_async_request", answer)
+    assert await asked() == "TASK_STATE_COMPLETED"
+    urls[:] = [other]
+    assert await asked() == "TASK_STATE_FAILED"
+    assert [str(each.url) for each in seen] == [
+        f"{own}.well-known/agent-card.json",
+        own,
+        f"{own}.well-known/agent-card.json",
+    ]
