@@ -60,7 +60,7 @@ class CheckedClient:
     """Client of another agent. Its methods raise A2AError for any answer, and NotImplementedError for what its card lacks.
 
     Responses without content are left out, and too many of them are an unusable answer: otherwise an agent could keep a
-    call going with nothing.
+    call going with nothing. So is a response about another task: it may be meant for another caller.
     """
 
     def __init__(self, client: Client | None = None) -> None:
@@ -72,7 +72,7 @@ class CheckedClient:
         """Send a message and yield the responses."""
         with usable():
             async with _ClosingStream((await self._connected()).send_message(request, context=context)) as responses:
-                async for response in _with_content(responses):
+                async for response in _checked(responses):
                     yield response
 
     async def subscribe(
@@ -81,13 +81,15 @@ class CheckedClient:
         """Yield the responses of a task that has begun before."""
         with usable():
             async with _ClosingStream((await self._connected()).subscribe(request, context=context)) as responses:
-                async for response in _with_content(responses):
+                async for response in _checked(responses, request.id):
                     yield response
 
     async def get_task(self, request: GetTaskRequest, *, context: ClientCallContext | None = None) -> Task:
         """Return a task."""
         with usable():
-            return await (await self._connected()).get_task(request, context=context)
+            task = await (await self._connected()).get_task(request, context=context)
+            _id_of(task, request.id)
+            return task
 
     async def list_tasks(
         self, request: ListTasksRequest, *, context: ClientCallContext | None = None
@@ -99,7 +101,9 @@ class CheckedClient:
     async def cancel_task(self, request: CancelTaskRequest, *, context: ClientCallContext | None = None) -> Task:
         """Cancel a task."""
         with usable():
-            return await (await self._connected()).cancel_task(request, context=context)
+            task = await (await self._connected()).cancel_task(request, context=context)
+            _id_of(task, request.id)
+            return task
 
     async def _connected(self) -> Client:
         """Return the SDK's client. A subclass may make it at the first request."""
@@ -149,14 +153,41 @@ def _overhead_and_files(message: AnyMessage) -> tuple[int, int]:
     return overhead, files
 
 
-async def _with_content(responses: AsyncGenerator[StreamResponse, None]) -> AsyncGenerator[StreamResponse, None]:
-    """Yield the responses with content. Raises UnusableAnswer above MAX_EMPTY others."""
+async def _checked(
+    responses: AsyncGenerator[StreamResponse, None], task_id: str = ""
+) -> AsyncGenerator[StreamResponse, None]:
+    """Yield the responses with content. Raises UnusableAnswer above MAX_EMPTY others, and for one about another task.
+
+    `task_id` is the id of the task; by default that of the first response. An update without an id is accepted, as some
+    servers send it.
+    """
     empty = 0
     async for response in responses:
-        if response.WhichOneof("payload") is not None:
-            yield response
-        elif (empty := empty + 1) > MAX_EMPTY:
-            raise UnusableAnswer(f"It has more than {MAX_EMPTY} responses without content.")
+        match response.WhichOneof("payload"):
+            case None:
+                if (empty := empty + 1) > MAX_EMPTY:
+                    raise UnusableAnswer(f"It has more than {MAX_EMPTY} responses without content.")
+                continue
+            case "task":
+                task_id = _id_of(response.task, task_id)
+            case "status_update":
+                task_id = _same(response.status_update.task_id or task_id, task_id)
+            case "artifact_update":
+                task_id = _same(response.artifact_update.task_id or task_id, task_id)
+        yield response
+
+
+def _id_of(task: Task, expected: str) -> str:
+    """Return the id of a task. Raises UnusableAnswer if it has none, or another than `expected`, if that is not empty."""
+    if not task.id:
+        raise UnusableAnswer("Its task has no id.")
+    return _same(task.id, expected)
+
+
+def _same(task_id: str, expected: str) -> str:
+    if expected not in ("", task_id):
+        raise UnusableAnswer("It is about another task.")
+    return task_id
 
 
 class _ClosingStream:

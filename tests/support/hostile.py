@@ -18,6 +18,7 @@ DEEP = b'{"a":' * 3000 + b"1" + b"}" * 3000
 DRIP_SECONDS = 0.02
 SMALL_PARTS = b",".join([b'{"url":"a"}'] * 1000)
 SAID = b'{"messageId":"m%d","role":"ROLE_AGENT","parts":[{"text":"hi"}]}'
+STRANGE = b'{"statusUpdate":{"taskId":"u","contextId":"c","status":{"state":"TASK_STATE_COMPLETED"}}}'
 DELTA = b'{"artifactUpdate":{"taskId":"t","append":%s,"artifact":{"artifactId":"aion:stream-delta","parts":[{"text":"a"}]}}}'
 
 
@@ -325,9 +326,10 @@ ANSWERS: dict[str, Callable[[Answering], None]] = {
     "endless-text": _endless(lambda number: artifact(b'{"text":"a"}', append=number > 0)),
     "endless-messages": _endless(message),
     "endless-artifacts": _endless(lambda number: artifact(b'{"text":"a"}', number)),
-    "endless-tasks": _endless(
-        lambda number: b'{"task":{"id":"t%d","contextId":"c","history":[%s]}}' % (number, SAID % number)
-    ),
+    "endless-tasks": _endless(lambda number: b'{"task":{"id":"t","contextId":"c","history":[%s]}}' % (SAID % number)),
+    "task-of-another": lambda to: _events(to, task(state="WORKING"), {"task": {**task()["task"], "id": "u"}}),
+    "status-of-another": lambda to: _events(to, task(state="WORKING"), STRANGE),
+    "task-without-id": lambda to: _events(to, {"task": {"contextId": "c", "status": {"state": "TASK_STATE_WORKING"}}}),
     "endless-chunks-of-text": _endless(lambda number: DELTA % (b"true" if number else b"false")),
     "endless-statuses": _endless(lambda _: b'{"statusUpdate":{"taskId":"t","status":{"state":"TASK_STATE_WORKING"}}}'),
     "endless-nothing": _endless(lambda _: b"{}"),

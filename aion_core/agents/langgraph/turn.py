@@ -173,6 +173,8 @@ class GraphTurn:
         sleeps = AuthorSleeps(self._request.sleeps, calling)
         skip_own_wakeups()
         token, stream = emission_listener.set(pending.add), None
+        stored_by: dict[tuple[str, ...], str] = {}
+        """Source of the newest checkpoint of the graph and of each subgraph in this run, by namespace."""
         try:
             with aion_context_set(context), remote_caller_set(remote_calls.call), sleeper_set(sleeps.sleep):
                 steps = graph.astream(
@@ -215,7 +217,11 @@ class GraphTurn:
                         if not event[0]:
                             self.has_ended = not event[2]["next"]
                             self._join_step(event[2])
-                        if event[2]["metadata"]["source"] == "loop":
+                        before, source = stored_by.get(event[0]), event[2]["metadata"]["source"]
+                        stored_by[event[0]] = source
+                        # Count no step for the checkpoint from which a run resumes, which LangGraph emits again, nor for
+                        # the one after the input: no node has run since.
+                        if source == "loop" and before not in (None, "input"):
                             yield StepCompleted()
                     pending.reading = True
         except BaseException:

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
+from collections.abc import AsyncGenerator, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from enum import Enum, auto
 from typing import Any
@@ -140,21 +140,25 @@ class EventBroadcast:
         self._failure = failure
         self.end()
 
-    async def batches(self) -> AsyncIterator[list[StreamItem]]:
-        """Yield the stream's unsent items in batches until the turn has ended. Only one reader may use it.
+    async def batches(self) -> AsyncGenerator[list[StreamItem], None]:
+        """Yield the stream's unsent items in batches until the turn has ended. Only one reader may use it, once.
 
         Raises StoreUnavailable after the last item if the turn has ended by `fail`.
         """
-        with self._held():
-            while self._unsent is not None:
-                if self._unsent:
-                    yield [self._unsent.popleft() for _ in range(min(len(self._unsent), MAX_BATCH))]
-                elif self._ended.is_set():
-                    self._raise_failure()
-                    return
-                else:
-                    self._changed.clear()
-                    await self._changed.wait()
+        try:
+            with self._held():
+                while self._unsent is not None:
+                    if self._unsent:
+                        yield [self._unsent.popleft() for _ in range(min(len(self._unsent), MAX_BATCH))]
+                    elif self._ended.is_set():
+                        self._raise_failure()
+                        return
+                    else:
+                        self._changed.clear()
+                        await self._changed.wait()
+        finally:
+            # Keep nothing for a client that has left: its turn may go on for hours.
+            self.stop_streaming()
 
     async def wait_for_end(self) -> None:
         """Wait until the turn has ended in this process. Cancelling the wait does not cancel the turn.

@@ -5,7 +5,19 @@ from contextlib import aclosing
 from typing import Any, cast
 
 import pytest
-from a2a.types import Artifact, Part, SendMessageRequest, StreamResponse, Task
+from a2a.types import (
+    Artifact,
+    CancelTaskRequest,
+    GetTaskRequest,
+    Message,
+    Part,
+    SendMessageRequest,
+    StreamResponse,
+    SubscribeToTaskRequest,
+    Task,
+    TaskArtifactUpdateEvent,
+    TaskStatusUpdateEvent,
+)
 from google.protobuf.json_format import ParseError
 
 from aion_core.agent_client.bounded import UnusableAnswer
@@ -84,3 +96,56 @@ async def test_readers_of_left_stream_are_gone_after_it() -> None:
         async for _ in responses:
             break
     assert streaming.closed == list(range(12, -1, -1))
+
+
+def of(task_id: str) -> list[StreamResponse]:
+    """Return a response of each kind that names this task."""
+    return [
+        StreamResponse(task=Task(id=task_id)),
+        StreamResponse(status_update=TaskStatusUpdateEvent(task_id=task_id)),
+        StreamResponse(artifact_update=TaskArtifactUpdateEvent(task_id=task_id)),
+    ]
+
+
+class Answering:
+    """The SDK's client, with the same responses to each request."""
+
+    def __init__(self, *responses: StreamResponse) -> None:
+        self._responses = responses
+
+    async def send_message(self, *_: object, **__: object) -> AsyncGenerator[StreamResponse, None]:
+        for each in self._responses:
+            yield each
+
+    subscribe = send_message
+
+    async def get_task(self, *_: object, **__: object) -> Task:
+        return self._responses[0].task
+
+    cancel_task = get_task
+
+
+@each_row("responses", [(first, other) for first in of("t") for other in of("u")])
+async def test_response_about_another_task_is_unusable(responses: tuple[StreamResponse, ...]) -> None:
+    client = CheckedClient(cast("Any", Answering(*responses)))
+    for stream in client.send_message(SendMessageRequest()), client.subscribe(SubscribeToTaskRequest(id="t")):
+        assert await anext(stream) == responses[0]
+        with pytest.raises(UnusableAnswer, match="about another task"):
+            await anext(stream)
+    client = CheckedClient(cast("Any", Answering(*responses[::-1])))
+    with pytest.raises(UnusableAnswer, match="about another task"):
+        _ = [each async for each in client.subscribe(SubscribeToTaskRequest(id="t"))]
+
+
+@each_row("task_id, reason", [("u", "about another task"), ("", "no id")])
+async def test_other_task_than_requested_is_unusable(task_id: str, reason: str) -> None:
+    client = CheckedClient(cast("Any", Answering(StreamResponse(task=Task(id=task_id)))))
+    for request in client.get_task(GetTaskRequest(id="t")), client.cancel_task(CancelTaskRequest(id="t")):
+        with pytest.raises(UnusableAnswer, match=reason):
+            await request
+
+
+async def test_updates_and_messages_need_no_task_id() -> None:
+    responses = [*of("t"), *of("")[1:], StreamResponse(message=Message(task_id="u"))]
+    client = CheckedClient(cast("Any", Answering(*responses)))
+    assert [each async for each in client.send_message(SendMessageRequest())] == responses

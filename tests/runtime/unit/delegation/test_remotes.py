@@ -131,7 +131,8 @@ async def test_address_in_card_like_its_own_gets_nothing(what: str, monkeypatch:
     async def answer(_: httpx.AsyncHTTPTransport, request: httpx.Request) -> httpx.Response:
         seen.append(request)
         if request.method == "POST":
-            return httpx.Response(200, json={"jsonrpc": "2.0", "id": json.loads(request.content)["id"], "result": {}})
+            asked = json.loads(request.content)
+            return httpx.Response(200, json={"jsonrpc": "2.0", "id": asked["id"], "result": {"id": "t"}})
         return httpx.Response(200, json=MessageToDict(AgentCard(name="far", supported_interfaces=interfaces)))
 
     monkeypatch.setattr(httpx.AsyncHTTPTransport, "handle_async_request", answer)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from aion_core.engine.outcomes import TurnStarted
 from aion_core.engine.records import COMPLETE, Cursor, Delta, DeltaBatch, Head, Lease, Log
-from aion_core.engine.stream.broadcast import ResumedText
+from aion_core.engine.stream.broadcast import EventBroadcast, ResumedText, StreamStart
 from aion_core.engine.stream.delta_writer import OPEN_CHARACTERS, PAGE_CHARACTERS, DeltaWriter
 from aion_core.engine.stream.event_ids import cursor_of
 from aion_core.engine.stream.shared_reads import FRESH_SECONDS, SharedReads
@@ -471,3 +471,16 @@ async def test_reader_who_joins_during_long_text_waits_for_next_text() -> None:
         stream.says("new", anew=True)
         await stream.clock.passes(1)
         assert late.words == ["new"]
+
+
+async def test_broadcast_keeps_nothing_for_client_that_left() -> None:
+    """The turn goes on: its further chunks would fill the memory."""
+    broadcast = EventBroadcast((), start=StreamStart.FIRST_EVENT)
+    broadcast.publish("1.1.1", Delta("w0", append=False))
+    batches = broadcast.batches()
+    assert [item.payload for item in await anext(batches)] == [Delta("w0", append=False)]
+    await batches.aclose()
+    broadcast.publish("1.1.2", Delta("w1", append=True))
+    broadcast.end()
+    assert [batch async for batch in broadcast.batches()] == []
+    assert broadcast.cursor() == cursor_of("1.1.2")
