@@ -4,6 +4,7 @@ The summary of the test run has the figures of each test.
 """
 
 import asyncio
+import itertools
 import os
 import signal
 import time
@@ -209,17 +210,34 @@ def is_last(note: Note) -> bool:
     return (note.step, note.word) == (STEPS[-1], "end")
 
 
-@pytest.mark.parametrize("attempt", range(6))
-async def test_thawed_processes_begin_no_step_of_ended_turns(
-    processes: Fleet, record_property: Record, attempt: int
-) -> None:
-    """Freeze a busy API process and worker at a random moment, until others have ended every task; then thaw them."""
+FROZEN_TURNS = 20
+"""Minimum number of turns of each agent that are frozen."""
+
+
+async def test_thawed_processes_begin_no_step_of_ended_turns(processes: Fleet, record_property: Record) -> None:
+    """Freeze busy processes at random moments, again and again, until enough turns of each agent were frozen."""
+    frozen = Counter[str]()
+    agents = (*RESUMING, "executor")
+    for attempt in itertools.count(1):
+        frozen += await frozen_together(processes, record_property, attempt, agents)
+        if all(frozen[agent] >= FROZEN_TURNS for agent in agents):
+            break
+    record_property("figures", f"frozen together, in all: {dict(frozen)} turns, steps begun after the thaw: 0")
+
+
+async def frozen_together(
+    processes: Fleet, record_property: Record, attempt: int, agents: Sequence[str]
+) -> "Counter[str]":
+    """Freeze a busy API process and worker at a random moment, until others have ended every task; then thaw them.
+
+    Return the number of frozen turns of each agent.
+    """
     for add, pids in (processes.add_api, processes.api_pids), (processes.add_worker, processes.worker_pids):
         if len(pids()) < 2:
             await asyncio.to_thread(add)
     chance = Random()
     name = f"thawed-{attempt}-{chance.randrange(10**6)}"
-    turns = a_turn_of_each(processes, name, agents=(*RESUMING, "executor"), seconds=0.8)
+    turns = a_turn_of_each(processes, name, rounds=2, agents=agents, seconds=0.8)
     names = {turn.name for turn in turns}
     frozen: dict[str, Note] = {}
     """Last note of each turn that is frozen, in a step or between two."""
@@ -266,6 +284,7 @@ async def test_thawed_processes_begin_no_step_of_ended_turns(
         if note.turn in names and note.word == "begin" and note.at > thawed_at
     ]
     figures.run_again += late
-    agents = Counter(f"{turn.agent} {frozen[turn.name].word}" for turn in turns if turn.name in frozen)
-    figures.extra.append(f"turns frozen after the note: {dict(agents)}, steps begun after the thaw: {len(late)}")
-    await report(record_property, f"frozen together, {attempt + 1}", figures)
+    places = Counter(f"{turn.agent} {frozen[turn.name].word}" for turn in turns if turn.name in frozen)
+    figures.extra.append(f"turns frozen after the note: {dict(places)}, steps begun after the thaw: {len(late)}")
+    await report(record_property, f"frozen together, {attempt}", figures)
+    return Counter(turn.agent for turn in turns if turn.name in frozen)

@@ -354,7 +354,9 @@ def quantile(values: Sequence[float], share: float) -> float:
 
 async def played(turns: Sequence[FleetTurn], meanwhile: Awaitable[Any] | None = None) -> Figures:
     """Run the turns and await `meanwhile` concurrently; return the figures."""
-    async with httpx.AsyncClient(timeout=PATIENCE, limits=httpx.Limits(max_connections=None)) as client:
+    # Expire idle connections before uvicorn closes them, after 5 s: a request on one that is being closed would fail.
+    limits = httpx.Limits(max_connections=None, keepalive_expiry=2.0)
+    async with httpx.AsyncClient(timeout=PATIENCE, limits=limits) as client:
         playing = [asyncio.create_task(turn.play(client)) for turn in turns]
         if meanwhile is not None:
             await meanwhile

@@ -151,4 +151,7 @@ def expected_texts(agent: str, turn: str, seconds: float) -> list[str]:
 
 def streamed_texts(agent: str, turn: str, seconds: float) -> list[str]:
     """Return the texts that a turn without faults streams."""
-    return [spoken_in(seconds)] if agent == "graph" else expected_texts(agent, turn, seconds)
+    if agent != "graph":
+        return expected_texts(agent, turn, seconds)
+    # The message of the first step is streamed too, once the next step begins and shows that it isn't the answer.
+    return [spoken_in(seconds), f"{turn}: {STEPS[0]} is done"]
