@@ -101,9 +101,7 @@ class CheckedClient:
     async def cancel_task(self, request: CancelTaskRequest, *, context: ClientCallContext | None = None) -> Task:
         """Cancel a task."""
         with usable():
-            task = await (await self._connected()).cancel_task(request, context=context)
-            _id_of(task, request.id)
-            return task
+            return await (await self._connected()).cancel_task(request, context=context)
 
     async def _connected(self) -> Client:
         """Return the SDK's client. A subclass may make it at the first request."""

@@ -35,7 +35,8 @@ _CONFIG = Config(
 _EMULATOR_CONFIG = _CONFIG.merge(Config(s3={"addressing_style": "path"}))
 
 # Transient error codes of DynamoDB, S3, SQS and KMS. Every status from 500 on is transient too, because a gateway's
-# response has no code. Missing queues and forbidden keys are permanent errors.
+# response has no code. After a slow upload, S3 sends RequestTimeout with the status 400. Missing queues and forbidden
+# keys are permanent errors.
 _TRANSIENT = frozenset(
     {
         "InternalError",
@@ -44,9 +45,13 @@ _TRANSIENT = frozenset(
         "KMS.ThrottlingException",
         "KmsThrottled",
         "LimitExceededException",
+        "OperationAborted",
+        "PriorRequestNotComplete",
         "ProvisionedThroughputExceededException",
         "RequestLimitExceeded",
         "RequestThrottled",
+        "RequestTimeout",
+        "RequestTimeoutException",
         "ServiceUnavailable",
         "SlowDown",
         "Throttling",

@@ -21,6 +21,8 @@ CANCELED = "TransactionCanceledException"
         (400, "ConditionalCheckFailedException", (), WriteRefused),
         (400, "TransactionConflictException", (), WriteRefused),
         (400, "ThrottlingException", (), StoreUnavailable),
+        (400, "RequestTimeout", (), StoreUnavailable),
+        (409, "OperationAborted", (), StoreUnavailable),
         (400, "ProvisionedThroughputExceededException", (), StoreUnavailable),
         (400, "ValidationException", (), StoreError),
         (400, "AccessDeniedException", (), StoreError),
