@@ -27,6 +27,7 @@ from aion_core.engine.agent_profile import UNKNOWN, AgentProfile
 from aion_core.engine.fenced_writes import Fence, FencedWrites
 from aion_core.engine.records import AwaitedCall
 from aion_core.engine.remote_calls.records import RemoteCall
+from aion_core.engine.task.transition import MOST_TOGETHER
 from aion_core.errors import LeaseLost, RemoteAgentUnreachable
 from aion_core.protocol.types import Artifact, Message, Part, StreamResponse, TaskState
 from aion_core.table import keys
@@ -74,7 +75,7 @@ PROGRAMS: dict[str, Program] = {
             (("chunks", 3), ("effect",), ("say",)),
             (("sleep", 2.0), ("effect",), ("emit",)),
             (("note",), ("effect",)),
-            (("batch", 4), ("effect",), ("batch", 30)),
+            (("batch", 4), ("effect",), ("batch", MOST_TOGETHER - 1)),
         )
     ),
     "slow": Program(tuple((("chunks", 1), ("sleep", 9.0), ("effect",), ("say",)) for _ in range(5))),
@@ -259,7 +260,7 @@ class ScriptedAgent:
                 yield AgentMessage(Message(message_id=key, parts=[Part(text=text)]), key=key)
                 self._did(asked, f"recorded {key}", state.position)
             case ("batch", count):
-                # Say the words, which wait together, and add a file.
+                # Say the words, which wait together, and add a file: at most MOST_TOGETHER emissions.
                 said: list[Durable] = [
                     AgentMessage(
                         Message(message_id=f"{key}.{each}", parts=[Part(text=f"word {key}.{each}")]),

@@ -24,6 +24,8 @@ KEPT: tuple[tuple[str, int, tuple[Aim, ...]], ...] = (
     ("an agent that hangs", 20254, (Aim(Fault.THROTTLED, "renew.write_blocking", 51),)),
     # A client read a task between two writes of the transaction that completed it.
     ("told of a task", 485622101373, (Aim(Fault.HALF_MADE, "finish.transact", 1, 0.05),)),
+    # A client subscribed to a task during a transaction of 25 events, and the reader stopped waiting for them too early.
+    ("leaves in the middle", 307, (Aim(Fault.HALF_MADE, "append.transact", 5, 0.05),)),
     # Two invocations of one minute were too short for a step, and a fault ended the third invocation.
     ("past fifteen minutes", 485622101957, (Aim(Fault.FROZEN_AFTER, "thread.transact", 8, 45.0),)),
     # A heartbeat frozen during a renewal enqueued its wake-up message after the end of the schedule, with a delay.

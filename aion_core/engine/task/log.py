@@ -1,5 +1,6 @@
 """Event log of a task, read from its items in the table."""
 
+import asyncio
 import logging
 from collections.abc import Mapping, Sequence
 from contextlib import aclosing
@@ -15,7 +16,7 @@ from aion_core.table.blobs import Blobs
 from aion_core.table.item import LAST, SORT, Item
 from aion_core.table.keys import TaskKey
 from aion_core.table.reads import Reads
-from aion_core.table.retries import MAX_ATTEMPTS, jitter
+from aion_core.table.retries import FIRST_WAIT_SECONDS, MAX_ATTEMPTS
 
 logger = logging.getLogger(__name__)
 
@@ -102,13 +103,15 @@ class TaskLog:
         """Return the item of an event, or None if it is missing.
 
         A query may return the task's new head without the new events of the same transaction. So the read of these
-        events is retried for a moment.
+        events is retried for 2.5 s, which is longer than a transaction of MOST_TOGETHER events. A read doesn't conflict
+        with the transaction, so the waits aren't random.
         """
         for attempt in range(MAX_ATTEMPTS):
+            if attempt:
+                await asyncio.sleep(FIRST_WAIT_SECONDS * 2 ** (attempt - 1))
             item = await self._reads.get(keys.event_key(key, generation))
             if item is not None or generation <= head.generation - MOST_TOGETHER:
                 return item
-            await jitter(attempt)
         return None
 
     async def deltas(self, key: TaskKey, *, since: Cursor) -> Sequence[DeltaBatch]:
