@@ -21,6 +21,7 @@ from aion_core.agents.adk.agent_tree import has_namesake, planning_agents
 from aion_core.agents.adk.canceled_calls import canceled_responses
 from aion_core.agents.adk.interrupts import Answers, input_required, resume_contents
 from aion_core.agents.adk.node_resumption import make_nodes_resumable
+from aion_core.agents.adk.node_steps import check_before_nodes
 from aion_core.agents.adk.open_branches import keep_questions_open
 from aion_core.agents.adk.parts import content_of
 from aion_core.agents.adk.pending_calls import pending_calls
@@ -103,6 +104,7 @@ class AdkAgent:
         make_durable()
         make_stoppable()
         make_nodes_resumable()
+        check_before_nodes()
         keep_questions_open()
         pass_answers_on(app.root_agent)
         self.root = app.root_agent

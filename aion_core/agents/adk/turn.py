@@ -21,6 +21,7 @@ from msgspec import Struct
 from aion_core.agents.adk.callbacks import CallbackPlugin, StepRefused, call_site, running_agent
 from aion_core.agents.adk.event_queue import EventChannel
 from aion_core.agents.adk.invocation import RunningInvocation
+from aion_core.agents.adk.node_steps import before_node
 from aion_core.agents.adk.redeployment import AGENTS
 from aion_core.agents.adk.remote_agents.durability import make_durable, remote_turn
 from aion_core.agents.adk.remote_agents.turn_calls import RemoteTurn
@@ -217,6 +218,9 @@ class AdkTurn:
                             yield StepCompleted()
                             if self._request.drain.is_set() and self._invocation.progress.can_stop:
                                 raise Drained
+                    # Let the sender continue only under the lease. Its event is recorded: the runner records an emission
+                    # before it requests the next.
+                    self._request.check_lease()
             await work
         except StaleSessionError as error:
             raise LeaseLost("The session belongs to another turn now.") from error
@@ -264,6 +268,7 @@ class AdkTurn:
         make_durable()
         calls, remotes = self._request.calls, self._setup.remotes
         turn_waits.set(self.waits)
+        before_node.set(self._callbacks.before_step)
         remote_turn.set(
             RemoteTurn(calls, self._request, self.restarts > 0, remotes, self.waits) if calls is not None else None
         )

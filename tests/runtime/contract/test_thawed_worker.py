@@ -1,12 +1,13 @@
-"""A worker that was frozen while it waited for the store begins no step of a turn that another worker has finished.
+"""A worker that was frozen begins no step of a turn that another worker has finished, and changes no artifact.
 
-Each test freezes the first worker at one of its requests, after the request has succeeded. Meanwhile its lease runs out,
-and another worker runs the turn to its end. Then the first worker continues. Its heartbeat stays frozen, so that only
-the check before a step can stop it.
+Each test freezes the first worker at one of its requests, after the request has succeeded, or within one of its steps.
+Meanwhile its lease runs out, and another worker runs the turn to its end. Then the first worker continues. Its heartbeat
+stays frozen, so that only the check before a step can stop it.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from concurrent.futures import ThreadPoolExecutor
 from contextvars import Context
 from typing import Any
 
@@ -14,7 +15,12 @@ import pytest
 from a2a.server.agent_execution import AgentExecutor, RequestContext
 from a2a.server.events import EventQueue
 from a2a.server.tasks import TaskUpdater
-from google.adk.agents import LlmAgent, SequentialAgent
+from google.adk.agents import BaseAgent, LlmAgent, SequentialAgent
+from google.adk.agents.invocation_context import InvocationContext
+from google.adk.events import Event
+from google.adk.tools.agent_tool import AgentTool
+from google.adk.workflow import Workflow
+from google.genai import types as genai
 from langchain_core.messages import AIMessage
 from langgraph.func import entrypoint, task
 from langgraph.graph import START, MessagesState, StateGraph
@@ -33,7 +39,7 @@ from aion_core.local.memory.table import MemoryTable
 from aion_core.protocol.types import Part, TaskState
 from aion_core.state.adk.sessions import TableSessions
 from aion_core.state.langgraph.checkpoints import TableSaver
-from tests.support.adk import DecidingLlm, call, served
+from tests.support.adk import DecidingLlm, call, content, served
 from tests.support.clock import ManualClock
 from tests.support.frozen import frozen
 from tests.support.savers import begin
@@ -133,7 +139,62 @@ def executor(begins: Steps, place: "Place") -> Any:
     return ExecutorAgent(Steps(), place.tasks, resume=AfterCrash.RESTART)
 
 
-KINDS = {"LangGraph": langgraph, "functions": functions, "ADK": adk, "executor": executor}
+class Custom(BaseAgent):
+    """Custom ADK agent of three steps, with an event after each."""
+
+    begins: Steps
+
+    async def _run_async_impl(self, ctx: InvocationContext) -> AsyncGenerator[Event, None]:
+        for number in range(3):
+            self.begins(f"{self.name} {number}")
+            text = content(genai.Part(text=f"{self.name} did {number}."))
+            yield Event(invocation_id=ctx.invocation_id, author=self.name, branch=ctx.branch, content=text)
+
+
+def custom(begins: Steps, place: "Place") -> Any:
+    return served(Custom(name="custom", begins=begins), place.sessions, resume=AfterCrash.RESTART)
+
+
+def sub_agents(begins: Steps, place: "Place") -> Any:
+    subs = [Custom(name=name, begins=begins) for name in ("first", "second")]
+    return served(SequentialAgent(name="root", sub_agents=subs), place.sessions, resume=AfterCrash.RESTART)
+
+
+def agent_tool(begins: Steps, place: "Place") -> Any:
+    def decide(seen: list[str]) -> Any:
+        begins(f"model {len(seen)}")
+        return ["Done."] if any("inner ->" in text for text in seen[-1:]) else [call("inner", "call-1", request="go")]
+
+    inner = AgentTool(Custom(name="inner", begins=begins))
+    return served(LlmAgent(name="root", model=DecidingLlm(decide=decide), tools=[inner]), place.sessions)
+
+
+def workflow(begins: Steps, place: "Place") -> Any:
+    async def one() -> str:
+        begins("one")
+        return "one"
+
+    async def two() -> None:
+        begins("two")
+
+    def three() -> str:
+        begins("three")
+        return "three"
+
+    edges: Any = [("START", one), (one, two), (two, three)]
+    return served(Workflow(name="root", edges=edges), place.sessions)
+
+
+KINDS = {
+    "LangGraph": langgraph,
+    "functions": functions,
+    "ADK": adk,
+    "custom agent": custom,
+    "custom sub-agents": sub_agents,
+    "agent as a tool": agent_tool,
+    "Workflow": workflow,
+    "executor": executor,
+}
 
 
 class Place:
@@ -157,44 +218,71 @@ class Place:
         await Worker(self.tasks, runner, queue, self._clock).run(begun, EventBroadcast(log.events))
 
 
-async def frozen_at(kind: str, at: int) -> tuple[list[tuple[str, str]], bool]:
-    """Freeze the first worker after request number `at`. Return the steps begun after the thaw, and if it was frozen."""
-    clock = ManualClock()
-    table, blobs = MemoryTable(clock), MemoryBlobs()
-    begun_steps: list[tuple[str, str]] = []
-    thawed_at: list[int] = []
-    ours = Place(table, blobs, clock)
-    begun = await begin(ours.tasks, clock)
+class FrozenTurn:
+    """Turn of an agent of some kind. Its first worker is frozen once, until another one has finished the turn."""
 
-    async def meanwhile() -> None:
-        clock.move(LEASE_SECONDS + 1)
-        taken = await ours.tasks.begin(begun.lease.context, holder=HEIR)
+    def __init__(self, kind: str) -> None:
+        self._kind, self._clock = KINDS[kind], ManualClock()
+        self.table, self.blobs = MemoryTable(self._clock), MemoryBlobs()
+        self.steps: list[tuple[str, str]] = []
+        """Workers and the steps that they have begun, in order."""
+        self.before_thaw: int | None = None
+        """Number of the steps that had begun when the first worker continued; None if it was not frozen."""
+
+    async def run(self, *, request: int = 0, step: int = 0) -> list[tuple[str, str]] | None:
+        """Freeze the first worker after its request or within its step with this number, counted from 1.
+
+        Return the steps begun after it continued, or None if it was not frozen.
+        """
+        self._begun = await begin(self._place().tasks, self._clock)
+        late = self._place(FreezingTable(self.table, request, self._meanwhile))
+
+        def begins(name: str) -> None:
+            self.steps.append((LATE, name))
+            if len(self.steps) == step:
+                # Block the thread of the first worker's event loop: nothing of a frozen process runs on.
+                with ThreadPoolExecutor(1) as another:
+                    another.submit(asyncio.run, self._meanwhile()).result()
+
+        await asyncio.wait_for(late.run(self._kind(begins, late), self._begun), 60)
+        if self.before_thaw is None:
+            return None
+        head = await self._place().tasks.head(self._begun.head.key)
+        assert head is not None
+        assert head.state == TaskState.TASK_STATE_COMPLETED, f"request {request}, step {step}"
+        return self.steps[self.before_thaw :]
+
+    def _place(self, table: Any = None) -> Place:
+        return Place(table or self.table, self.blobs, self._clock)
+
+    async def _meanwhile(self) -> None:
+        self._clock.move(LEASE_SECONDS + 1)
+        heir = self._place()
+        taken = await heir.tasks.begin(self._begun.lease.context, holder=HEIR)
         if isinstance(taken, TurnStarted):
-            agent = KINDS[kind](lambda name: begun_steps.append((HEIR, name)), ours)
+            agent = self._kind(lambda name: self.steps.append((HEIR, name)), heir)
             # Another process doesn't have this one's context variables.
-            await asyncio.create_task(ours.run(agent, taken), context=Context())
+            await asyncio.create_task(heir.run(agent, taken), context=Context())
         else:
             assert not isinstance(taken, LeaseHeld)
-        thawed_at.append(len(begun_steps))
-
-    freezing = FreezingTable(table, at, meanwhile)
-    late = Place(freezing, blobs, clock)
-    await asyncio.wait_for(late.run(KINDS[kind](lambda name: begun_steps.append((LATE, name)), late), begun), 60)
-    if not thawed_at:
-        return [], False
-    head = await ours.tasks.head(begun.head.key)
-    assert head is not None
-    assert head.state == TaskState.TASK_STATE_COMPLETED, f"request {at}"
-    return begun_steps[thawed_at[0] :], True
+        self.before_thaw = len(self.steps)
 
 
 @pytest.mark.parametrize("kind", KINDS)
 async def test_thawed_worker_begins_no_step_of_finished_turn(kind: str) -> None:
-    frozen_requests = 0
     for at in range(1, 200):
-        late, was_frozen = await frozen_at(kind, at)
-        if not was_frozen:
+        late = await FrozenTurn(kind).run(request=at)
+        if late is None:
             break
-        frozen_requests += 1
         assert late == [], f"begun after the freeze at request {at}"
-    assert 3 < frozen_requests < 199
+    assert 4 < at < 199
+
+
+@pytest.mark.parametrize("kind", KINDS)
+async def test_worker_frozen_within_step_begins_no_other(kind: str) -> None:
+    for step in range(1, 50):
+        late = await FrozenTurn(kind).run(step=step)
+        if late is None:
+            break
+        assert late == [], f"begun after the freeze within step {step}"
+    assert 2 < step < 49
