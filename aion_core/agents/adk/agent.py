@@ -263,11 +263,11 @@ def build_agent(loaded: LoadedObject, config: AgentConfig, dependencies: AgentDe
         raise ConfigurationError(
             "An ADK agent's sessions are encrypted, and AION_KMS_KEY, the KMS key to encrypt them with, is missing."
         )
-    artifacts, retention = BlobArtifacts(blobs, clock), dependencies.retention
+    retention = dependencies.retention
     return AdkAgent(
         loaded.agent,
         lambda fence: TableSessions(table, blobs, cipher, clock, fence=fence, retention=retention),
-        lambda request: artifacts,
+        lambda request: BlobArtifacts(blobs, clock, request.check_lease),
         name=config.name,
         resume=config.resume,
         configuration=config.configuration,
