@@ -86,7 +86,7 @@ class AdkTurn:
 
     def __init__(self, request: TurnRequest, setup: AdkSetup) -> None:
         self._request, self._setup = request, setup
-        self._channel = EventChannel()
+        self._channel = EventChannel(alone=(Event, StepRefused))
         self.waits = TurnWaits(setup.root, self._can_resume_here, self.stored)
         """Waits of the turn."""
         observed = request.task.id, setup.root.name, self._channel.send, request.check_lease, self.waits
@@ -201,25 +201,26 @@ class AdkTurn:
         """
         work = asyncio.create_task(self._run(given))
         try:
-            async with self._channel.receiving() as events:
-                async for event in events:
+            async with self._channel.receiving() as received:
+                async for events in received:
+                    event = events[0]
                     if isinstance(event, StepRefused):
                         raise event.error
-                    if isinstance(event, Event) and is_pause(event):
-                        continue
-                    if isinstance(event, Event) and event.partial and event.author in self._setup.planning_agents:
-                        continue
-                    async with aclosing(translator.translate(event)) as emissions:
-                        async for emission in emissions:
+                    if not isinstance(event, Event):
+                        for emission in translator.helper_calls(events):
                             yield emission
-                    if isinstance(event, Event) and not event.partial:
-                        self._callbacks.event_stored()
-                        if self._can_resume_here():
-                            yield StepCompleted()
-                            if self._request.drain.is_set() and self._invocation.progress.can_stop:
-                                raise Drained
-                    # Let the sender continue only under the lease. Its event is recorded: the runner records an emission
-                    # before it requests the next.
+                    elif not is_pause(event) and not (event.partial and event.author in self._setup.planning_agents):
+                        async with aclosing(translator.translate(event)) as emissions:
+                            async for emission in emissions:
+                                yield emission
+                        if not event.partial:
+                            self._callbacks.event_stored()
+                            if self._can_resume_here():
+                                yield StepCompleted()
+                                if self._request.drain.is_set() and self._invocation.progress.can_stop:
+                                    raise Drained
+                    # Let the senders continue only under the lease. Their events are recorded: the runner records an
+                    # emission before it requests the next.
                     self._request.check_lease()
             await work
         except StaleSessionError as error:
