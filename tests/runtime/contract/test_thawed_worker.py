@@ -162,7 +162,7 @@ def custom(begins: Steps, place: "Place") -> Any:
 
 
 def sub_agents(begins: Steps, place: "Place") -> Any:
-    subs = [Custom(name=name, begins=begins) for name in ("first", "second")]
+    subs: list[BaseAgent] = [Custom(name=name, begins=begins) for name in ("first", "second")]
     return served(SequentialAgent(name="root", sub_agents=subs), place.sessions, resume=AfterCrash.RESTART)
 
 
