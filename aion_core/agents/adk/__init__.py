@@ -11,6 +11,7 @@ turn_sessions.py      its ADK session service
 parts.py              A2A parts from and to ADK content
 resumption.py         rules for the resumption of an interrupted invocation
 node_resumption.py    resumption of a Workflow's nodes
+node_steps.py         check of the lease before each of these nodes
 open_branches.py      parallel agents that wait for the client while others go on
 invocation.py         progress of the running invocation, event by event
 rewind.py             the session as it was before a turn that starts over

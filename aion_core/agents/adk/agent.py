@@ -21,6 +21,7 @@ from aion_core.agents.adk.agent_tree import has_namesake, planning_agents
 from aion_core.agents.adk.canceled_calls import canceled_responses
 from aion_core.agents.adk.interrupts import Answers, input_required, resume_contents
 from aion_core.agents.adk.node_resumption import make_nodes_resumable
+from aion_core.agents.adk.node_steps import check_before_nodes
 from aion_core.agents.adk.open_branches import keep_questions_open
 from aion_core.agents.adk.parts import content_of
 from aion_core.agents.adk.pending_calls import pending_calls
@@ -103,6 +104,7 @@ class AdkAgent:
         make_durable()
         make_stoppable()
         make_nodes_resumable()
+        check_before_nodes()
         keep_questions_open()
         pass_answers_on(app.root_agent)
         self.root = app.root_agent
@@ -261,11 +263,11 @@ def build_agent(loaded: LoadedObject, config: AgentConfig, dependencies: AgentDe
         raise ConfigurationError(
             "An ADK agent's sessions are encrypted, and AION_KMS_KEY, the KMS key to encrypt them with, is missing."
         )
-    artifacts, retention = BlobArtifacts(blobs, clock), dependencies.retention
+    retention = dependencies.retention
     return AdkAgent(
         loaded.agent,
         lambda fence: TableSessions(table, blobs, cipher, clock, fence=fence, retention=retention),
-        lambda request: artifacts,
+        lambda request: BlobArtifacts(blobs, clock, request.check_lease),
         name=config.name,
         resume=config.resume,
         configuration=config.configuration,

@@ -8,6 +8,8 @@ from typing import Any
 
 from google.adk.agents import BaseAgent
 from google.adk.agents.callback_context import CallbackContext
+from google.adk.agents.invocation_context import InvocationContext
+from google.adk.events import Event
 from google.adk.models.llm_request import LlmRequest
 from google.adk.plugins import BasePlugin
 from google.adk.tools.base_tool import BaseTool
@@ -73,7 +75,7 @@ class CallbackPlugin(BasePlugin):
     """ADK plugin of one turn: logs internal events, announces sub-agents, and sets the call site of replies.
 
     A log record contains no content of the conversation. The plugin changes two things only: no agent, model call or
-    tool begins after the turn's lease is lost; and a tool call that has stopped to wait has no result, and one that had
+    tool begins, or continues after an event, when the turn's lease is lost; and a tool call that has stopped to wait has no result, and one that had
     ended before another call of its message waited keeps its result.
     """
 
@@ -95,7 +97,7 @@ class CallbackPlugin(BasePlugin):
 
     async def before_agent_callback(self, *, agent: BaseAgent, callback_context: CallbackContext) -> None:
         """Send AgentInvoked for a sub-agent, so that the client learns of it."""
-        await self._before_step()
+        await self.before_step()
         call_site.set(_agent_site(agent, callback_context))
         branch = callback_context._invocation_context.branch or ""
         running_agent.set((branch, agent.name))
@@ -123,7 +125,7 @@ class CallbackPlugin(BasePlugin):
 
     async def before_model_callback(self, *, callback_context: CallbackContext, llm_request: LlmRequest) -> None:
         """Log `internal:llm-call`."""
-        await self._before_step()
+        await self.before_step()
         agent = callback_context._invocation_context.agent
         if isinstance(agent, BaseAgent):
             call_site.set(_agent_site(agent, callback_context))
@@ -134,7 +136,7 @@ class CallbackPlugin(BasePlugin):
         self, *, tool: BaseTool, tool_args: dict[str, Any], tool_context: ToolContext
     ) -> dict[str, Any] | None:
         """Log `internal:tool-start` without the tool's arguments. Return the result of an earlier run if it is kept."""
-        await self._before_step()
+        await self.before_step()
         run = self._waits.begin_tool(tool, tool_context)
         if run.kept is not None:
             return run.kept
@@ -164,7 +166,12 @@ class CallbackPlugin(BasePlugin):
         self._internal.tool_complete(tool_context.function_call_id or "", success=False)
         return None
 
-    async def _before_step(self) -> None:
+    async def on_event_callback(self, *, invocation_context: InvocationContext, event: Event) -> None:
+        """Let the agent continue after its event only under the lease, also in an agent that is a tool."""
+        if not event.partial:
+            await self.before_step()
+
+    async def before_step(self) -> None:
         """Wait for the end of the turn if its lease is lost."""
         try:
             self._check_lease()

@@ -2,9 +2,12 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections import deque
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from concurrent.futures import Future
 from contextlib import asynccontextmanager
+
+from aion_core.engine.task.transition import MOST_TOGETHER
 
 logger = logging.getLogger(__name__)
 _Recorded = Future[None] | asyncio.Future[None]
@@ -18,9 +21,13 @@ class EventChannel:
     would take longer than all else here.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, alone: tuple[type, ...] = ()) -> None:
+        """Events of the classes `alone` are received alone; others may share a transaction."""
         self._loop = asyncio.get_running_loop()
-        self._events: asyncio.Queue[tuple[object, _Recorded] | None] = asyncio.Queue()
+        self._alone = alone
+        self._events: deque[tuple[object, _Recorded]] = deque()
+        self._changed = asyncio.Event()
+        self._finished = False
         self._unrecorded: set[_Recorded] = set()
         self._cancelled = False
 
@@ -48,7 +55,7 @@ class EventChannel:
 
     def finish(self) -> None:
         """End the iterator of received events, after all events sent so far."""
-        self._loop.call_soon_threadsafe(self._events.put_nowait, None)
+        self._loop.call_soon_threadsafe(self._finish)
 
     def cancel(self) -> None:
         """Cancel all waiting senders, and drop all later events."""
@@ -58,8 +65,8 @@ class EventChannel:
         self._unrecorded.clear()
 
     @asynccontextmanager
-    async def receiving(self) -> AsyncIterator[AsyncGenerator[object, None]]:
-        """Context manager: return an iterator of the sent events, and cancel the channel on exit."""
+    async def receiving(self) -> AsyncIterator[AsyncGenerator[Sequence[object], None]]:
+        """Context manager: return an iterator of the sent events (see `_received`), and cancel the channel on exit."""
         events = self._received()
         try:
             yield events
@@ -67,14 +74,30 @@ class EventChannel:
             self.cancel()
             await events.aclose()
 
-    async def _received(self) -> AsyncGenerator[object, None]:
-        """Yield the sent events. An event counts as recorded when the caller requests the next one."""
-        while (item := await self._events.get()) is not None:
-            event, recorded = item
-            yield event
-            self._unrecorded.discard(recorded)
-            if not recorded.done():
-                recorded.set_result(None)
+    async def _received(self) -> AsyncGenerator[Sequence[object], None]:
+        """Yield the sent events in order: one, or those that wait and may share a transaction.
+
+        They count as recorded when the caller requests the next ones.
+        """
+        while True:
+            while not self._events:
+                if self._finished:
+                    return
+                self._changed.clear()
+                await self._changed.wait()
+            waiting = [self._events.popleft()]
+            most = 1 if isinstance(waiting[0][0], self._alone) else MOST_TOGETHER
+            while self._events and len(waiting) < most and not isinstance(self._events[0][0], self._alone):
+                waiting.append(self._events.popleft())
+            yield [event for event, _ in waiting]
+            for _, recorded in waiting:
+                self._unrecorded.discard(recorded)
+                if not recorded.done():
+                    recorded.set_result(None)
+
+    def _finish(self) -> None:
+        self._finished = True
+        self._changed.set()
 
     def _put(self, event: object, recorded: _Recorded) -> None:
         if self._cancelled:
@@ -82,7 +105,8 @@ class EventChannel:
             recorded.cancel()
             return
         self._unrecorded.add(recorded)
-        self._events.put_nowait((event, recorded))
+        self._events.append((event, recorded))
+        self._changed.set()
 
 
 def _running_loop() -> asyncio.AbstractEventLoop | None:

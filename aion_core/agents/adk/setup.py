@@ -19,7 +19,7 @@ SessionFactory = Callable[[Fence | None], BaseSessionService]
 """Factory of a turn's session service, which checks the turn's fencing number at each write; None for reads only."""
 
 ArtifactFactory = Callable[[TurnRequest], BaseArtifactService]
-"""Factory of a turn's artifact service."""
+"""Factory of a turn's artifact service, which checks the turn's lease before each write."""
 
 
 class AdkSetup(Struct, frozen=True, kw_only=True):

@@ -2,7 +2,7 @@
 
 import logging
 from collections import Counter
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Iterator
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Iterator, Sequence
 
 from google.adk.events import Event
 from google.adk.workflow import BaseNode
@@ -97,20 +97,20 @@ class AdkTranslator:
         self._has_messages = False
         """True if the turn has emitted an intermediate message, or one that an earlier attempt has recorded."""
 
-    async def translate(self, event: object) -> AsyncGenerator[Emission, None]:
-        """Yield the emissions of an ADK event, or of a helper call in the author's code."""
-        if isinstance(event, Event):
-            key = self._event_keys.of(event)
-            emissions = self._event(event, key)
-            for emission in emissions if event.partial else together(emissions):
-                yield emission
-            for name, version in event.actions.artifact_delta.items() if not event.partial else ():
-                if (artifact := await self._artifact(name, version, f"{key}/{name}")) is not None:
-                    self._has_output = True
-                    yield artifact
-        else:
-            for emission in self._helper_call(event):
-                yield emission
+    async def translate(self, event: Event) -> AsyncGenerator[Emission, None]:
+        """Yield the emissions of an ADK event."""
+        key = self._event_keys.of(event)
+        emissions = self._event(event, key)
+        for emission in emissions if event.partial else together(emissions):
+            yield emission
+        for name, version in event.actions.artifact_delta.items() if not event.partial else ():
+            if (artifact := await self._artifact(name, version, f"{key}/{name}")) is not None:
+                self._has_output = True
+                yield artifact
+
+    def helper_calls(self, calls: Sequence[object]) -> Iterator[Emission]:
+        """Yield the emissions of helper calls in the author's code that wait at the same time, and of `AgentInvoked` etc."""
+        return together(emission for call in calls for emission in self._helper_call(call))
 
     def before_pause(self) -> Iterator[Emission]:
         """Yield the buffered chunks of all streams, because the turn is suspended and another process resumes it."""

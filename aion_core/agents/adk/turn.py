@@ -21,6 +21,7 @@ from msgspec import Struct
 from aion_core.agents.adk.callbacks import CallbackPlugin, StepRefused, call_site, running_agent
 from aion_core.agents.adk.event_queue import EventChannel
 from aion_core.agents.adk.invocation import RunningInvocation
+from aion_core.agents.adk.node_steps import before_node
 from aion_core.agents.adk.redeployment import AGENTS
 from aion_core.agents.adk.remote_agents.durability import make_durable, remote_turn
 from aion_core.agents.adk.remote_agents.turn_calls import RemoteTurn
@@ -85,7 +86,7 @@ class AdkTurn:
 
     def __init__(self, request: TurnRequest, setup: AdkSetup) -> None:
         self._request, self._setup = request, setup
-        self._channel = EventChannel()
+        self._channel = EventChannel(alone=(Event, StepRefused))
         self.waits = TurnWaits(setup.root, self._can_resume_here, self.stored)
         """Waits of the turn."""
         observed = request.task.id, setup.root.name, self._channel.send, request.check_lease, self.waits
@@ -200,23 +201,27 @@ class AdkTurn:
         """
         work = asyncio.create_task(self._run(given))
         try:
-            async with self._channel.receiving() as events:
-                async for event in events:
+            async with self._channel.receiving() as received:
+                async for events in received:
+                    event = events[0]
                     if isinstance(event, StepRefused):
                         raise event.error
-                    if isinstance(event, Event) and is_pause(event):
-                        continue
-                    if isinstance(event, Event) and event.partial and event.author in self._setup.planning_agents:
-                        continue
-                    async with aclosing(translator.translate(event)) as emissions:
-                        async for emission in emissions:
+                    if not isinstance(event, Event):
+                        for emission in translator.helper_calls(events):
                             yield emission
-                    if isinstance(event, Event) and not event.partial:
-                        self._callbacks.event_stored()
-                        if self._can_resume_here():
-                            yield StepCompleted()
-                            if self._request.drain.is_set() and self._invocation.progress.can_stop:
-                                raise Drained
+                    elif not is_pause(event) and not (event.partial and event.author in self._setup.planning_agents):
+                        async with aclosing(translator.translate(event)) as emissions:
+                            async for emission in emissions:
+                                yield emission
+                        if not event.partial:
+                            self._callbacks.event_stored()
+                            if self._can_resume_here():
+                                yield StepCompleted()
+                                if self._request.drain.is_set() and self._invocation.progress.can_stop:
+                                    raise Drained
+                    # Let the senders continue only under the lease. Their events are recorded: the runner records an
+                    # emission before it requests the next.
+                    self._request.check_lease()
             await work
         except StaleSessionError as error:
             raise LeaseLost("The session belongs to another turn now.") from error
@@ -264,6 +269,7 @@ class AdkTurn:
         make_durable()
         calls, remotes = self._request.calls, self._setup.remotes
         turn_waits.set(self.waits)
+        before_node.set(self._callbacks.before_step)
         remote_turn.set(
             RemoteTurn(calls, self._request, self.restarts > 0, remotes, self.waits) if calls is not None else None
         )

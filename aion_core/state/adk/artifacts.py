@@ -6,7 +6,7 @@ Each version of an artifact is a blob. It has the content, and a `VersionInfo` a
 import asyncio
 import base64
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 from urllib.parse import unquote
 from uuid import uuid4
@@ -38,16 +38,17 @@ SAVES = 10
 
 
 class BlobArtifacts(BaseArtifactService):
-    """ADK's artifact service for all turns.
+    """ADK's artifact service for one turn.
 
     A file name with the prefix `user:` belongs to the user in every session. Version numbers begin with 0, and no two
     saves share one; after a delete they begin with 0 again, unless another process saves the artifact meanwhile. On S3,
     a session's artifact expires one retention after its save, and a user's artifact never. Every method may raise
-    StoreUnavailable.
+    StoreUnavailable, and a save or delete LeaseLost.
     """
 
-    def __init__(self, blobs: Blobs, clock: Clock) -> None:
-        self._blobs, self._clock = blobs, clock
+    def __init__(self, blobs: Blobs, clock: Clock, check_lease: Callable[[], None] = lambda: None) -> None:
+        """`check_lease` raises LeaseLost if another process may have the turn. Blobs have no fence of their own."""
+        self._blobs, self._clock, self._check_lease = blobs, clock, check_lease
 
     async def save_artifact(
         self,
@@ -115,6 +116,7 @@ class BlobArtifacts(BaseArtifactService):
         found = sorted(await self._versions(key))
         # The newest one last: without it, readers would take an older version for the artifact.
         for versions in (found[:-1], found[-1:]):
+            self._check_lease()
             await asyncio.gather(*(self._blobs.delete(artifact_folder(key) + str(number)) for number in versions))
 
     async def list_versions(
@@ -167,6 +169,7 @@ class BlobArtifacts(BaseArtifactService):
             raise InputValidationError("An artifact's custom_metadata and display name may have 1 KB of JSON together.")
         name, metadata = artifact_folder(key) + str(version), {"about": packed, "by": str(uuid4())}
         for attempt in range(MAX_ATTEMPTS):
+            self._check_lease()
             try:
                 if await self._blobs.put_new(name, content, metadata, media_type=info.mime_type or ""):
                     return True
