@@ -178,7 +178,8 @@ def _graph() -> Any:
 
 def _parallel_agents() -> Any:
     call = RefusedOnce()
-    agents: list[Any] = [llm_agent(["one"], name=name, before_model_callback=call) for name in ("one", "two")]
+    # The other agent may call its model in the refused attempt too.
+    agents: list[Any] = [llm_agent(["one"] * 2, name=name, before_model_callback=call) for name in ("one", "two")]
     return served(ParallelAgent(name="root", sub_agents=agents))
 
 
