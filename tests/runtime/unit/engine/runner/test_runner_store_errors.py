@@ -179,7 +179,7 @@ def _graph() -> Any:
 def _parallel_agents() -> Any:
     call = RefusedOnce()
     # The other agent may call its model in the refused attempt too.
-    agents: list[Any] = [llm_agent(["one"] * 2, name=name, before_model_callback=call) for name in ("one", "two")]
+    agents: list[Any] = [llm_agent(["one"], ["one"], name=name, before_model_callback=call) for name in ("one", "two")]
     return served(ParallelAgent(name="root", sub_agents=agents))
 
 
