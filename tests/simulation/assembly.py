@@ -63,8 +63,8 @@ PUSH_OPERATIONS = {
     "clear": "push_clear",
     "clear_subscribers": "push_clear",
     "claim_expired": "push_sweep",
-    "overdue": "push_overdue",
     "deliveries": "push_read",
+    **dict.fromkeys(("expired_plans", "overdue_waits", "waiting", "in_delivery"), "push_timers"),
     **dict.fromkeys(("advance", "settle", "fail", "give_up", "disable"), "push_move"),
 }
 """Name of each push config method in the kinds of side effect."""
@@ -264,7 +264,8 @@ def deterministic(world: "SimWorld") -> Iterator[None]:
         (keys, "TIMER_SHARDS", SHARDS),
         (timers, "LEASES", timers.LEASES[:SHARDS]),
         (timers, "WAITS", timers.WAITS[:SHARDS]),
-        (deliveries, "PUSHES", timers.PUSHES[:SHARDS]),
+        (deliveries, "PUSH_PLANS", timers.PUSH_PLANS[:SHARDS]),
+        (deliveries, "PUSH_WAITS", timers.PUSH_WAITS[:SHARDS]),
     ]
     patched += [(module, name, world.new_id) for module, name in _places(len(sys.modules), "uuid7", "uuid4")]
     patched += [(module, name, partial(_new_token, world)) for module, name in _places(len(sys.modules), "new_token")]

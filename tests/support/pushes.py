@@ -6,6 +6,7 @@ from typing import Any
 
 from aion_core.engine.delivery.push_configs import PushConfigs
 from aion_core.engine.delivery.records import Claim, Delivery, ExpiredPushTimer
+from aion_core.engine.delivery.store import DeliveryStore
 from aion_core.engine.push_config import PushConfig
 from aion_core.table.keys import TaskKey
 from aion_core.table.port import Table
@@ -62,13 +63,18 @@ class Pushes:
 
     async def expired_timers(self) -> list[ExpiredPushTimer]:
         """Return the expired timers of this owner's tasks."""
-        found = await self.configs.expired_timers(limit=MANY)
-        return [each for each in found if each.task.owner == self.chat.context.owner]
+        return [each for each in await expired_of(self.configs) if each.task.owner == self.chat.context.owner]
 
     async def events_with_timers(self) -> set[int]:
         """Return the generations of the events whose push timers have expired; first move the clock to their expiry."""
         self.clock.move(LEASE_SECONDS + 1)
         return {each.generation for each in await self.expired_timers() if each.generation}
+
+
+async def expired_of(configs: DeliveryStore) -> list[ExpiredPushTimer]:
+    """Return all expired push timers, of both kinds, the longest overdue first."""
+    found = [*await configs.expired_plans(limit=MANY), *await configs.overdue_waits(limit=MANY)]
+    return sorted(found, key=lambda timer: timer.at)
 
 
 def on_table(stack: Stack | None, clock: ManualClock, like: Pushes | None = None) -> Pushes:
