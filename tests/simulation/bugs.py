@@ -533,6 +533,23 @@ BUGS = [
         scenarios=TOLD,
     ),
     bug(
+        "takes each message of a backlog of notifications for lost",
+        "I16",
+        Edit(
+            sweep,
+            "_without_message",
+            "tasks[: lost_messages(len(waiting - in_delivery), messages)] if messages else tasks",
+            "tasks",
+        ),
+        scenarios=("told behind a backlog",),
+    ),
+    bug(
+        "finds no lost message of a notification",
+        "I8 I14 I16",
+        Edit(Sweep, "_push_waits", "await _without_message(configs, queue, overdue)", "()"),
+        scenarios=("told behind a backlog",),
+    ),
+    bug(
         "sweeps no notifications",
         "I8 I14 I16",
         Edit(Sweep, "once", "(self._push_plans, pushes_at_once),", ""),

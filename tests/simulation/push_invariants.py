@@ -97,7 +97,7 @@ def i9_attempts_of_event_have_one_id(world: "SimWorld") -> Iterator[str]:
 
 def i16c_notification_is_sent_soon(world: "SimWorld") -> Iterator[str]:
     """Report a notification that is late although nothing has failed."""
-    if not is_undisturbed(world, Fault.TIME_IS_SHORT) or world.receiver is not fine:
+    if not is_undisturbed(world, Fault.TIME_IS_SHORT) or world.receiver is not fine or world.backlog_until:
         return
     for listening in world.history.listenings:
         for entry in _due(world, listening):

@@ -54,10 +54,10 @@ class Pushes:
         assert found, config_id
         return found[0]
 
-    async def claimed(self, config_id: str = "p-1", *, seconds: float = 60.0) -> Claim:
+    async def claimed(self, config_id: str = "p-1", *, seconds: float = 60.0, task_id: str = "t-m-1") -> Claim:
         """Claim the push config for a delivery, and return the claim."""
         until = self.clock.now() + timedelta(seconds=seconds)
-        claim = await self.configs.claim(await self.delivery(config_id), until=until)
+        claim = await self.configs.claim(await self.delivery(config_id, task_id=task_id), until=until)
         assert claim is not None
         return claim
 
@@ -72,9 +72,8 @@ class Pushes:
 
 
 async def expired_of(configs: DeliveryStore) -> list[ExpiredPushTimer]:
-    """Return all expired push timers, of both kinds, the longest overdue first."""
-    found = [*await configs.expired_plans(limit=MANY), *await configs.overdue_waits(limit=MANY)]
-    return sorted(found, key=lambda timer: timer.at)
+    """Return all expired push timers, those of claims and planned retries first."""
+    return [*await configs.expired_plans(limit=MANY), *await configs.overdue_waits(limit=MANY)]
 
 
 def on_table(stack: Stack | None, clock: ManualClock, like: Pushes | None = None) -> Pushes:

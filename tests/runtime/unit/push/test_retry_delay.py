@@ -42,6 +42,10 @@ class EnqueuedRetries:
         self.owners.append(wake_up.task.owner)
         self.queue.append((self.clock.now().timestamp() + delay, len(self.owners), wake_up))
 
+    async def backlog(self) -> int:
+        """See `PushQueue.backlog`."""
+        return sum(1 for at, _, _ in self.queue if at <= self.clock.now().timestamp())
+
     def heard(self) -> list[PushWakeUp]:
         """Return the messages that are visible now."""
         now = self.clock.now().timestamp()
