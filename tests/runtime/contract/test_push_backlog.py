@@ -207,12 +207,23 @@ async def test_sweep_repeats_few_messages_of_notifications_that_wait_long(local:
     assert await local.sweeps(2) == [(0, QUEUED_AT_ONCE)] * 2
 
 
-async def test_slow_delivery_is_not_taken_for_lost(local: PushBacklog) -> None:
+async def test_fresh_messages_do_not_hide_lost_ones(local: PushBacklog) -> None:
+    """In a busy queue, there are always messages of events that are not overdue yet."""
+    await local.grow(10, lost=10)
+    local.push.clock.move(LEASE_SECONDS + 1)
+    await local.grow(20, first=10)
+    swept = await local.sweep.once()
+    assert (swept.found, swept.enqueued) == (10, 10)
+
+
+@pytest.mark.parametrize("behind", [0, MANY])
+async def test_slow_delivery_is_not_taken_for_lost(local: PushBacklog, behind: int) -> None:
     """Its message is received, so it is not in the queue; events that follow wait for the same process."""
-    await local.grow(4)
-    for number in range(4):
+    await local.grow(40)
+    for number in range(40):
         await local.receive()
         await local.push.claimed(task_id=f"t-m-{number}", seconds=LEASE_SECONDS + EVERY)
+    await local.grow(behind, first=40)
     assert await local.sweeps(1) == [(0, 0)]
 
 
