@@ -545,7 +545,7 @@ BUGS = [
     ),
     bug(
         "finds no lost message of a notification",
-        "I8 I14 I16",
+        "I16C",
         Edit(Sweep, "_push_waits", "await _without_message(configs, queue, overdue)", "()"),
         scenarios=("told behind a backlog",),
     ),

@@ -265,6 +265,8 @@ class SimQueue:
 
     def __init__(self, process: Process, kind: type[WakeUp | PushWakeUp]) -> None:
         self._process, self._kind = process, kind
+        self.counted = 0
+        """Result of the last `backlog`."""
 
     async def enqueue(self, wake_up: WakeUp | PushWakeUp, *, delay: float = 0.0, urgent: bool = False) -> None:
         """See `WorkQueue.enqueue`. No message overtakes another, as may happen in SQS."""
@@ -274,8 +276,8 @@ class SimQueue:
     async def backlog(self) -> int:
         """See `WorkQueue.backlog`."""
         queue = self._process.world.queue
-        counted: int = await self._process.effect("queue.count", lambda: queue.waiting(self._kind))
-        return counted
+        self.counted = await self._process.effect("queue.count", lambda: queue.waiting(self._kind))
+        return self.counted
 
     def enqueue_from_thread(self, wake_up: WakeUp, *, delay: float = 0.0) -> None:
         """See `WorkQueue.enqueue_from_thread`."""

@@ -433,7 +433,7 @@ class SimWorld:
             if not history.faults and not history.deaths and self.receiver is fine:
                 if not self.lost_messages:
                     history.surprises.append(f"I16: {process.name} had to wake {first}, and nothing had gone wrong.")
-                elif self.queue.waiting(PushWakeUp) >= self.watch.waiting_tasks():
+                elif process.push_queue.counted >= self.watch.waiting_tasks():
                     history.surprises.append(f"I16: {process.name} multiplied the messages of a backlog.")
         elif made.method == "give_up" and made.options["failure"] == assembly.SKIPPED:
             history.surprises.append(f"I8: {process.name} gave up what it had not tried: {result.delivery}.")
