@@ -29,8 +29,7 @@ class SQSWorkQueue:
 
     async def backlog(self) -> int:
         """Return the number of visible messages in the SQS queue. See `WorkQueue.backlog`."""
-        answer = await self._sqs("get_queue_attributes", QueueUrl=self._queue_url, AttributeNames=[VISIBLE])
-        return int(answer["Attributes"][VISIBLE])
+        return await _visible(self._sqs, self._queue_url)
 
     def enqueue_from_thread(self, wake_up: WakeUp, *, delay: float = 0.0) -> None:
         """Send a wake-up message to the SQS queue in the calling thread. See `WorkQueue.enqueue_from_thread`."""
@@ -51,6 +50,15 @@ class SQSPushQueue:
         """Send a wake-up message for a push delivery to the SQS queue. See `PushQueue.enqueue`."""
         message = _message(self._queue_url, push_body_of(wake_up), wake_up.task.owner, delay)
         await self._sqs("send_message", **message)
+
+    async def backlog(self) -> int:
+        """Return the number of visible messages in the SQS queue. See `PushQueue.backlog`."""
+        return await _visible(self._sqs, self._queue_url)
+
+
+async def _visible(sqs: "AwsClient", queue_url: str) -> int:
+    answer = await sqs("get_queue_attributes", QueueUrl=queue_url, AttributeNames=[VISIBLE])
+    return int(answer["Attributes"][VISIBLE])
 
 
 def _message(queue_url: str, body: str, owner: str, delay: float) -> dict[str, Any]:

@@ -81,6 +81,10 @@ class PushQueue(Protocol):
         """Enqueue the message, delayed by `limited(delay)` seconds. Raises StoreUnavailable."""
         ...
 
+    async def backlog(self) -> int:
+        """Return the approximate number of messages that wait for a receiver. See `WorkQueue.backlog`."""
+        ...
+
 
 def body_of(wake_up: WakeUp) -> str:
     """Return the JSON body of a context's wake-up message."""

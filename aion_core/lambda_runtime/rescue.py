@@ -61,7 +61,7 @@ class Rescue:
     def _run(self) -> None:
         if not self._taken.acquire(blocking=False):
             return
-        stage, self._response.stage = self._response.stage, Stage.DISCONNECTED
+        stage = self._response.take_over()
         repeatable = self._scope["state"].get(REPEATABLE, False)
         logger.error(
             "Invocation %s: the agent's code blocks the event loop, and the deadline is near. Its response ends without it. "
@@ -70,7 +70,7 @@ class Rescue:
             extra={REQUEST_ID: self._invocation.request_id},
         )
         with suppress(OSError):
-            if stage is Stage.NOT_STARTED:
+            if stage in (Stage.NOT_STARTED, Stage.HEADERS_BUFFERED):
                 asyncio.run(self._answer(repeatable))
             elif stage is Stage.STREAMING:
                 self._response.end_in_thread(() if repeatable else OUT_OF_TIME.report.as_trailers())

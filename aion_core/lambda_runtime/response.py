@@ -3,6 +3,7 @@
 import asyncio
 import json
 import logging
+import threading
 import time
 from collections.abc import Awaitable, Callable, Iterable
 from enum import Enum, auto
@@ -38,7 +39,8 @@ class Stage(Enum):
       If the app fails before that message, the client gets status 500.
     * **STREAMING** - The prelude is sent; an error can only be a trailer.
     * **ENDED** - The body is complete; the app may still run.
-    * **DISCONNECTED** - The connection is lost, or the loop has stopped the app. Further messages are dropped.
+    * **DISCONNECTED** - The connection is lost, the loop has stopped the app, or another thread has taken the response
+      over. Further messages are dropped.
     """
 
     NOT_STARTED = auto()
@@ -119,6 +121,9 @@ class StreamedResponse:
         # Let one asyncio task of the app send at a time, because only the first body message opens the connection.
         self._lock = asyncio.Lock()
         self._last_yield = 0.0
+        # Let either this response or the thread that takes it over write to the Runtime API first.
+        self._beginning = threading.Lock()
+        self._is_taken = False
 
     async def send(self, message: Message) -> None:
         """Send an ASGI message of the app, and wait for a slow client.
@@ -175,6 +180,16 @@ class StreamedResponse:
         self.stage = Stage.DISCONNECTED
         self.over.set()
 
+    def take_over(self) -> Stage:
+        """Drop the further messages of the app, and return the stage before. Call it in another thread.
+
+        Before STREAMING, nothing is sent, even if the connection is being opened. The thread may send another response.
+        """
+        with self._beginning:
+            self._is_taken = True
+            stage, self.stage = self.stage, Stage.DISCONNECTED
+            return stage
+
     def end_in_thread(self, trailers: Headers) -> None:
         """End the body in another thread, while the event loop is blocked. Raises OSError for a lost connection."""
         if self._call is not None:
@@ -188,12 +203,24 @@ class StreamedResponse:
             self._last_yield = now
             await asyncio.sleep(0)
 
+    async def _begun(self) -> RuntimeApiCall | None:
+        """Open the connection and write the prelude. Return None if another thread has taken the response over."""
+        call = await self._begin()
+        with self._beginning:
+            if self._is_taken:
+                call.close()
+                self.stage = Stage.DISCONNECTED
+                return None
+            call.write(self._prelude)
+            self.stage = Stage.STREAMING
+            return call
+
     async def _stream(self, body: bytes, *, last: bool, trailers: Headers = ()) -> None:
         try:
             if self._call is None:
-                self._call = await self._begin()
-                self._call.write(self._prelude)
-                self.stage = Stage.STREAMING
+                self._call = await self._begun()
+            if self._call is None:
+                return
             self._call.write(body)
             if last:
                 # End the body now, because the client must not wait for work that the app does after its response.

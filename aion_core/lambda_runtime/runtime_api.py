@@ -61,15 +61,20 @@ class RuntimeApiCall:
         self._reader = reader
         self._writer = writer
         self._http = h11.Connection(h11.CLIENT, max_incomplete_event_size=_READ_SIZE)
+        self._unsent = b""
 
     @classmethod
     async def begin(cls, address: str, method: str, path: str, headers: Headers = ()) -> Self:
-        """Connect to the Runtime API and write the headers of a request. Raises OSError for a failed connection."""
+        """Connect to the Runtime API. The headers are sent with the first part of the body.
+
+        Until then the call can be closed without a trace. Raises OSError for a failed connection.
+        """
         endpoint = urlsplit(f"//{address}")
         call = cls(*await asyncio.open_connection(endpoint.hostname, endpoint.port))
         # Close the connection after a streamed response, as the Runtime API's documentation requires.
         general = [("Host", address), ("User-Agent", "aion-lambda-runtime"), ("Connection", "close")]
-        call._send(h11.Request(method=method, target=_VERSION + path, headers=[*general, *headers]))
+        request = h11.Request(method=method, target=_VERSION + path, headers=[*general, *headers])
+        call._unsent = call._http.send(request) or b""
         return call
 
     def write(self, data: bytes) -> None:
@@ -125,7 +130,8 @@ class RuntimeApiCall:
 
     def _send(self, event: h11.Event) -> None:
         # Do not use writelines, because drain() does not wait after writelines in Python versions with CVE-2024-12254.
-        self._writer.write(self._http.send(event) or b"")
+        self._writer.write(self._unsent + (self._http.send(event) or b""))
+        self._unsent = b""
 
 
 class RuntimeApi:

@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
 
 from aion_core.clock import Clock
+from aion_core.engine.delivery.readiness import CLAIM_SECONDS, WAKE_UP_SECONDS
 from aion_core.engine.delivery.records import Claim, Delivery
 from aion_core.engine.delivery.store import DeliveryStore
 from aion_core.engine.queues import LONGEST_DELAY, PushQueue, PushWakeUp
@@ -20,12 +21,6 @@ from aion_core.push.client import POST_SECONDS, Blocked, Delivered, PostOutcome,
 from aion_core.telemetry import Metric, Metrics
 
 logger = logging.getLogger(__name__)
-
-CLAIM_SECONDS = 60.0
-"""Duration of a claim if it is not renewed: three times the time limit of a post."""
-
-WAKE_UP_SECONDS = 30.0
-"""Time from the arrival of a retry's wake-up message until the retry's timer expires."""
 
 EXIT_SECONDS = 15.0
 """Time to reserve between a post and the end of the process."""

@@ -197,14 +197,23 @@ def timer_partition(shard: int, kind: TimerOf) -> str:
     return f"{kind.value}{shard:02d}"
 
 
-def push_timer_shard(task: TaskKey) -> str:
-    """Return the partition of the timer index with the timers of a task's events and push configs."""
-    return push_timer_partition(crc32(task_partition(task).encode()) % TIMER_SHARDS)
+class PushTimerOf(StrEnum):
+    """Kind of a push timer: the beginning of its partitions of the timer index. Contexts use other partitions."""
+
+    PLAN = "DUE#PUSH#"
+    """A process has claimed a push config, or its retry has no wake-up message. An expired timer needs a message."""
+    WAIT = "DUE#PUSH#WAIT#"
+    """An event or a push config has a wake-up message. An expired timer does not mean that the message is lost."""
 
 
-def push_timer_partition(shard: int) -> str:
-    """Return the timer index partition with this number for push timers. Contexts use other partitions."""
-    return f"DUE#PUSH#{shard:02d}"
+def push_timer_shard(task: TaskKey, kind: PushTimerOf) -> str:
+    """Return the partition of the timer index with a task's push timers of this kind."""
+    return push_timer_partition(crc32(task_partition(task).encode()) % TIMER_SHARDS, kind)
+
+
+def push_timer_partition(shard: int, kind: PushTimerOf) -> str:
+    """Return the timer index partition with this number, from 0 to TIMER_SHARDS - 1, for push timers of a kind."""
+    return f"{kind.value}{shard:02d}"
 
 
 @lru_cache(maxsize=4096)

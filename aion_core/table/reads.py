@@ -87,6 +87,16 @@ class Reads:
 
         return sum([page.count async for page in all_pages(read)])
 
+    async def timers_between(self, shard: str, first: int, last: int) -> AsyncIterator[Item]:
+        """Yield the timers in a partition of the timer index that expire between these times. The index may lag."""
+
+        def read(after: Any) -> Awaitable[Page]:
+            return self._table.query_index(TIMERS, shard, first, last, after=after)
+
+        async for page in all_pages(read):
+            for item in page.items:
+                yield item
+
     async def all_of_index(self, index: Index, partition: str, *, newest_first: bool = False) -> AsyncIterator[Item]:
         """Yield every entry in a partition of the index. The index may lag behind the table."""
 

@@ -63,8 +63,8 @@ PUSH_OPERATIONS = {
     "clear": "push_clear",
     "clear_subscribers": "push_clear",
     "claim_expired": "push_sweep",
-    "overdue": "push_overdue",
     "deliveries": "push_read",
+    **dict.fromkeys(("expired_plans", "overdue_waits", "waiting", "in_delivery"), "push_timers"),
     **dict.fromkeys(("advance", "settle", "fail", "give_up", "disable"), "push_move"),
 }
 """Name of each push config method in the kinds of side effect."""
@@ -103,7 +103,7 @@ class Parts:
 
 def assemble(process: "Process") -> Parts:
     """Assemble the engine as `bootstrap` does, with the simulated table, queue and clock of the process."""
-    world, clock, work_queue = process.world, process.clock, process.work_queue
+    world, clock, work_queue, push_queue = process.world, process.clock, process.work_queue, process.push_queue
     settings = world.deployment
     agent, metrics = ScriptedAgent(process), MemoryMetrics()
     tasks = TaskStore(
@@ -112,7 +112,7 @@ def assemble(process: "Process") -> Parts:
         clock,
         retention=settings.retention,
         cipher=world.cipher,
-        notifier=CommitNotifier(work_queue),
+        notifier=CommitNotifier(push_queue),
     )
     store: Any = SimOperations(process, tasks, names=OPERATIONS)
     calls: Any = SimOperations(process, tasks.remote_calls, names=CALL_OPERATIONS)
@@ -160,12 +160,12 @@ def assemble(process: "Process") -> Parts:
         open_tasks=OpenTasks(limits, store, clock, most=most) if most else None,
     )
     sweep = Sweep(
-        store, work_queue, configs, work_queue, remote_calls=calls if settings.delegates else None, metrics=metrics
+        store, work_queue, configs, push_queue, remote_calls=calls if settings.delegates else None, metrics=metrics
     )
     delivery = PushDelivery(
         store,
         configs,
-        work_queue,
+        push_queue,
         process.webhooks,
         render,
         clock,
@@ -178,7 +178,7 @@ def assemble(process: "Process") -> Parts:
         RemoteCallbacks(process.table, work_queue, clock, lease_seconds=30.0),
         names=dict.fromkeys(("find", "use"), "callback"),
     )
-    registry = Registry(configs, work_queue)
+    registry = Registry(configs, push_queue)
     return Parts(service, worker, sweep, delivery, registry, TaskLister(store, task_list), callbacks)
 
 
@@ -196,14 +196,14 @@ def render(config: PushConfig, notification: Notification, at: datetime) -> Webh
 class Registry:
     """Registers and deletes push configs, as the HTTP entry points do."""
 
-    def __init__(self, configs: Any, work_queue: Any) -> None:
-        self._configs, self._work_queue = configs, work_queue
+    def __init__(self, configs: Any, push_queue: Any) -> None:
+        self._configs, self._push_queue = configs, push_queue
 
     async def put(self, call: CallContext, task_id: str, config: PushConfig) -> Any:
         """Store the config, and enqueue a wake-up message for push delivery."""
         key = TaskKey(call.owner, task_id)
         delivery = await self._configs.put(key, config)
-        await self._work_queue.enqueue(PushWakeUp(key))
+        await self._push_queue.enqueue(PushWakeUp(key))
         return delivery
 
     async def delete(self, call: CallContext, task_id: str, config_id: str) -> Any:
@@ -264,7 +264,8 @@ def deterministic(world: "SimWorld") -> Iterator[None]:
         (keys, "TIMER_SHARDS", SHARDS),
         (timers, "LEASES", timers.LEASES[:SHARDS]),
         (timers, "WAITS", timers.WAITS[:SHARDS]),
-        (deliveries, "PUSHES", timers.PUSHES[:SHARDS]),
+        (deliveries, "PUSH_PLANS", timers.PUSH_PLANS[:SHARDS]),
+        (deliveries, "PUSH_WAITS", timers.PUSH_WAITS[:SHARDS]),
     ]
     patched += [(module, name, world.new_id) for module, name in _places(len(sys.modules), "uuid7", "uuid4")]
     patched += [(module, name, partial(_new_token, world)) for module, name in _places(len(sys.modules), "new_token")]

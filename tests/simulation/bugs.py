@@ -1,6 +1,6 @@
 """Planted bugs in the engine's turns, streams and push notifications, which the simulation must find."""
 
-from aion_core.engine import timers
+from aion_core.engine import sweep, timers
 from aion_core.engine.admission import repeats
 from aion_core.engine.admission.admission import MessageAdmission
 from aion_core.engine.cancellation import Cancellation
@@ -330,7 +330,7 @@ BUGS = [
     bug(
         "takes the claim for the wake_up",
         "I16",
-        Edit(Sweep, "_wake", "if claimed := await self._store.claim(timer):", "if claimed := True:"),
+        Edit(sweep, "_claimed_and_sent", "if claimed := await claim(timer):", "if claimed := True:"),
     ),
     bug(
         "takes each message of a backlog for lost",
@@ -356,7 +356,7 @@ BUGS = [
         Edit(
             timers,
             "claimed_timer",
-            'return Change({"due_at": times.lease_until}, only_if=as_read)',
+            'return Change({"due_at": times.lease_until, **moved}, only_if=as_read)',
             "return Change(remove=NO_TIMER, only_if=as_read)",
         ),
     ),
@@ -533,9 +533,27 @@ BUGS = [
         scenarios=TOLD,
     ),
     bug(
+        "takes each message of a backlog of notifications for lost",
+        "I16",
+        Edit(
+            sweep,
+            "_without_message",
+            "tasks[: lost_messages(len(waiting - in_delivery), messages)] if messages else tasks",
+            "tasks",
+        ),
+        scenarios=("told behind a backlog",),
+    ),
+    bug(
+        "finds no lost message of a notification",
+        "I16C",
+        Edit(Sweep, "_push_waits", "await _without_message(configs, queue, overdue)", "()"),
+        scenarios=("told behind a backlog",),
+    ),
+    bug(
         "sweeps no notifications",
         "I8 I14 I16",
-        Edit(Sweep, "once", "(self._pushes, pushes_at_once),", ""),
+        Edit(Sweep, "once", "(self._push_plans, pushes_at_once),", ""),
+        Edit(Sweep, "once", "(self._push_waits, pushes_at_once),", ""),
         scenarios=TOLD,
         aims=LOST_WAKE_UPS,
     ),

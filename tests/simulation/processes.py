@@ -38,12 +38,8 @@ class Process:
         self.serving = 0
         self.deadline = self.clock.now() + timedelta(seconds=INVOCATION_SECONDS)
         self.release = world.release
-        self.table, self.blobs, self.work_queue, self.webhooks = (
-            SimTable(self),
-            SimBlobs(self),
-            SimWorkQueue(self),
-            Webhooks(self),
-        )
+        self.table, self.blobs, self.webhooks = SimTable(self), SimBlobs(self), Webhooks(self)
+        self.work_queue, self.push_queue = SimQueue(self, WakeUp), SimQueue(self, PushWakeUp)
         self._at_death: list[Callable[[], None]] = []
         self._death: asyncio.TimerHandle | None = None
 
@@ -264,11 +260,13 @@ class Process:
         await asyncio.get_running_loop().create_future()
 
 
-class SimWorkQueue:
-    """`WorkQueue` and `PushQueue` of one process, over the simulated queue."""
+class SimQueue:
+    """`WorkQueue` or `PushQueue` of one process, over the simulated queue."""
 
-    def __init__(self, process: Process) -> None:
-        self._process = process
+    def __init__(self, process: Process, kind: type[WakeUp | PushWakeUp]) -> None:
+        self._process, self._kind = process, kind
+        self.counted = 0
+        """Result of the last `backlog`."""
 
     async def enqueue(self, wake_up: WakeUp | PushWakeUp, *, delay: float = 0.0, urgent: bool = False) -> None:
         """See `WorkQueue.enqueue`. No message overtakes another, as may happen in SQS."""
@@ -277,8 +275,9 @@ class SimWorkQueue:
 
     async def backlog(self) -> int:
         """See `WorkQueue.backlog`."""
-        counted: int = await self._process.effect("queue.count", self._process.world.queue.waiting)
-        return counted
+        queue = self._process.world.queue
+        self.counted = await self._process.effect("queue.count", lambda: queue.waiting(self._kind))
+        return self.counted
 
     def enqueue_from_thread(self, wake_up: WakeUp, *, delay: float = 0.0) -> None:
         """See `WorkQueue.enqueue_from_thread`."""

@@ -22,6 +22,9 @@ MOST_SECONDS = 61.0
 SOON_SECONDS = 3.0
 """Longest delay of a notification after its event, without faults."""
 
+FOUND_SECONDS = 125.0
+"""Longest delay of a notification whose message is lost in a backlog, after the end of the backlog: a sweep finds it."""
+
 
 def i8_due_events_are_delivered(world: "SimWorld") -> Iterator[str]:
     """Report notifications that are missing, not selected, out of order, given up early, or sent after the end."""
@@ -99,11 +102,12 @@ def i16c_notification_is_sent_soon(world: "SimWorld") -> Iterator[str]:
     """Report a notification that is late although nothing has failed."""
     if not is_undisturbed(world, Fault.TIME_IS_SHORT) or world.receiver is not fine:
         return
+    soon = FOUND_SECONDS if world.backlog_until else SOON_SECONDS
     for listening in world.history.listenings:
         for entry in _due(world, listening):
             told = [post.at for post in _posts(world, listening) if post.generation == entry.numbered.generation]
-            known = max(entry.at, listening.at)
-            if told and min(told) > known + SOON_SECONDS:
+            known = max(entry.at, listening.at, world.backlog_until)
+            if told and min(told) > known + soon:
                 yield f"{listening.config.id} was notified of {entry.numbered.generation} {min(told) - known:.1f} s late."
 
 

@@ -30,11 +30,12 @@ class WakeUpQueue:
         self.letters: list[Letter] = []
         self.dead: list[Letter] = []
         self.backlog: list[Letter] | None = None
-        """Visible messages for turns that wait for a worker, while there are too few workers; otherwise None."""
+        """Visible messages that wait for a worker, while there are too few workers; otherwise None."""
+        self._held: type[WakeUp | PushWakeUp] = WakeUp
 
-    def hold(self, seconds: float, pace: float) -> None:
-        """Let the messages for turns wait this long, then deliver one every `pace` seconds, until none waits."""
-        self.backlog = []
+    def hold(self, kind: type[WakeUp | PushWakeUp], seconds: float, pace: float) -> None:
+        """Let the messages of a kind wait this long, then deliver one every `pace` seconds, until none waits."""
+        self.backlog, self._held = [], kind
         self._later(seconds, self._work_off, pace)
 
     def _work_off(self, pace: float) -> None:
@@ -46,12 +47,12 @@ class WakeUpQueue:
         self._later(pace, self._work_off, pace)
         self._received(self.backlog.pop(0))
 
-    def waiting(self) -> int:
-        """Return the number of visible messages for turns."""
-        return sum(1 for letter in self.backlog or () if not letter.gone)
+    def waiting(self, kind: type[WakeUp | PushWakeUp]) -> int:
+        """Return the number of visible messages of a kind."""
+        return sum(1 for letter in self.backlog or () if not letter.gone and isinstance(letter.wake_up, kind))
 
     def lose(self, count: int) -> None:
-        """Lose this many of the visible messages for turns."""
+        """Lose this many of the visible messages."""
         for letter in self._random.sample(self.backlog or [], min(count, len(self.backlog or []))):
             letter.gone = True
 
@@ -81,7 +82,7 @@ class WakeUpQueue:
     def _receive(self, letter: Letter) -> None:
         if letter.gone:
             return
-        if self.backlog is not None and isinstance(letter.wake_up, WakeUp):
+        if self.backlog is not None and isinstance(letter.wake_up, self._held):
             self.backlog.append(letter)
             return
         self._received(letter)

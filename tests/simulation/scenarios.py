@@ -7,6 +7,7 @@ from typing import Any
 
 from aion_core.engine.agent_options import PushEvents, WhenBusy
 from aion_core.engine.push_config import PushConfig
+from aion_core.engine.queues import PushWakeUp, WakeUp
 from aion_core.protocol.types import Task
 from tests.simulation.clients import Client
 from tests.simulation.deployment import Deployment
@@ -74,7 +75,7 @@ async def behind_a_backlog(world: SimWorld) -> None:
     """Send messages while no worker is free. Some wake-up messages are lost, and the rest is worked off slowly."""
     ann, seconds, pace = Client(world), world.choices.choice((20.0, 100.0, 700.0)), world.choices.choice((0.1, 2.0))
     world.backlog_until = world.loop.now + seconds + 8 * pace
-    world.queue.hold(seconds, pace)
+    world.queue.hold(WakeUp, seconds, pace)
     tasks = await asyncio.gather(
         *(
             Client(world, name=f"ann-{number}").send("quick", f"m-{number}", context=f"c-{number}", wait=False)
@@ -338,6 +339,24 @@ async def told(world: SimWorld) -> None:
     if id_of(task) and world.choices.random() < 0.4:
         await ann.register(task.id, new_config(world, "p-2"))
     await ann.rest(id_of(task))
+
+
+@scenario("told behind a backlog", main=False)
+async def told_behind_a_backlog(world: SimWorld) -> None:
+    """Notify webhooks while no process delivers. Some wake-up messages are lost, and the rest is worked off slowly."""
+    seconds, pace = world.choices.choice((20.0, 100.0, 700.0)), world.choices.choice((0.1, 2.0))
+    world.backlog_until = world.loop.now + seconds + 40 * pace
+    world.queue.hold(PushWakeUp, seconds, pace)
+
+    async def listens(number: int) -> None:
+        ann = Client(world, name=f"ann-{number}")
+        push = new_config(world, f"p-{number}")
+        await ann.rest(id_of(await ann.send("quick", f"m-{number}", context=f"c-{number}", wait=False, push=push)))
+
+    await asyncio.gather(*map(listens, range(6)))
+    await asyncio.sleep(1.0)
+    world.lost_messages = world.choices.choice((0, 0, 1, 12, 40))
+    world.queue.lose(world.lost_messages)
 
 
 @scenario("begins to listen late", weight=3)

@@ -166,6 +166,13 @@ class Watch:
         waits = keys.TimerOf.WAIT
         return sum(1 for item in self._contexts.values() if str(item.get(TIMERS.partition, "")).startswith(waits))
 
+    def waiting_tasks(self) -> int:
+        """Return the number of tasks whose notifications wait for a worker."""
+        waits = keys.PushTimerOf.WAIT
+        return len(
+            {keys.task_of(key) for key, item in self._timers.items() if item[TIMERS.partition].startswith(waits)}
+        )
+
     def fence(self, context: ContextKey) -> int:
         """Return the fence of the context's newest lease."""
         return int(self._contexts.get(context, {}).get("fence", 0))

@@ -431,7 +431,10 @@ class SimWorld:
         elif made.method == "claim_expired" and result:
             history.claimed_pushes.append(first.task)
             if not history.faults and not history.deaths and self.receiver is fine:
-                history.surprises.append(f"I16: {process.name} had to wake {first}, and nothing had gone wrong.")
+                if not self.lost_messages:
+                    history.surprises.append(f"I16: {process.name} had to wake {first}, and nothing had gone wrong.")
+                elif process.push_queue.counted >= self.watch.waiting_tasks():
+                    history.surprises.append(f"I16: {process.name} multiplied the messages of a backlog.")
         elif made.method == "give_up" and made.options["failure"] == assembly.SKIPPED:
             history.surprises.append(f"I8: {process.name} gave up what it had not tried: {result.delivery}.")
         elif made.method == "fail" and made.options["failure"] == assembly.SKIPPED:
@@ -441,7 +444,7 @@ class SimWorld:
         """Note a violation if a sweep claims a context although nothing is lost, or each context has a message."""
         if not self.lost_messages:
             self.history.surprises.append(f"I16: {process.name} had to wake a context, and no process had died.")
-        elif not self.history.faults and self.queue.waiting() >= self.watch.waiting():
+        elif not self.history.faults and self.queue.waiting(WakeUp) >= self.watch.waiting():
             self.history.surprises.append(f"I16: {process.name} multiplied the messages of a backlog.")
 
     def lease_taken(self, process: Process) -> None:

@@ -6,6 +6,7 @@ from typing import Any
 
 from aion_core.engine.delivery.push_configs import PushConfigs
 from aion_core.engine.delivery.records import Claim, Delivery, ExpiredPushTimer
+from aion_core.engine.delivery.store import DeliveryStore
 from aion_core.engine.push_config import PushConfig
 from aion_core.table.keys import TaskKey
 from aion_core.table.port import Table
@@ -53,22 +54,26 @@ class Pushes:
         assert found, config_id
         return found[0]
 
-    async def claimed(self, config_id: str = "p-1", *, seconds: float = 60.0) -> Claim:
+    async def claimed(self, config_id: str = "p-1", *, seconds: float = 60.0, task_id: str = "t-m-1") -> Claim:
         """Claim the push config for a delivery, and return the claim."""
         until = self.clock.now() + timedelta(seconds=seconds)
-        claim = await self.configs.claim(await self.delivery(config_id), until=until)
+        claim = await self.configs.claim(await self.delivery(config_id, task_id=task_id), until=until)
         assert claim is not None
         return claim
 
     async def expired_timers(self) -> list[ExpiredPushTimer]:
         """Return the expired timers of this owner's tasks."""
-        found = await self.configs.expired_timers(limit=MANY)
-        return [each for each in found if each.task.owner == self.chat.context.owner]
+        return [each for each in await expired_of(self.configs) if each.task.owner == self.chat.context.owner]
 
     async def events_with_timers(self) -> set[int]:
         """Return the generations of the events whose push timers have expired; first move the clock to their expiry."""
         self.clock.move(LEASE_SECONDS + 1)
         return {each.generation for each in await self.expired_timers() if each.generation}
+
+
+async def expired_of(configs: DeliveryStore) -> list[ExpiredPushTimer]:
+    """Return all expired push timers, those of claims and planned retries first."""
+    return [*await configs.expired_plans(limit=MANY), *await configs.overdue_waits(limit=MANY)]
 
 
 def on_table(stack: Stack | None, clock: ManualClock, like: Pushes | None = None) -> Pushes:

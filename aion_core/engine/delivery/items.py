@@ -68,14 +68,14 @@ class PushItems:
         key = keys.push_key(task, config.id)
         if before is not None:
             return RegisteredConfig(Update(key, self.change(before, delivery, encrypted=encrypted)), delivery)
-        attributes = rows.attributes_of(delivery, keys.push_timer_shard(task))
-        return RegisteredConfig(Put(key, {**attributes, "encrypted": encrypted, **times.stamp(task.owner)}), delivery)
+        return RegisteredConfig(
+            Put(key, {**rows.attributes_of(delivery), "encrypted": encrypted, **times.stamp(task.owner)}), delivery
+        )
 
     def change(self, before: Delivery, after: Delivery, **more: bytes) -> Change:
         """Return the change of a push config's item from one delivery state to another."""
         # Renew the TTL, because a push config must live until its webhook has received all events of the task.
-        shard = keys.push_timer_shard(after.task)
-        return rows.change(before, after, shard, expires=self._times().expires, **more)
+        return rows.change(before, after, expires=self._times().expires, **more)
 
     async def decrypted(self, task: TaskKey, item: Item) -> PushConfig:
         """Decrypt the push config in an item. Raises StoreCorrupt if the config cannot be read."""

@@ -5,6 +5,13 @@ from collections.abc import Iterable
 from datetime import datetime
 
 from aion_core.engine.delivery.records import Delivery, ExpiredPushTimer
+from aion_core.table.keys import PushTimerOf
+
+CLAIM_SECONDS = 60.0
+"""Duration of a claim if it is not renewed: three times the time limit of a post."""
+
+WAKE_UP_SECONDS = 30.0
+"""Time from the arrival of a wake-up message for a push config until the config's timer expires."""
 
 
 def is_ready(delivery: Delivery, generation: int, now: datetime) -> bool:
@@ -26,6 +33,12 @@ def by_turns(found: Iterable[ExpiredPushTimer], limit: int) -> list[ExpiredPushT
         ranked.append((before[timer.task.owner], timer))
         before[timer.task.owner] += 1
     return [timer for _, timer in sorted(ranked, key=lambda pair: pair[0])[:limit]]
+
+
+def timer_kind(delivery: Delivery) -> PushTimerOf:
+    """Return the kind of the delivery's timer: WAIT if it has a wake-up message, which arrives before it expires."""
+    is_plan = delivery.claimed_until is not None or delivery.due_at == delivery.next_at
+    return PushTimerOf.PLAN if is_plan else PushTimerOf.WAIT
 
 
 def is_claimed(delivery: Delivery, now: datetime) -> bool:

@@ -54,3 +54,5 @@ class ExpiredPushTimer(Struct, frozen=True):
     """Number of the event to deliver; 0 for the timer of a config."""
     config_id: str = ""
     """Id of the config with the timer; "" for the timer of an event."""
+    overdue: float = 0.0
+    """Seconds since it expired."""

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
+from aion_core.engine.delivery import readiness
 from aion_core.engine.delivery.records import Delivery
 from aion_core.table import keys
 from aion_core.table.conditions import Equals
@@ -19,13 +20,15 @@ _TIMES = ("next_at", "claimed_until", "due_at")
 _OPTIONAL = (*_TIMES, "due_shard")
 
 
-def attributes_of(delivery: Delivery, shard: str) -> Item:
-    """Return the item attributes of the delivery. `shard` is the timer index partition of its task."""
+def attributes_of(delivery: Delivery) -> Item:
+    """Return the item attributes of the delivery."""
     found: Item = {name: getattr(delivery, name) for name in _FIELDS}
     for name in _TIMES:
         if (at := getattr(delivery, name)) is not None:
             found[name] = milliseconds(at)
-    return found if delivery.due_at is None else {**found, "due_shard": shard}
+    if delivery.due_at is None:
+        return found
+    return {**found, "due_shard": keys.push_timer_shard(delivery.task, readiness.timer_kind(delivery))}
 
 
 def delivery_of(task: TaskKey, item: Item) -> Delivery:
@@ -36,8 +39,8 @@ def delivery_of(task: TaskKey, item: Item) -> Delivery:
         return Delivery(task, keys.push_config_of(item[SORT]), **fields)
 
 
-def change(before: Delivery, after: Delivery, shard: str, **more: Any) -> Change:
+def change(before: Delivery, after: Delivery, **more: Any) -> Change:
     """Return the change of a push config's item from `before` to `after`. `more` sets further attributes."""
-    values: Mapping[str, Any] = {**attributes_of(after, shard), **more}
+    values: Mapping[str, Any] = {**attributes_of(after), **more}
     gone = tuple(name for name in _OPTIONAL if name not in values)
     return Change(values=values, remove=gone, only_if=Equals("revision", before.revision))

@@ -12,17 +12,18 @@ from aion_core.engine.delivery.items import PushItems, revised
 from aion_core.engine.delivery.records import Claim, Delivery, ExpiredPushTimer
 from aion_core.engine.records import Head
 from aion_core.engine.task import subscribers
-from aion_core.engine.timers import PUSHES, TimerIndex
+from aion_core.engine.timers import PUSH_PLANS, PUSH_WAITS, Claimed, Expired, TimerIndex
 from aion_core.errors import StoreError, StoreUnavailable
 from aion_core.table import keys
 from aion_core.table.cipher import Cipher
 from aion_core.table.conditions import Exists
 from aion_core.table.item import Item, Key
-from aion_core.table.keys import TaskKey
+from aion_core.table.keys import PushTimerOf, TaskKey
 from aion_core.table.port import Table
 from aion_core.table.reads import Reads
 from aion_core.table.refusals import WriteRefused
 from aion_core.table.retries import MAX_ATTEMPTS, MAX_LOST_ANSWERS, jitter, write_unless_refused
+from aion_core.table.times import milliseconds
 from aion_core.table.writes import Change, Delete, Update
 
 logger = logging.getLogger(__name__)
@@ -46,7 +47,9 @@ class DeliveryStore:
         """Use the same options as the task store. Without a `cipher`, no config can be stored or read."""
         self._table, self._clock, self._reads = table, clock, Reads(table, clock)
         self._items = PushItems(table, cipher, clock, lease_seconds=lease_seconds, retention=retention)
-        self._timers = TimerIndex(table, clock, PUSHES, lease_seconds=lease_seconds)
+        self._plans = TimerIndex(table, clock, PUSH_PLANS, lease_seconds=lease_seconds)
+        self._waits = TimerIndex(table, clock, PUSH_WAITS, lease_seconds=lease_seconds)
+        self._message_seconds = min(lease_seconds, readiness.WAKE_UP_SECONDS)
 
     async def deliveries(self, task: TaskKey) -> Sequence[Delivery]:
         """Return the delivery state of each push config of the task, sorted by id. The read is consistent."""
@@ -161,22 +164,56 @@ class DeliveryStore:
             await jitter(attempt)
         raise StoreUnavailable("Too many transactions write this push config at once.")
 
-    async def expired_timers(self, *, limit: int) -> Sequence[ExpiredPushTimer]:
-        """Return up to `limit` expired push timers. The index may be outdated.
+    async def expired_plans(self, *, limit: int) -> Sequence[ExpiredPushTimer]:
+        """Return up to `limit` expired timers that need a message: of planned retries, and of dead processes' claims.
 
-        Owners take turns, each with its longest overdue timer first, so that an owner with many timers does not delay
-        the others. A shard that cannot be read is logged and left out. Raises StoreError if no shard can be read.
+        The index may be outdated. Owners take turns, each with its longest overdue timer first, so that an owner with
+        many timers does not delay the others. A shard that cannot be read is logged and left out. Raises StoreError if
+        no shard can be read.
         """
-        found = [_timer_of(key, at) for at, key in await self._timers.expired(limit)]
-        return readiness.by_turns(found, limit)
+        return self._found(await self._plans.expired(limit), limit)
 
-    async def claim_expired(self, timer: ExpiredPushTimer) -> bool:
-        """Claim the expired push timer. Return False if it is no longer expired or another process has claimed it.
+    async def overdue_waits(self, *, limit: int) -> Sequence[ExpiredPushTimer]:
+        """Return up to `limit` expired timers of events and configs whose message is lost, or is still in the queue.
+
+        See `expired_plans` for the rest.
+        """
+        return self._found(await self._waits.expired(limit), limit)
+
+    async def waiting(self) -> set[TaskKey]:
+        """Return the tasks that need a message in the queue now, unless a process delivers for them.
+
+        The index may be outdated. A shard that cannot be read is logged and left out. Raises StoreError if none can.
+        """
+        # Leave out later timers: those of retries whose messages are still delayed.
+        until = self._clock.now() + timedelta(seconds=self._message_seconds)
+        return {keys.task_of(key) for key in await self._waits.between(0, milliseconds(until))}
+
+    async def in_delivery(self) -> set[TaskKey]:
+        """Return the tasks for which a process holds a claim, and those with a retry planned for the next minute.
+
+        The index may be outdated. A shard that cannot be read is logged and left out. Raises StoreError if none can.
+        """
+        now = self._clock.now()
+        until = now + timedelta(seconds=readiness.CLAIM_SECONDS)
+        return {keys.task_of(key) for key in await self._plans.between(milliseconds(now) + 1, milliseconds(until))}
+
+    async def claim_expired(self, timer: ExpiredPushTimer) -> Claimed:
+        """Claim the expired push timer. Return NOT if it is no longer expired or another process has claimed it.
 
         The claim sets the timer again, in case the wake-up message is lost. If the TTL of the timer's item has passed,
         remove the timer instead.
         """
-        return await self._timers.claim(_key_with(timer))
+        waits = keys.push_timer_shard(timer.task, PushTimerOf.WAIT)
+        item = await self._waits.claimed(_key_with(timer), shard=waits)
+        if item is None:
+            return Claimed.NOT
+        is_retry = item["due_shard"] != waits and "claimed_until" not in item
+        return Claimed.RETRY if is_retry else Claimed.WORK
+
+    def _found(self, expired: Sequence[Expired], limit: int) -> list[ExpiredPushTimer]:
+        now = self._clock.now()
+        return readiness.by_turns([_timer_of(key, at, (now - at).total_seconds()) for at, key in expired], limit)
 
 
 def _key_with(timer: ExpiredPushTimer) -> Key:
@@ -186,8 +223,8 @@ def _key_with(timer: ExpiredPushTimer) -> Key:
     )
 
 
-def _timer_of(key: Key, at: datetime) -> ExpiredPushTimer:
+def _timer_of(key: Key, at: datetime, overdue: float) -> ExpiredPushTimer:
     """Return the push timer of the event or push config with this key. The timer expired at the time `at`."""
-    task = keys.task_of(key)
     kind, _, name = key.sort.partition("#")
-    return ExpiredPushTimer(task, at, int(name)) if kind == "EVENT" else ExpiredPushTimer(task, at, config_id=name)
+    of = {"generation": int(name)} if kind == "EVENT" else {"config_id": name}
+    return ExpiredPushTimer(keys.task_of(key), at, overdue=overdue, **of)

@@ -66,9 +66,12 @@ def disabled(delivery: Delivery, failure: str) -> Delivery:
 
 
 def redriven(delivery: Delivery, due_at: datetime) -> Delivery:
-    """Return the delivery reset to post again all events from the first dead letter on."""
+    """Return the delivery reset to post again all events from the first dead letter on.
+
+    The time is also that of a planned retry: if no wake-up message is sent, the sweep starts it.
+    """
     cursor = delivery.dead_from - 1 if delivery.dead_from else delivery.cursor
-    return Delivery(delivery.task, delivery.config_id, delivery.after, cursor, due_at=due_at)
+    return Delivery(delivery.task, delivery.config_id, delivery.after, cursor, next_at=due_at, due_at=due_at)
 
 
 def _succeeded(delivery: Delivery) -> Delivery:

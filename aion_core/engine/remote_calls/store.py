@@ -156,7 +156,7 @@ class RemoteCallStore:
         found: dict[TaskKey, ContextKey] = {}
         for _, key in (await self._timers.expired(limit))[:limit]:
             item = await self._table.get(key)
-            if item is not None and await self._timers.claim(key):
+            if item is not None and await self._timers.claimed(key) is not None:
                 task = keys.task_of(key)
                 try:
                     found[task] = ContextKey(task.owner, item["agent"], item["context_id"])

@@ -16,7 +16,7 @@ from aion_core.protocol.types import Event, Message, StreamResponse, Task, strea
 from aion_core.table import keys
 from aion_core.table.blobs import Blobs
 from aion_core.table.item import Item, readable
-from aion_core.table.keys import TaskKey
+from aion_core.table.keys import PushTimerOf, TaskKey
 from aion_core.table.payloads import LARGE_BYTES
 from aion_core.table.schema import TASKS
 from aion_core.table.times import Times
@@ -43,7 +43,8 @@ class LogRows:
         if event.request:
             row["request"] = json.dumps(event.request)
         if event.notifies:
-            row |= {"due_shard": keys.push_timer_shard(event.task), "due_at": times.lease_until}
+            shard = keys.push_timer_shard(event.task, PushTimerOf.WAIT)
+            row |= {"due_shard": shard, "due_at": times.lease_until}
         return Put(keys.event_key(event.task, event.generation), {**row, **times.stamp(event.task.owner)})
 
     async def event(self, generation: int, item: Item) -> Numbered:

@@ -369,7 +369,7 @@ async def test_requests_of_stores_are_permitted(
         chat.store = task.tasks
         begun = await chat.begins()
         await chat.ends(begun, text="x" * 40_000)
-        clock.move(3600)
+        clock.move(7200)
         push = stores_of("PushFunction")
         assert push.push is not None
         for delivery in await push.push.configs.deliveries(chat.key("t-m-1")):

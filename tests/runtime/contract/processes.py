@@ -42,7 +42,7 @@ from tests.support.between_writes import BetweenWrites
 from tests.support.clock import ManualClock
 from tests.support.conversation import COMPLETED, INPUT_REQUIRED, WORKING, StoreConversation
 from tests.support.faulty_table import FaultyTable, TableFaults
-from tests.support.pushes import a_config
+from tests.support.pushes import a_config, expired_of
 from tests.support.stores import CIPHER, LEASE_SECONDS
 
 OWNER = "owner"
@@ -502,7 +502,7 @@ async def deliveries(process: Process) -> Any:
     head = await process.chat().head("t-m-1")
     urls = [config.url for config in await configs(process).all(TASK)]
     process.clock.move(10 * LEASE_SECONDS)
-    timers = sorted((each.config_id, each.generation) for each in await configs(process).expired_timers(limit=100))
+    timers = sorted((each.config_id, each.generation) for each in await expired_of(configs(process)))
     subscribed = head.push_events, bool(found) <= (head.push_events is not None)
     return [replace(each, revision="") for each in found], urls, timers, head.generation, subscribed
 

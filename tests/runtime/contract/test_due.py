@@ -14,7 +14,7 @@ from aion_core.engine.timers import Claimed, ExpiredTimer
 from aion_core.errors import StoreError
 from aion_core.local.memory.queues import MemoryPushQueue, MemoryWorkQueue
 from aion_core.table import keys
-from aion_core.table.keys import TaskKey, TimerOf
+from aion_core.table.keys import PushTimerOf, TaskKey, TimerOf
 from aion_core.table.schema import TIMERS
 from tests.runtime.contract.faults import UPDATE, Faults
 from tests.support import pushes
@@ -347,12 +347,14 @@ async def test_sweep_reads_other_timer_shards_after_error_in_one_shard(
         await push.configs.put(tasks[-1], a_config())
     task = tasks[-1]
     clock.move(LEASE_SECONDS + 1)
-    unreadable = [keys.timer_shard(contexts[0].context, TimerOf.WAIT), keys.push_timer_shard(task)]
+    unreadable = [keys.timer_shard(contexts[0].context, TimerOf.WAIT), keys.push_timer_shard(task, PushTimerOf.WAIT)]
     push.table.faults = UnreadableShards(*unreadable)
     work_queue, push_queue = MemoryWorkQueue(clock), MemoryPushQueue(clock)
     swept = await Sweep(push.chat.store, work_queue, push.configs, push_queue).once()
     others = [chat for chat in contexts if keys.timer_shard(chat.context, TimerOf.WAIT) not in unreadable]
-    other_tasks = [chat for chat in contexts if keys.push_timer_shard(chat.key("t-m-1")) not in unreadable]
+    other_tasks = [
+        chat for chat in contexts if keys.push_timer_shard(chat.key("t-m-1"), PushTimerOf.WAIT) not in unreadable
+    ]
     assert 0 < len(others) < len(contexts)
     assert swept.enqueued >= len(others) + len(other_tasks)
     failed = [record for record in caplog.records if "cannot be read" in record.message]
@@ -362,10 +364,10 @@ async def test_sweep_reads_other_timer_shards_after_error_in_one_shard(
         await push.chat.store.expired_timers(limit=MANY, complete=True)
 
 
-@pytest.mark.parametrize("of_pushes", [False, True])
-async def test_sweep_fails_if_no_timer_shard_is_readable(clock: ManualClock, of_pushes: bool) -> None:
+@pytest.mark.parametrize("read", ["dead_leases", "overdue_waits", "push.expired_plans", "push.overdue_waits"])
+async def test_sweep_fails_if_no_timer_shard_is_readable(clock: ManualClock, read: str) -> None:
     push = pushes.on_table(None, clock)
     assert isinstance(push.table, FaultyTable)
-    push.table.faults = UnreadableShards(*timers.LEASES, *timers.WAITS, *timers.PUSHES)
+    push.table.faults = UnreadableShards(*timers.LEASES, *timers.WAITS, *timers.PUSH_PLANS, *timers.PUSH_WAITS)
     with pytest.raises(StoreError):
-        await (push.configs if of_pushes else push.chat.store).expired_timers(limit=MANY)
+        await getattr(push.configs if "push" in read else push.chat.store, read.removeprefix("push."))(limit=MANY)

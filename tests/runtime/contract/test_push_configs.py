@@ -14,9 +14,9 @@ from aion_core.errors import ClaimLost, TaskNotFound, TooManyPushConfigs
 from aion_core.protocol.types import Artifact, Part, TaskArtifactUpdateEvent
 from tests.support import pushes
 from tests.support.clock import ManualClock
-from tests.support.conversation import INPUT_REQUIRED, MANY
+from tests.support.conversation import INPUT_REQUIRED
 from tests.support.databases import Stack
-from tests.support.pushes import Pushes, a_config
+from tests.support.pushes import Pushes, a_config, expired_of
 from tests.support.stores import LEASE_SECONDS
 
 SOON = LEASE_SECONDS + 1
@@ -426,7 +426,7 @@ async def test_expired_push_timer_is_claimed_once(push: Pushes, what: str) -> No
     assert await push.expired_timers() == []
     push.clock.move(LEASE_SECONDS + 1)
     assert await push.expired_timers() == [
-        replace(expired_timers, at=expired_timers.at + timedelta(seconds=LEASE_SECONDS + 1))
+        replace(expired_timers, at=expired_timers.at + timedelta(seconds=LEASE_SECONDS + 1), overdue=1.0)
     ]
 
 
@@ -464,5 +464,5 @@ async def test_owner_with_many_push_timers_does_not_delay_other_owners(
     await push.configs.put(new.key, a_config("late"))
     clock.move(SOON)
     ours = {push.chat.context.owner, other.owner}
-    found = [each.config_id for each in await push.configs.expired_timers(limit=MANY) if each.task.owner in ours]
+    found = [each.config_id for each in await expired_of(push.configs) if each.task.owner in ours]
     assert found == ["p-0", "late", "p-1", "p-2", "p-3", "p-4"]

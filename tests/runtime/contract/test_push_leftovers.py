@@ -6,11 +6,11 @@ from datetime import timedelta
 import pytest
 from msgspec.structs import replace
 
+from aion_core.engine.delivery.readiness import CLAIM_SECONDS
 from aion_core.engine.queues import PushWakeUp
 from aion_core.local.memory.queues import MemoryPushQueue
 from aion_core.push.client import POST_SECONDS, Delivered, PostOutcome
 from aion_core.push.delivery import PushDelivery
-from aion_core.push.poster import CLAIM_SECONDS
 from aion_core.push.request import render
 from aion_core.table import keys
 from aion_core.table.writes import Delete

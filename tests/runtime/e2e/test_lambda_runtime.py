@@ -467,15 +467,19 @@ async def test_app_without_response_is_reported_before_deadline(api: FakeRuntime
     assert await still_serves(api)
 
 
-async def test_blocked_event_loop_does_not_cost_response(api: FakeRuntimeApi, runtime: RuntimeProcess) -> None:
+@pytest.mark.parametrize("app", ["blocks", "blocks_after_headers", "blocks_a_connection"])
+async def test_blocked_event_loop_does_not_cost_response(
+    api: FakeRuntimeApi, runtime: RuntimeProcess, app: str
+) -> None:
     """Lambda would stop the process at the deadline, and the client would get an error of API Gateway."""
-    invocation = api.invoke(function_url_event("/blocks", query="8"), deadline_in=4.0)
+    invocation = api.invoke(function_url_event(f"/{app}", query="5"), deadline_in=3.0)
     answer = await invocation.answered()
     assert "no longer blocked" not in runtime.log
     assert answer.status == 504
     assert json.loads(answer.body) == LATE
     assert await runtime.logged("blocks the event loop")
     assert await still_serves(api)
+    assert not [line for line in api.journal if "rejected" in line or "lost" in line], "only one response is sent"
 
 
 async def test_stream_of_blocked_event_loop_ends_with_error(api: FakeRuntimeApi, runtime: RuntimeProcess) -> None:

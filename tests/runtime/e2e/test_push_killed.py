@@ -9,19 +9,19 @@ from msgspec.structs import replace
 from aion_core.aws.cipher import KMSCipher
 from aion_core.aws.client import AwsClient
 from aion_core.engine.delivery.push_configs import PushConfigs
+from aion_core.engine.delivery.readiness import CLAIM_SECONDS
 from aion_core.engine.outcomes import TurnStarted
 from aion_core.engine.queues import PushWakeUp
 from aion_core.local.memory.queues import MemoryPushQueue
 from aion_core.push.delivery import PushDelivery
 from aion_core.push.pinned_client import PinnedWebhookClient
-from aion_core.push.poster import CLAIM_SECONDS
 from aion_core.push.request import render
 from aion_tools.stack.stack import LocalStack
 from tests.runtime.e2e.test_push import PUSH_HERE
 from tests.runtime.unit.push.pushing import LOOPBACK
 from tests.support.clock import ManualClock
 from tests.support.conversation import COMPLETED, StoreConversation
-from tests.support.pushes import a_config
+from tests.support.pushes import a_config, expired_of
 from tests.support.receiver import answers, holds, receiving
 from tests.support.server import ROOT
 from tests.support.stores import dynamodb_store, dynamodb_table
@@ -66,14 +66,14 @@ async def test_webhook_notification_of_killed_process_is_sent_again(moto: LocalS
         assert len(receiver.posts) == 2, "the dead one's right to post holds for a while"
         # Move the test's clock an hour beyond the claim: the killed process used the machine's clock, which is ahead.
         clock.move(CLAIM_SECONDS + 3600)
-        expired_timers = [each for each in await configs.expired_timers(limit=1000) if each.task == task]
+        expired_timers = [each for each in await expired_of(configs) if each.task == task]
         assert "p" in {each.config_id for each in expired_timers}
         for each in expired_timers:
             # Deliver only if the timer can be claimed: an earlier delivery of this loop may have sent its event.
             if await configs.claim_expired(each):
                 await delivery.deliver(PushWakeUp(task, each.generation))
         clock.move(86_400)
-        assert [each for each in await configs.expired_timers(limit=1000) if each.task == task] == []
+        assert [each for each in await expired_of(configs) if each.task == task] == []
         never.set()
     assert receiver.ids == [f"{task.task_id}_{generation}_p" for generation in (2, 3, 3)]
     assert receiver.posts[1].body == receiver.posts[2].body

@@ -228,6 +228,26 @@ async def blocks(scope: Scope, receive: Receive, send: Send) -> None:
     await one_line(scope, receive, send)
 
 
+async def blocks_after_headers(scope: Scope, receive: Receive, send: Send) -> None:
+    """Block the event loop before the first part of the body, when the runtime has buffered status and headers."""
+    await start(send, 200, PLAIN)
+    time.sleep(float(scope["query_string"]))
+    print("no longer blocked", flush=True)
+    await body(send, b"hello", more=False)
+
+
+async def blocks_a_connection(scope: Scope, receive: Receive, send: Send) -> None:
+    """Block the event loop while the runtime opens the connection for the response."""
+
+    def block() -> None:
+        time.sleep(float(scope["query_string"]))
+        print("no longer blocked", flush=True)
+
+    await start(send, 200, PLAIN)
+    asyncio.get_running_loop().call_soon(block)
+    await body(send, b"hello", more=False)
+
+
 async def blocks_a_stream(scope: Scope, receive: Receive, send: Send) -> None:
     await start(send, 200, SSE)
     await body(send, b"data: one\n\n")
@@ -239,7 +259,7 @@ async def blocks_a_stream(scope: Scope, receive: Receive, send: Send) -> None:
 PATHS: dict[str, Callable[[Scope, Receive, Send], Awaitable[None]]] = {
     f"/{behaviour.__name__}": behaviour
     for behaviour in (
-        announced_error, blocks, blocks_a_stream, blocks_a_thread, cancels_itself, cookies, early_error, echo, empty_writes, hears_the_end, huge,
+        announced_error, blocks, blocks_a_connection, blocks_a_stream, blocks_a_thread, blocks_after_headers, cancels_itself, cookies, early_error, echo, empty_writes, hears_the_end, huge,
         leaves_a_task_behind, midstream_error, never_answers, never_returns, never_stops_sending, no_content, nothing,
         one_line, refuses_to_stop, rests_late, runs_unheard, says_too_much, stream, too_many_headers, unfinished,
     )

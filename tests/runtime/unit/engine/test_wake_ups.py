@@ -33,6 +33,9 @@ class RecordingPushQueue:
             raise StoreUnavailable("The queue is away.")
         self.enqueued.append(wake_up.generation)
 
+    async def backlog(self) -> int:
+        return 0
+
 
 @pytest.fixture
 def queue() -> RecordingPushQueue:

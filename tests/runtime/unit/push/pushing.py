@@ -18,6 +18,7 @@ from aion_core.table.keys import TaskKey
 from tests.support.agents.obedient import Obedient
 from tests.support.asgi import post
 from tests.support.clock import ManualClock
+from tests.support.pushes import expired_of
 from tests.support.service import ServiceParts, parts
 
 LOOPBACK = WebhookPolicy.for_service("http://127.0.0.1:1", http=True, networks=["127.0.0.1/32"])
@@ -79,7 +80,7 @@ class Pushing:
         """Return the timers that expire within a day."""
         assert self.parts.push is not None
         self.clock.move(86_400)
-        return await self.parts.push.configs.expired_timers(limit=100)
+        return await expired_of(self.parts.push.configs)
 
     async def sweep(self) -> None:
         """Run the sweep and wait for its deliveries."""

@@ -17,4 +17,4 @@ def test_scan_reads_each_stored_attribute_of_task() -> None:
 
 def test_scan_reads_each_stored_attribute_of_push_delivery() -> None:
     delivery = Delivery(TASK, "p", after=2, cursor=5, next_at=AT, claimed_until=AT, due_at=AT)
-    assert rows.attributes_of(delivery, "s").keys() - {"due_shard"} == {*DELIVERY_ATTRIBUTES}
+    assert rows.attributes_of(delivery).keys() - {"due_shard"} == {*DELIVERY_ATTRIBUTES}

@@ -9,7 +9,9 @@ from msgspec.structs import replace
 from aion_core.engine.delivery import rows, transitions
 from aion_core.engine.delivery.records import Delivery
 from aion_core.errors import ClaimLost, StoreCorrupt
+from aion_core.table import keys
 from aion_core.table.item import Item
+from aion_core.table.keys import PushTimerOf
 from tests.support.given import AT, TASK, accepted_in, made
 from tests.support.rows import each_row
 
@@ -43,7 +45,7 @@ ITEM = {
     "next_at": MILLISECONDS,
     "claimed_until": MILLISECONDS + 1000,
     "due_at": MILLISECONDS + 2000,
-    "due_shard": "s",
+    "due_shard": keys.push_timer_shard(TASK, PushTimerOf.PLAN),
 }
 PLAIN = Delivery(TASK, "p", after=2, cursor=5)
 PLAIN_ITEM = {
@@ -107,9 +109,24 @@ def test_replaced_push_config_keeps_cursor_and_dead_letters() -> None:
 
 
 def test_redrive_begins_with_first_undelivered_event() -> None:
-    assert transitions.redriven(DELIVERY, UNTIL) == Delivery(TASK, "p", 2, 2, due_at=UNTIL)
-    assert transitions.redriven(replace(DELIVERY, dead_from=1), UNTIL) == Delivery(TASK, "p", 2, 0, due_at=UNTIL)
-    assert transitions.redriven(replace(DELIVERY, dead_from=0), UNTIL) == Delivery(TASK, "p", 2, 5, due_at=UNTIL)
+    assert transitions.redriven(DELIVERY, UNTIL) == Delivery(TASK, "p", 2, 2, next_at=UNTIL, due_at=UNTIL)
+    assert transitions.redriven(replace(DELIVERY, dead_from=1), UNTIL).cursor == 0
+    assert transitions.redriven(replace(DELIVERY, dead_from=0), UNTIL).cursor == 5
+
+
+@each_row(
+    ("delivery", "kind"),
+    [
+        (transitions.registered(TASK, "p", None, after=7, due_at=SOON), PushTimerOf.WAIT),
+        (transitions.claimed(PLAIN, UNTIL), PushTimerOf.PLAN),
+        (transitions.failed(DELIVERY, "503", SOON, LATER), PushTimerOf.WAIT),
+        (transitions.failed(DELIVERY, "503", LATER, LATER), PushTimerOf.PLAN),
+        (transitions.settled(DELIVERY, 6, delivered=False, due_at=LATER), PushTimerOf.WAIT),
+        (transitions.redriven(DELIVERY, LATER), PushTimerOf.PLAN),
+    ],
+)
+def test_timer_is_plan_unless_message_was_sent(delivery: Delivery, kind: PushTimerOf) -> None:
+    assert rows.attributes_of(delivery)["due_shard"] == keys.push_timer_shard(TASK, kind)
 
 
 def test_delivery_is_found_by_push_config_id() -> None:
@@ -132,16 +149,16 @@ def test_lost_delivery_claim_error_states_its_cause() -> None:
     ids=["all", "plain", "disabled"],
 )
 def test_delivery_is_unchanged_after_conversion_to_item_and_back(delivery: Delivery, item: Item) -> None:
-    assert rows.attributes_of(delivery, "s") == item
+    assert rows.attributes_of(delivery) == item
     assert rows.delivery_of(TASK, item | KEY) == delivery
 
 
 def test_delivery_update_requires_unchanged_revision() -> None:
     after = replace(PLAIN, revision="new")
-    change = rows.change(DELIVERY, after, "s", expires=7)
+    change = rows.change(DELIVERY, after, expires=7)
     assert accepted_in(change, {"as read": ITEM, "changed": ITEM | {"revision": "x"}, "gone": None}) == {"as read"}
     assert made(change, ITEM) == PLAIN_ITEM | {"revision": "new", "expires": 7}
-    assert made(rows.change(PLAIN, DELIVERY, "s"), PLAIN_ITEM) == ITEM
+    assert made(rows.change(PLAIN, DELIVERY), PLAIN_ITEM) == ITEM
 
 
 def test_push_config_item_without_delivery_is_corrupt() -> None:

@@ -343,7 +343,7 @@ async def test_sweep_resumes_turn_not_saved_during_store_outage(clock: ManualClo
     assert (await made.service.get(call, task["id"])).status.state == TaskState.TASK_STATE_COMPLETED
 
 
-@pytest.mark.parametrize("failing", ["contexts", "pushes"])
+@pytest.mark.parametrize("failing", ["dead_leases", "expired_plans", "overdue_waits"])
 async def test_sweep_continues_with_other_timers_after_store_error(clock: ManualClock, failing: str) -> None:
     inner = MemoryTaskStore(clock)
     store: Any = Failing(inner)
@@ -354,13 +354,11 @@ async def test_sweep_continues_with_other_timers_after_store_error(clock: Manual
     woken: list[Any] = []
     work_queue, push_queue = MemoryWorkQueue(clock), MemoryPushQueue(clock)
     work_queue.enqueue, push_queue.enqueue = _keeps(woken), _keeps(woken)  # type: ignore[method-assign]
-    if failing == "contexts":
-        store.refuse(DENIED, dead_leases=1)
-    else:
-        configs.refuse(DENIED, expired_timers=1)
+    is_of_contexts = failing == "dead_leases"
+    (store if is_of_contexts else configs).refuse(DENIED, **{failing: 1})
     metrics = MemoryMetrics()
     with pytest.raises(StoreError, match="AccessDenied"):
         await Sweep(store, work_queue, configs, push_queue, metrics=metrics).once()
     kinds = {type(wake_up) for wake_up in woken}
-    assert kinds == ({PushWakeUp} if failing == "contexts" else {WakeUp})
+    assert (WakeUp in kinds, PushWakeUp in kinds) == (not is_of_contexts, failing != "overdue_waits")
     assert metrics.total(Metric.SWEEP_ENQUEUED) == len(woken)
