@@ -25,7 +25,7 @@ AT_ONCE = 200
 """Number of contexts of each kind per sweep, the longest overdue first. The next sweep follows in a minute."""
 
 PUSHES_AT_ONCE = 1000
-"""Number of push timers of each kind per sweep. Only the sweep starts retries that lie beyond the longest delay of the queue."""
+"""Number of push timers of each kind per sweep. Only the sweep starts retries beyond the longest delay of the queue."""
 
 CALLS_AT_ONCE = 200
 """Number of timers of remote calls to cancel per sweep."""

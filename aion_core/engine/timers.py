@@ -154,8 +154,8 @@ def claimed_timer(item: Item | None, times: Times, *, is_alive: bool, shard: str
     """Return the change to claim the expired timer of an item; None if the item has no expired timer.
 
     The claim sets the timer again, so that no other sweep claims it while the wake-up message is on its way. With
-    `shard`, it moves the timer to this partition of the index. If the item's TTL has passed (`is_alive` is False), the change removes the timer instead. Otherwise each sweep would find
-    it first until DynamoDB deletes the item.
+    `shard`, it moves the timer to this partition of the index. If the item's TTL has passed (`is_alive` is False), the
+    change removes the timer instead. Otherwise each sweep would find it first until DynamoDB deletes the item.
     """
     due_at = item.get("due_at") if item is not None else None
     if due_at is None or due_at > times.now:

@@ -75,8 +75,8 @@ class CallbackPlugin(BasePlugin):
     """ADK plugin of one turn: logs internal events, announces sub-agents, and sets the call site of replies.
 
     A log record contains no content of the conversation. The plugin changes two things only: no agent, model call or
-    tool begins, or continues after an event, when the turn's lease is lost; and a tool call that has stopped to wait has no result, and one that had
-    ended before another call of its message waited keeps its result.
+    tool begins, or continues after an event, when the turn's lease is lost; and a tool call that has stopped to wait
+    has no result, and one that had ended before another call of its message waited keeps its result.
     """
 
     def __init__(
