@@ -44,16 +44,20 @@ class ManualClock:
         moved.set()
 
     async def sleep(self, seconds: float) -> None:
-        until = self._now + timedelta(seconds=seconds)
-        while self._now < until:
-            await self._moved.wait()
+        await self._reach(self._now + timedelta(seconds=seconds))
 
     def call_later(self, seconds: float, callback: Callable[[], object]) -> Timer:
+        until = self._now + timedelta(seconds=seconds)
+
         async def call() -> None:
-            await self.sleep(seconds)
+            await self._reach(until)
             callback()
 
         return asyncio.ensure_future(call())
+
+    async def _reach(self, until: datetime) -> None:
+        while self._now < until:
+            await self._moved.wait()
 
     async def passes(self, seconds: float) -> None:
         """Move the clock in small steps; run all ready asyncio tasks after each step."""
